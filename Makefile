@@ -1,0 +1,42 @@
+# Two commands do all set-up: `make quickstart` and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+# One pinned set a Python version; the tested one is 3.11.
+CONSTRAINTS = constraints/py$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
+
+.PHONY: install install-dev quickstart test check-slow bench clean
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.installed: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[train,open,plots]'
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[dev]'
+	@touch $@
+
+install: .venv/.installed
+
+install-dev: .venv/.installed-dev
+
+quickstart: install
+	$(BIN)/alphita quickstart
+
+test: install-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m 'not slow'
+
+check-slow: install-dev
+	$(BIN)/python -m pytest -m slow
+
+bench: install-dev
+	$(BIN)/python bench/encode.py
+	$(BIN)/python bench/train_step.py
+
+clean:
+	rm -rf quickstart build

@@ -1,0 +1,219 @@
+"""A training step against the published scripts' loop and the sentence-transformers trainer: same model, same rows.
+
+    python bench/train_step.py [--rounds 7] [--output report.json]
+
+The rival is the loop that the released CODER and SapBERT scripts use: every row padded to 32 tokens, fp32, a row that
+stands several times encoded again each time, pytorch-metric-learning's miner and loss, AdamW as torch gives it. Each
+rung of the ladder changes one thing. Rungs run interleaved, round by round, and the medians are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from alphita import machine
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import Rejects
+from alphita.evaluation import report
+from alphita.objectives.multi_similarity import term_term
+from alphita.terminology import store
+from alphita.terminology.loaders import obo
+from alphita.terminology.packaged import find_packaged
+from alphita.terminology.text import clean_many
+from alphita.training.forward import TermForward
+from alphita.training.triples import TripleSampler, usable_triples
+
+LENGTH = 32
+K = 128
+ALPHA, BETA, LAM, EPS = 2.0, 50.0, 0.5, 0.1
+Step = Callable[[list[str], torch.Tensor], float]
+
+
+def batches(folder: Path, kind: str, count: int) -> list[tuple[list[str], torch.Tensor]]:
+    """Return `count` batches of 256 names with their concepts: "distinct" rows, or "paper": k = 128, m = 8."""
+    terminology = store.load_terminology(folder)
+    rows, offsets = terminology.training_terms()
+    names = clean_many(terminology.terms["string"].take(rows).to_pylist())
+    concepts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    made = []
+    if kind == "paper":
+        triples = usable_triples(terminology.triples, offsets, len(terminology.relation_labels), inverse=True)
+        sampler = TripleSampler(triples, offsets, k=K, m=8, seed=0)
+        for number in range(count):
+            batch = sampler.batch(number)
+            terms = np.concatenate([batch.head_term, batch.tail_term])
+            made.append(([names[term] for term in terms], torch.from_numpy(concepts[terms])))
+        return made
+    rng = np.random.default_rng(0)
+    several = np.flatnonzero(np.diff(offsets) > 1)
+    for _ in range(count):
+        chosen = rng.choice(several, K, replace=False)
+        terms = np.concatenate([offsets[chosen], offsets[chosen] + 1])
+        made.append(([names[term] for term in terms], torch.from_numpy(concepts[terms])))
+    return made
+
+
+def metric_learning_loss(e: torch.Tensor, concept: torch.Tensor) -> torch.Tensor:
+    """Return the MS loss by pytorch-metric-learning, with its miner, as the released scripts do."""
+    from pytorch_metric_learning.losses import MultiSimilarityLoss
+    from pytorch_metric_learning.miners import MultiSimilarityMiner
+
+    pairs = MultiSimilarityMiner(epsilon=EPS)(e, concept)
+    loss: torch.Tensor = MultiSimilarityLoss(alpha=ALPHA, beta=BETA, base=LAM)(e, concept, pairs)
+    return loss
+
+
+def rung(*, padded: bool, repeats: bool, precision: str, own_loss: bool, fused: bool) -> Step:
+    """Return a training step of its own copy of MiniLM.
+
+    Args:
+        padded: every row padded to 32 tokens, through the model's own forward; else without padding.
+        repeats: a row is encoded as often as it stands; else once.
+        precision: "fp32" or "bf16".
+        own_loss: alphita's MS loss; else pytorch-metric-learning's.
+        fused: AdamW's fused form; else torch's default.
+    """
+    encoder = TermEncoder.load("minilm", precision="fp32", max_length=LENGTH)
+    forward = TermForward(encoder, precision=precision)
+    forward.module.train()
+    optimizer = torch.optim.AdamW(forward.module.parameters(), lr=2e-5, fused=fused or None)
+
+    def embed(strings: list[str]) -> torch.Tensor:
+        tokens = encoder.tokenize(strings)
+        if not padded:
+            return forward(tokens)
+        ids = torch.zeros(len(tokens), LENGTH, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, one in enumerate(tokens):
+            ids[row, : len(one)] = torch.tensor(one)
+            mask[row, : len(one)] = 1
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            vectors: torch.Tensor = forward.module(ids, mask)
+        return vectors.float()
+
+    def step(strings: list[str], concept: torch.Tensor) -> float:
+        start = time.perf_counter()
+        if repeats:
+            e = embed(strings)
+        else:
+            distinct, place = np.unique(np.array(strings, dtype=object), return_inverse=True)
+            e = embed(distinct.tolist())[torch.from_numpy(place)]
+        if own_loss:
+            loss = term_term(e, concept, alpha=ALPHA, beta=BETA, lam=LAM, eps=EPS)
+        else:
+            loss = metric_learning_loss(e, concept)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(forward.module.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return time.perf_counter() - start
+
+    return step
+
+
+LADDER = {
+    "published loop": {"padded": True, "repeats": True, "precision": "fp32", "own_loss": False, "fused": False},
+    "+ no padding": {"padded": False, "repeats": True, "precision": "fp32", "own_loss": False, "fused": False},
+    "+ repeats once": {"padded": False, "repeats": False, "precision": "fp32", "own_loss": False, "fused": False},
+    "+ bf16": {"padded": False, "repeats": False, "precision": "auto", "own_loss": False, "fused": False},
+    "+ own loss, fused AdamW": {
+        "padded": False, "repeats": False, "precision": "auto", "own_loss": True, "fused": True,
+    },
+}  # fmt: skip
+
+
+def sentence_transformers_step() -> Step | None:
+    """Return a step of the sentence-transformers trainer in bf16 (same loss as the published loop), or None without it."""
+    try:
+        import accelerate  # noqa: F401
+        import datasets
+        from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+        from sentence_transformers.training_args import SentenceTransformerTrainingArguments
+        from transformers import TrainerCallback
+    except ImportError:
+        return None
+    from alphita.encoder.resolve import resolve
+
+    model = SentenceTransformer(str(resolve("minilm")), device="cpu")
+    model.max_seq_length = LENGTH
+
+    class Loss(torch.nn.Module):
+        def forward(self, features: list[dict[str, torch.Tensor]], labels: torch.Tensor) -> torch.Tensor:
+            return metric_learning_loss(model(features[0])["sentence_embedding"].float(), labels)
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        seconds = 0.0
+
+        def on_step_begin(self, *_args: object, **_options: object) -> None:
+            self.start = time.perf_counter()
+
+        def on_step_end(self, *_args: object, **_options: object) -> None:
+            self.seconds = time.perf_counter() - self.start
+
+    def step(strings: list[str], concept: torch.Tensor) -> float:
+        data = datasets.Dataset.from_dict({"sentence": strings, "label": concept.tolist()})
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir="/dev/null", per_device_train_batch_size=len(strings), max_steps=1, use_cpu=True,
+            bf16=machine.fast_bf16(), report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
+        )  # fmt: skip
+        clock = Clock()
+        trainer = SentenceTransformerTrainer(
+            model=model, args=arguments, train_dataset=data, loss=Loss(), callbacks=[clock]
+        )
+        trainer.train()
+        return clock.seconds
+
+    return step
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    machine.set_threads(None)
+    import tempfile
+
+    print(json.dumps(machine.describe()))
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "hpo.terminology"
+        with Rejects() as rejects:
+            store.save(obo.load([find_packaged("hpo")], obo.Options(), rejects), path)
+        steps: dict[str, Step] = {name: rung(**options) for name, options in LADDER.items()}  # type: ignore[arg-type]
+        trainer = sentence_transformers_step()
+        if trainer is not None:
+            steps["sentence-transformers trainer"] = trainer
+        else:
+            print("without datasets and accelerate the sentence-transformers trainer is left out")
+        for kind in ("distinct", "paper"):
+            seconds: dict[str, list[float]] = {name: [] for name in steps}
+            for number, (strings, concept) in enumerate(batches(path, kind, arguments.rounds + 1)):
+                for name, step in steps.items():
+                    taken = step(strings, concept)
+                    if number > 0:  # the first round warms up
+                        seconds[name].append(taken)
+            base = float(np.median(seconds["published loop"]))
+            print(f"\n{kind} rows: {2 * K} a step, median of {arguments.rounds} rounds")
+            figures[kind] = {}
+            for name, values in seconds.items():
+                median = float(np.median(values))
+                figures[kind][name] = {"seconds": median, "rows_per_second": 2 * K / median, "ratio": base / median}
+                print(f"  {name:<32} {median:7.3f} s  {2 * K / median:8.0f} rows/s  {base / median:6.2f}x")
+    if arguments.output:
+        origin = report.provenance(
+            config={"k": K, "m": 8, "max_length": LENGTH, "rounds": arguments.rounds}, seed=0, data={"ontology": "hpo"}
+        )
+        report.write(arguments.output, figures, origin)
+
+
+if __name__ == "__main__":
+    main()

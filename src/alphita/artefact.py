@@ -1,0 +1,344 @@
+"""Artefacts: immutable folders with a `manifest.json` that appear whole or not at all.
+
+A terminology, a split, a model and an index are each such a folder. It is written aside, its files are hashed and
+fsynced, and one rename puts it in place. `manifest.json` says what it is (kind, format version), what is in it (size
+and sha256 of every file, one content hash over all of them) and where it comes from (sources, config, seed, command).
+
+A draft that a kill left behind is removed when its target is next written: the lock that every writer holds on its
+draft tells it from one that is still at work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from alphita.errors import AlphitaError, InputError, UsageError
+
+FORMAT_VERSION = 1
+READABLE_VERSIONS = (FORMAT_VERSION,)
+MANIFEST = "manifest.json"
+FULL_DISK = re.compile("|".join(os.strerror(code) for code in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)))
+# What the manifest says itself; a draft's fields cannot replace it.
+RESERVED = ("kind", "format_version", "files", "content_hash", "alphita_version", "created", "command")
+REBUILD = {
+    "terminology": "alphita terminology import …",
+    "split": "alphita terminology split …",
+    "model": "alphita train …",
+    "index": "alphita index --model … --terminology … -o …",
+}
+
+
+@dataclass
+class Draft:
+    """An artefact being written.
+
+    Attributes:
+        path: the folder to write files into; it becomes the artefact.
+        fields: what goes into the manifest beside the hashes (sources, config, seed, licence, ...).
+    """
+
+    path: Path
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@contextmanager
+def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Draft]:
+    """Write an artefact aside; on a clean exit it appears at `target`, on an error nothing does.
+
+    Args:
+        target: the folder to create. If it exists already that is an error, unless `force`, which moves the old one
+            aside to `NAME.old-1` (`-2`, ...).
+        kind: what it is, e.g. "terminology".
+        force: replace an existing target.
+
+    Yields:
+        The draft to fill.
+
+    Raises:
+        UsageError: the target exists and `force` is not given.
+        AlphitaError: the disk is full or the place not writable.
+    """
+    target = Path(target)
+    try:
+        _refuse_existing(target, force, " (the old one is moved aside)")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _aside(target, folder=True) as (aside, _):
+            draft = Draft(aside)
+            yield draft
+            _write_manifest(draft, kind)
+            _sync_tree(aside)
+            # Looked at again: another process may have written it meanwhile.
+            _refuse_existing(target, force, " (the old one is moved aside)")
+            _put_in_place(aside, target)
+            _sync_folder(target.parent)
+    except Exception as error:
+        if not _is_failed_write(error):
+            raise
+        raise _not_written(target, error) from error
+
+
+def open_manifest(path: Path | str, kind: str) -> dict[str, Any]:
+    """Read and check an artefact's manifest: kind, format version, and the size of every file.
+
+    Returns:
+        The manifest; `["content_hash"]` names the content.
+
+    Raises:
+        InputError: it is no such artefact, is of another version, or a file is missing or of another size.
+    """
+    path = Path(path)
+    remedy = f"make it with: {REBUILD.get(kind, 'alphita')}"
+    try:
+        if not path.exists():
+            raise InputError(f"no such {kind}", file=path, remedy=remedy)
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        found, version, files = manifest["kind"], manifest["format_version"], manifest["files"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise InputError(f"not an alphita {kind}: no readable {MANIFEST}", file=path, remedy=remedy) from None
+    if found != kind:
+        raise InputError(f"this is {_a(found)}, but {_a(kind)} is needed", file=path, remedy=remedy)
+    if version not in READABLE_VERSIONS:
+        raise InputError(
+            f"format version {version} cannot be read by this alphita (it reads {list(READABLE_VERSIONS)})",
+            file=path, remedy=f"build it again: {REBUILD.get(kind, 'alphita')}",
+        )  # fmt: skip
+    try:
+        genuine = manifest["content_hash"] == _content_hash(manifest)
+        sizes = {name: facts["size"] for name, facts in files.items()}
+    except (AttributeError, KeyError, TypeError):
+        genuine, sizes = False, {}
+    if not genuine:
+        raise InputError("the manifest was changed after it was written", file=path / MANIFEST, remedy=remedy)
+    for name, expected in sizes.items():
+        try:
+            size = (path / name).stat().st_size
+        except OSError:
+            raise InputError(f"file {name} is missing", file=path, remedy=remedy) from None
+        if size != expected:
+            raise InputError(f"file {name} has {size} bytes, the manifest says {expected}", file=path, remedy=remedy)
+    return dict(manifest)
+
+
+def verify(path: Path | str, kind: str) -> dict[str, Any]:
+    """Check an artefact like `open_manifest`, and every file's sha256 too.
+
+    Raises:
+        InputError: a file's content differs from the manifest.
+    """
+    manifest = open_manifest(path, kind)
+    for name, facts in manifest["files"].items():
+        if hash_file(Path(path) / name) != facts["sha256"]:
+            remedy = f"it was changed or damaged; make it again: {REBUILD.get(kind, 'alphita')}"
+            raise InputError(f"the hash of {name} is not the manifest's", file=path, remedy=remedy)
+    return manifest
+
+
+def hash_file(path: Path | str) -> str:
+    """Return the sha256 of a file as 64 hex digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return the sha256 of a JSON value in canonical form (sorted keys, no spaces)."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@contextmanager
+def atomic_file(
+    path: Path | str, mode: str = "wb", *, private: bool = False, force: bool = True, newline: str | None = None
+) -> Iterator[IO[Any]]:
+    """Write one file whole or not at all: aside, fsynced, renamed.
+
+    Args:
+        path: the file to write.
+        mode: "wb" or "w" (UTF-8).
+        private: make it readable by its owner only.
+        force: replace an existing file; otherwise it is an error.
+        newline: as for `open`, in text mode.
+
+    Raises:
+        UsageError: the file exists and `force` is False.
+        AlphitaError: it could not be written (a full disk, say).
+    """
+    path = Path(path)
+    text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
+    try:
+        _refuse_existing(path, force)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _aside(path, private=private) as (aside, descriptor):
+            with os.fdopen(descriptor, mode, closefd=False, **text) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            _refuse_existing(path, force)
+            aside.replace(path)
+            _sync_folder(path.parent)
+    except Exception as error:
+        if not _is_failed_write(error):
+            raise
+        raise _not_written(path, error) from error
+
+
+def _a(kind: object) -> str:
+    return f"{'an' if str(kind).startswith(tuple('aeiou')) else 'a'} {kind}"
+
+
+def _refuse_existing(path: Path, force: bool, what_force_does: str = "") -> None:
+    if not force and path.exists():
+        raise UsageError(f"{path} already exists; choose another name or use --force{what_force_does}")
+
+
+def _is_failed_write(error: Exception) -> bool:
+    # safetensors and FAISS raise errors of their own, which only say in words that the disk is full.
+    return isinstance(error, OSError) or (not isinstance(error, AlphitaError) and bool(FULL_DISK.search(str(error))))
+
+
+def _not_written(target: Path, error: Exception) -> AlphitaError:
+    named = str(getattr(error, "filename", None) or "")
+    # The draft's own name means nothing to the user; another file's (an input that is gone) does.
+    other = f": {named}" if named and not Path(named).name.endswith(".draft") and ".draft/" not in named else ""
+    said = FULL_DISK.search(str(error))
+    # NumPy only counts the bytes that were not written.
+    problem = said[0] if said else getattr(error, "strerror", None) or f"{error} (is the disk full?)"
+    return AlphitaError(f"could not write {target}: {problem}{other}; nothing was changed")
+
+
+@contextmanager
+def _aside(target: Path, *, folder: bool = False, private: bool = False) -> Iterator[tuple[Path, int]]:
+    """Make a locked draft beside `target`, and remove it at the end unless it was renamed.
+
+    Yields:
+        Its path and its open file descriptor.
+    """
+    _remove_abandoned(target)
+    # Again if another process takes the draft for abandoned in the moment before the lock.
+    while True:
+        aside = target.parent / f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.draft"
+        if folder:
+            aside.mkdir()
+            try:
+                descriptor = os.open(aside, os.O_RDONLY)
+            except FileNotFoundError:
+                continue
+        else:
+            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        try:
+            # Where locks do not work no one can take this one either, so that the draft is left in peace.
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not aside.exists():
+                continue
+            yield aside, descriptor
+            return
+        finally:
+            os.close(descriptor)
+            _remove(aside)
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove the drafts of `target` whose writer was killed."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.\d+-[0-9a-f]{{8}}\.draft")
+    for draft in [path for path in target.parent.iterdir() if name.fullmatch(path.name)]:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(draft, os.O_RDONLY)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(draft)
+            finally:
+                os.close(descriptor)
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir():
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+
+
+def _put_in_place(aside: Path, target: Path) -> None:
+    old = _free_name(target) if target.exists() else None
+    if old is not None:
+        target.rename(old)
+    try:
+        aside.rename(target)
+    except OSError:
+        if old is not None:
+            old.rename(target)
+        raise
+
+
+def _write_manifest(draft: Draft, kind: str) -> None:
+    from alphita import __version__
+
+    if taken := sorted(draft.fields.keys() & set(RESERVED)):
+        raise ValueError(f"the manifest's own fields cannot be given: {taken}")
+    # One copied along from another artefact is about to be replaced.
+    (draft.path / MANIFEST).unlink(missing_ok=True)
+    files = {
+        file.relative_to(draft.path).as_posix(): {"sha256": hash_file(file), "size": file.stat().st_size}
+        for file in sorted(draft.path.rglob("*"))
+        if file.is_file()
+    }
+    manifest: dict[str, Any] = {"kind": kind, "format_version": FORMAT_VERSION, **draft.fields, "files": files}
+    manifest["content_hash"] = _content_hash(manifest)
+    # Time and command say how it came to be, not what it is: they stay out of the content hash.
+    manifest |= {
+        "alphita_version": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+    text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+    # A file name that is not UTF-8 reaches us as lone surrogates; escaped by a backslash they are JSON's own escapes.
+    (draft.path / MANIFEST).write_bytes(text.encode("utf-8", errors="backslashreplace"))
+
+
+def _content_hash(manifest: dict[str, Any]) -> str:
+    return hash_json(
+        {
+            "kind": manifest["kind"],
+            "format_version": manifest["format_version"],
+            "files": {name: facts["sha256"] for name, facts in manifest["files"].items()},
+        }
+    )
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (name := path.with_name(f"{path.name}.old-{number}")).exists():
+        number += 1
+    return name
+
+
+def _sync_tree(folder: Path) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            with open(path, "rb") as file:
+                os.fsync(file.fileno())
+        else:
+            _sync_folder(path)
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

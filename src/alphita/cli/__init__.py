@@ -1,0 +1,68 @@
+"""The command line: one file a command, each of which parses, calls and prints.
+
+`main` turns every error made for users into one line on stderr and an exit code: 0 done, 1 failed, 2 wrong use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from alphita import __version__
+from alphita.cli import index, normalize, quickstart, terminology, train
+from alphita.errors import AlphitaError
+
+app = typer.Typer(
+    name="alphita", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    help="Learn what medical terms mean from a terminology, and map any string to the concept it names.",
+)  # fmt: skip
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        print(f"alphita {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _alphita(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("quickstart")(quickstart.quickstart)
+app.add_typer(terminology.app, name="terminology")
+app.add_typer(train.app, name="train", cls=train.RecipeGroup)
+app.command("index")(index.index)
+app.command("normalize")(normalize.normalize)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        code = app(standalone_mode=False)
+    except AlphitaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = error.exit_code
+    except typer.Exit as leaving:
+        code = leaving.exit_code
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:
+        # The reader of our output went away; leave without a second error at shutdown.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except Exception as error:
+        show = getattr(error, "show", None)
+        if show is None:
+            raise
+        show()  # click's own usage errors print themselves
+        code = getattr(error, "exit_code", 2)
+    sys.exit(code or 0)

@@ -1,0 +1,167 @@
+"""`alphita terminology import | describe | split`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from alphita import artefact, config, machine, progress, registry
+from alphita.errors import Rejects, UsageError
+
+if TYPE_CHECKING:
+    from alphita.terminology.describe import Description
+
+LOADERS = "alphita.terminology.loaders"
+app = typer.Typer(no_args_is_help=True, help="Import, describe and split terminologies.")
+
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")]
+
+
+@app.command("import")
+def import_(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="obo, icd10cm, table, ...; --list shows all.")] = "",
+    paths: Annotated[list[str] | None, typer.Argument(metavar="PATH…", help="Files; see --packaged.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to create: X.terminology.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the format; may be repeated.")
+    ] = None,
+    config_file: Annotated[Path | None, typer.Option("--config", help="TOML file of such options.")] = None,
+    packaged: Annotated[
+        bool, typer.Option("--packaged", help="PATH is a name: hpo or icd10cm, found inside an installed package.")
+    ] = False,
+    rejects_file: Annotated[
+        Path | None, typer.Option("--rejects", help="CSV for rows left out; by default OUTPUT.rejects.csv.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the formats and their options, and leave.")] = False,
+    threads: Threads = None,
+    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+) -> None:
+    """Read a terminology's files into a .terminology folder."""
+    machine.set_threads(threads)
+    if list_:
+        _list(format_)
+        return
+    if not format_ or not paths or output is None:
+        raise UsageError("give a format, at least one file and -o OUTPUT.terminology; --list shows the formats")
+    loader = registry.load(LOADERS, format_)
+    options = config.resolve(loader.Options, file=config_file, sets=settings or [])
+    files = [_find(path, packaged) for path in paths]
+    if output.exists() and not force:
+        raise UsageError(f"{output} already exists; choose another name or use --force (the old one is moved aside)")
+    from alphita.terminology import store
+
+    report = rejects_file or output.with_name(output.name + ".rejects.csv")
+    with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
+        output.parent.mkdir(parents=True, exist_ok=True)
+    with Rejects(report, strict=strict) as rejects:
+        tables = loader.load(files, options, rejects)
+        settings_used = {"format": format_, **options.model_dump()}
+        store.save(tables, output, config=settings_used, rejects=rejects, force=force)
+    terminology = store.load_terminology(output)
+    counts = terminology.manifest["counts"]
+    print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+    if rejects.count:
+        progress.say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
+    progress.say(f"next: alphita terminology describe {output}")
+
+
+@app.command("describe")
+def describe_(
+    terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write the counts here as JSON.")] = None,
+) -> None:
+    """Count what is in a terminology: by language, kind, semantic type, relation; homonyms."""
+    from alphita.terminology.describe import describe
+    from alphita.terminology.store import load_terminology
+
+    found = describe(load_terminology(terminology))
+    if output is not None:
+        with artefact.atomic_file(output, "w") as file:
+            json.dump(found.as_json(), file, indent=1, ensure_ascii=False)
+    _show(found)
+
+
+@app.command("split")
+def split_(
+    terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to create: X.split.")],
+    fraction: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of the concepts with several synonyms that lose one to it.")
+    ] = 0.3,
+    assign: Annotated[
+        str, typer.Option(help="Instead: shares of all synonyms that train, calibrate and test: 0.8,0.1,0.1.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Of the choice.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+) -> None:
+    """Hold out synonyms, by a seeded hash: neither trained on nor, in an evaluation, indexed."""
+    from alphita.terminology import splits
+    from alphita.terminology.store import load_terminology
+
+    terms = load_terminology(terminology)
+    if assign:
+        try:
+            train, calibration, test = (float(share) for share in assign.split(","))
+        except ValueError:
+            raise UsageError(f"--assign takes three shares such as 0.8,0.1,0.1, not {assign!r}") from None
+        split = splits.assign(terms, train=train, calibration=calibration, test=test, seed=seed)
+    else:
+        split = splits.hold_out_synonyms(terms, fraction=fraction, seed=seed)
+    split.save(output, force=force)
+    parts = ", ".join(f"{len(split.part(name)):,} {name}" for name in splits.PARTS if len(split.part(name)))
+    dropped = split.facts["dropped_as_equal_to_a_kept_term"]
+    print(f"{output}: {len(split):,} strings held out ({parts or 'none'}); {dropped:,} dropped as equal to a kept term")
+
+
+def _find(path: str, packaged: bool) -> Path:
+    from alphita.terminology.packaged import find_packaged
+
+    return find_packaged(path) if packaged else Path(path)
+
+
+def _list(only: str) -> None:
+    for name in [only] if only else registry.names(LOADERS):
+        loader = registry.load(LOADERS, name)
+        print(f"{name}: {loader.DESCRIPTION}")
+        for option in config.options(loader.Options):
+            print(f"  --set {option.name}={option.default or repr('')}  {option.description}")
+
+
+def _show(found: Description) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(soft_wrap=False)
+    for source in found.sources:
+        facts = [str(source[key]) for key in ("file", "version", "licence") if source.get(key)]
+        console.print(f"{source.get('name')}: {', '.join(facts)}", highlight=False, markup=False)
+
+    def table(title: str, counts: dict[str, int], most: int = 15) -> None:
+        if not counts:
+            return
+        shown = Table("", title, box=None, header_style="bold", pad_edge=False)
+        shown.columns[0].justify = "right"
+        for name, count in list(counts.items())[:most]:
+            shown.add_row(f"{count:,}", name)
+        if len(counts) > most:
+            shown.add_row(f"{sum(list(counts.values())[most:]):,}", f"in {len(counts) - most} more")
+        console.print(shown)
+        console.print()
+
+    table("in all", found.totals)
+    table("terms by language", found.terms_by_language)
+    table("terms by kind", found.terms_by_kind)
+    table("live concepts by source", found.concepts_by_source)
+    table("live concepts by semantic type", found.concepts_by_semantic_type)
+    table("live concepts by number of distinct exact strings", found.concepts_by_terms)
+    table("relations", found.relations)
+    table("cross-references by prefix", found.xrefs_by_prefix)
+    table("homonyms: strings that name several live concepts", found.homonyms)
+    for example in found.examples[:5]:
+        console.print(f"    {example['string']!r}: {'; '.join(example['concepts'][:4])}", highlight=False, markup=False)
+    table("left out on purpose", found.left_out)

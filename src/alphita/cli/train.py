@@ -1,0 +1,121 @@
+"""`alphita train RECIPE`: one command a recipe, found in alphita.recipes; only the one asked for is imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from alphita import config, registry
+from alphita.errors import UsageError
+
+RECIPES = "alphita.recipes"
+
+
+class RecipeGroup(TyperGroup):
+    """A group whose commands are the recipes."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own context class is private
+        """Return the recipes' names."""
+        return registry.names(RECIPES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
+        """Return the command of one recipe."""
+        return _recipe_command(cmd_name)
+
+
+class _RecipeCommand(TyperCommand):
+    """A recipe's command, whose help also lists the recipe's own options."""
+
+    recipe: ModuleType
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        super().format_help(ctx, formatter)
+        table = Table("option", "default", "meaning", title="Settings, each by --set option=value", box=box.SIMPLE)
+        for option in config.options(self.recipe.Config):
+            table.add_row(option.name, option.default, option.description)
+        console = Console()
+        console.print(table)
+        console.print(self.recipe.CITATION, markup=False, highlight=False, soft_wrap=True)
+
+
+app = typer.Typer(no_args_is_help=True, help="Train a term encoder by one of the recipes.")
+
+
+@app.callback(invoke_without_command=True)
+def _list(shown: Annotated[bool, typer.Option("--list", help="List the recipes and leave.")] = False) -> None:
+    if shown:
+        for name in registry.names(RECIPES):
+            first_line = (registry.load(RECIPES, name).__doc__ or "").strip().splitlines()[0]
+            print(f"{name:<16} {first_line}")
+        raise typer.Exit
+
+
+def _recipe_command(name: str) -> Any:  # noqa: ANN401
+    recipe = registry.load(RECIPES, name)
+    single = typer.Typer(add_completion=False)
+
+    @single.command(name, cls=_RecipeCommand, help=_plain(recipe.__doc__ or ""))
+    def train(
+        terminology: Annotated[Path, typer.Option("--terminology", "-t", help="The terminology to learn from.")],
+        out: Annotated[Path, typer.Option("--output", "-o", help="The model folder to create.")],
+        encoder: Annotated[
+            str, typer.Option(help="The encoder to start from: minilm, a folder or a hub name.")
+        ] = "minilm",
+        split: Annotated[Path | None, typer.Option(help="A split whose held-out strings are not trained on.")] = None,
+        settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeatable.")] = None,
+        config_file: Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")] = None,
+        threads: Annotated[int | None, typer.Option(help="Size of every thread pool; by default one a core.")] = None,
+        resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
+        force: Annotated[bool, typer.Option("--force", help="Replace an existing model or unfinished run.")] = False,
+    ) -> None:
+        run(name, terminology, out, encoder, split, settings or [], config_file, threads, resume=resume, force=force)
+
+    command = typer.main.get_command(single)
+    assert isinstance(command, _RecipeCommand)
+    command.recipe = recipe
+    return command
+
+
+def run(
+    name: str,
+    terminology: Path,
+    out: Path,
+    encoder: str,
+    split: Path | None,
+    settings: list[str],
+    config_file: Path | None,
+    threads: int | None,
+    *,
+    resume: bool,
+    force: bool,
+) -> None:
+    """Train recipe `name` and print where the model lies and its last figures."""
+    from alphita import machine
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import load_terminology
+
+    if resume and force:
+        raise UsageError("--resume and --force exclude each other")
+    recipe = registry.load(RECIPES, name)
+    machine.set_threads(threads)
+    resolved = config.resolve(recipe.Config, file=config_file, sets=settings)
+    figures = recipe.train(
+        load_terminology(terminology), encoder, out, resolved,
+        split=Split.load(split) if split else None, resume=resume, force=force,
+    )  # fmt: skip
+    print(f"model: {out}")
+    for key, value in figures.items():
+        print(f"  {key}: {value:.4g}")
+
+
+def _plain(docstring: str) -> str:
+    """Return a docstring's first two paragraphs, for help."""
+    return "\n\n".join(docstring.strip().split("\n\n")[:2])

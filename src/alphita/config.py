@@ -1,0 +1,111 @@
+"""Configs: flat, frozen, validated; unknown keys are refused.
+
+`--set` wins over `--config FILE.toml`, which wins over the defaults.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any, TypeVar, get_args
+
+import pydantic
+
+from alphita.errors import InputError, UsageError, shorten
+from alphita.registry import unknown
+
+
+class Config(pydantic.BaseModel):
+    """Base of every config: frozen and flat; each field's description gives its meaning, unit and source."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+C = TypeVar("C", bound=Config)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One key of a config, as shown by `--help`."""
+
+    name: str
+    type: str
+    default: str
+    description: str
+
+
+def options(cls: type[Config]) -> list[Option]:
+    """Return the keys of a config class, in the order of their definition."""
+    return [
+        Option(
+            name,
+            # A class by its name; a Literal or union as it is written, for its members are the choices.
+            field.annotation.__name__ if isinstance(field.annotation, type) else _written(field.annotation),
+            "required" if field.is_required() else _written(field.get_default(call_default_factory=True)),
+            field.description or "",
+        )
+        for name, field in cls.model_fields.items()
+    ]
+
+
+def resolve(
+    cls: type[C], *, file: Path | None = None, sets: Iterable[str] = (), base: Mapping[str, Any] | None = None
+) -> C:
+    """Return the config that the sources agree on: `sets` over `file` over `base` over the class's defaults.
+
+    Args:
+        cls: the config class.
+        file: a TOML file of flat keys. "none" unsets an optional one, for TOML has no null.
+        sets: strings "key=value"; "key=none" unsets an optional one.
+        base: values that replace the class's defaults.
+
+    Raises:
+        UsageError: an unknown key, or a value of the wrong type or range.
+        InputError: the file cannot be read or is not TOML.
+    """
+    given: dict[str, Any] = _read_toml(file) if file is not None else {}
+    for item in sets:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"--set {item!r} is not of the form key=value")
+        # A value of nothing but white space is meant: a tab that separates columns, say.
+        given[key.strip()] = value.strip() or value
+    values = dict(base or {}) | {key: _none_if_said(cls, key, value) for key, value in given.items()}
+    for key in values:
+        if key not in cls.model_fields:
+            raise UsageError(unknown("option", key, cls.model_fields))
+    try:
+        return cls(**values)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        problem = first["msg"].removeprefix("Value error, ")
+        if not first["loc"]:
+            # A rule over several keys: pydantic's input is all of them.
+            raise UsageError(f"options: {problem}") from None
+        key = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"option {key!r}: {problem} (value {shorten(repr(first['input']))})") from None
+
+
+def _none_if_said(cls: type[Config], key: str, value: object) -> object:
+    """Return None for the word "none" where the field is optional and has no such choice of its own."""
+    if not isinstance(value, str) or value.lower() != "none" or key not in cls.model_fields:
+        return value
+    choices = get_args(cls.model_fields[key].annotation)
+    own = any("none" in get_args(choice) for choice in choices)
+    return None if NoneType in choices and not own else value
+
+
+def _written(value: object) -> str:
+    return "none" if value is None else str(value).replace("typing.", "")
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", file=file) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not valid TOML: {error}", file=file) from None

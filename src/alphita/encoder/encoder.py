@@ -1,0 +1,282 @@
+"""The term encoder: strings to vectors, fast, on torch or (without torch) on ONNX."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact, machine, progress
+from alphita.encoder import layout
+from alphita.encoder.batches import Batch, by_token_budget
+from alphita.encoder.resolve import resolve
+from alphita.encoder.term_tokenizer import TermTokenizer
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.registry import unknown
+
+if TYPE_CHECKING:
+    import torch
+
+    from alphita.encoder.torch_runtime import TermModule
+
+PRECISIONS = ("auto", "fp32", "bf16", "int8")
+# Tokenized at once: enough to find rows of one length, few enough that their tokens fit the memory.
+STRINGS_AT_ONCE = 65_536
+
+
+class Runtime(Protocol):
+    """What runs a model over one batch."""
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """fp32, bf16 or int8."""
+        ...
+
+    @property
+    def budget(self) -> int:
+        """Tokens to put into one batch."""
+        ...
+
+    @property
+    def one_length(self) -> bool:
+        """Whether a batch must hold rows of one length only."""
+        ...
+
+    @property
+    def exportable(self) -> bool:
+        """Whether it can be exported to ONNX."""
+        ...
+
+    def prepare(self) -> None:
+        """Make ready for a row of batches: the weights may have changed since the last."""
+        ...
+
+    def run(self, batch: Batch) -> NDArray[np.float32]:
+        """Return (rows, dim) float32, not scaled to length 1."""
+        ...
+
+    def weights_hash(self) -> str:
+        """Return the hash of the weights."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the weights into a model folder."""
+        ...
+
+
+class TermEncoder:
+    """Encodes terms. `TermEncoder.load(name)` opens one.
+
+    Attributes:
+        folder: the folder it was loaded from.
+        settings: pooling, maximal length, normalisation.
+    """
+
+    def __init__(self, folder: Path, settings: layout.Settings, tokenizer: TermTokenizer, runtime: Runtime) -> None:
+        """Use `TermEncoder.load`."""
+        self.folder, self.settings = folder, settings
+        self._tokenizer, self._runtime = tokenizer, runtime
+
+    @classmethod
+    def load(
+        cls,
+        name: str | Path,
+        *,
+        precision: str = "auto",
+        pooling: str | None = None,
+        max_length: int | None = None,
+        device: str = "auto",
+        threads: int | None = None,
+    ) -> TermEncoder:
+        """Open an encoder.
+
+        Args:
+            name: `minilm`, a model folder, or a hub name.
+            precision: "fp32"; "bf16"; "int8" (ONNX, from the exported file); "auto": bf16 on a GPU or a processor with
+                bf16 arithmetic, else fp32; without torch the exported ONNX file.
+            pooling: "mean", "cls" or "legacy_coder", in place of the model's own.
+            max_length: tokens a term, in place of the model's own.
+            device: "cpu", "cuda" or "auto".
+            threads: size of every thread pool.
+
+        Raises:
+            InputError: no such encoder, or its files are damaged.
+            UsageError: an unknown precision, pooling or device.
+            MissingExtra: torch is not installed and there is no ONNX file.
+        """
+        if precision not in PRECISIONS:
+            raise UsageError(unknown("precision", precision, PRECISIONS))
+        if threads is not None:
+            machine.set_threads(threads)
+        folder = resolve(str(name))
+        transformer, settings = layout.read(folder, pooling=pooling, max_length=max_length)
+        tokenizer = TermTokenizer(transformer, settings)
+        runtime: Runtime
+        if precision == "int8" or (precision != "bf16" and importlib.util.find_spec("torch") is None):
+            from alphita.encoder.onnx_runtime import OnnxRuntime
+
+            runtime = OnnxRuntime(folder, settings, tokenizer.hash, precision=precision, threads=threads)
+            return cls(folder, settings, tokenizer, runtime)
+        from alphita.errors import require
+
+        require("torch", "train")
+        from alphita.encoder.torch_runtime import TorchRuntime, choose
+
+        device, used = choose(device, precision)
+        runtime = TorchRuntime(transformer, settings, precision=used, device=device, pad_id=tokenizer.pad_id)
+        return cls(folder, settings, tokenizer, runtime)
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        return self._runtime.dim
+
+    @property
+    def precision(self) -> str:
+        """The precision in use: "fp32", "bf16" or "int8"."""
+        return self._runtime.precision
+
+    @property
+    def pooling(self) -> layout.Pooling:
+        """How tokens become one vector."""
+        return self.settings.pooling
+
+    @property
+    def max_length(self) -> int:
+        """Tokens a term, special ones counted."""
+        return self.settings.max_length
+
+    @property
+    def normalize(self) -> bool:
+        """Whether vectors are scaled to length 1."""
+        return self.settings.normalize
+
+    @property
+    def module(self) -> TermModule:
+        """The torch module (input_ids, attention_mask) -> (n, dim), for training; `encode` follows its weights."""
+        module: TermModule = self._torch().module
+        return module
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Hash of the tokenizer."""
+        return self._tokenizer.hash
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of weights, settings and tokenizer: the same in every precision, and after saving and loading."""
+        return artefact.hash_json([self._runtime.weights_hash(), asdict(self.settings), self.tokenizer_hash])
+
+    def encode(self, strings: Sequence[str], *, show_progress: bool = False) -> NDArray[np.float32]:
+        """Return the vectors of `strings`, (n, dim) float32, of length 1 if the model normalises.
+
+        Equal strings are encoded once; batches hold strings of near lengths.
+
+        Args:
+            strings: the terms.
+            show_progress: show a bar on stderr.
+
+        Raises:
+            UsageError: `strings` is one string, or holds something else than strings.
+        """
+        if isinstance(strings, str):
+            raise UsageError("encode takes a list of strings, not one string: encode([term])")
+        strings = list(strings)
+        for place, string in enumerate(strings):
+            if not isinstance(string, str):
+                raise UsageError(f"item {place} is not a string but {type(string).__name__}: {string!r:.80}")
+        number = {string: row for row, string in enumerate(dict.fromkeys(strings))}
+        vectors = np.empty((len(number), self.dim), np.float32)
+        if show_progress:
+            with progress.bar("Encoding", len(number), "terms") as bar:
+                self._fill(vectors, list(number), bar)
+        else:
+            self._fill(vectors, list(number), None)
+        if not np.isfinite(vectors).all():
+            raise AlphitaError(f"the model in {self.folder} gives vectors that are not finite; its weights are damaged")
+        if self.settings.normalize:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        if len(number) == len(strings):
+            return vectors
+        return vectors[[number[string] for string in strings]]
+
+    def _fill(self, vectors: NDArray[np.float32], strings: list[str], bar: progress.Bar | None) -> None:
+        runtime = self._runtime
+        runtime.prepare()
+        for start in range(0, len(strings), STRINGS_AT_ONCE):
+            tokens = self._tokenizer(strings[start : start + STRINGS_AT_ONCE])
+            if self.pooling == "legacy_coder":
+                length = layout.LEGACY_LENGTH
+                tokens = [row + [self._tokenizer.pad_id] * (length - len(row)) for row in tokens]
+            for rows, batch in by_token_budget(tokens, runtime.budget, one_length=runtime.one_length):
+                vectors[start + rows] = runtime.run(batch)
+                if bar is not None:
+                    bar.advance(len(rows))
+
+    def tokenize(self, strings: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each string, special ones included, cut to `max_length`."""
+        return self._tokenizer(strings)
+
+    def pad(self, token_lists: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (input_ids, attention_mask) as the module takes them, each (n, longest) int64."""
+        padded: tuple[torch.Tensor, torch.Tensor] = self._torch().pad(token_lists)
+        return padded
+
+    def save(self, path: Path | str, *, onnx: bool | None = None) -> None:
+        """Write the model folder, which `SentenceTransformer(path)` opens with the same vectors.
+
+        `legacy_coder` pooling has no counterpart there: such a folder opens with `TermEncoder.load` only.
+
+        Args:
+            path: the folder; made if need be.
+            onnx: also write onnx/model_int8.onnx, with which the model runs without torch. By default: if the package
+                onnx is installed and the model's kind can be exported.
+
+        Raises:
+            MissingExtra: `onnx` is asked for and the package is not installed.
+        """
+        path = Path(path)
+        path.mkdir(parents=True, exist_ok=True)
+        self._runtime.save(path)
+        self._tokenizer.save(path)
+        notes = {"weights_hash": self._runtime.weights_hash(), "tokenizer_hash": self.tokenizer_hash}
+        layout.write(path, self.settings, self.dim, **notes)
+        if onnx is None:
+            onnx = self._runtime.exportable and importlib.util.find_spec("onnx") is not None
+        if onnx:
+            self.export_onnx(path)
+
+    def export_onnx(self, path: Path | str, *, precision: str = "int8") -> Path:
+        """Write onnx/model_int8.onnx (or, in fp32, onnx/model.onnx) into the saved model folder `path`.
+
+        Returns:
+            The file written.
+
+        Raises:
+            UsageError: another precision.
+            InputError: `path` is not the saved folder of this model, or its kind of model cannot be exported.
+            MissingExtra: the package onnx is not installed.
+        """
+        from alphita.encoder import onnx_export
+
+        if precision not in ("fp32", "int8"):
+            raise UsageError(unknown("precision", precision, ("fp32", "int8")))
+        runtime = self._torch()
+        if layout.noted(Path(path), "weights_hash") != runtime.weights_hash():
+            raise InputError("not the saved folder of this model", file=path, remedy="save(path) it first")
+        return onnx_export.write(runtime, self.settings, Path(path), precision=precision)
+
+    def _torch(self) -> Any:  # noqa: ANN401 - a TorchRuntime; torch may be absent
+        if not hasattr(self._runtime, "pad"):
+            raise AlphitaError("this encoder runs on ONNX and cannot be trained; load it with precision='fp32'")
+        return self._runtime

@@ -1,0 +1,150 @@
+"""A BERT forward pass for encoding: no gradients, no padding, weights laid out once for the processor.
+
+The tokens of all rows lie end to end, so embeddings, projections and feed-forward layers run on real tokens only; rows of
+one length attend together, and no mask is needed. The query, key and value projections are one matrix. On a CPU, oneDNN
+gets the matrices in its own layout: with bf16 that saves the reordering at each call, and in fp32 it is over twice as fast
+as torch's default (MKL) on processors that are not Intel's. The result equals the model's own forward; tests hold it to that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from alphita.encoder.batches import Batch
+
+# Position 0 of a row in the position embedding: RoBERTa's start after the padding token's.
+SUPPORTED = ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel")
+
+
+def supports(model: torch.nn.Module) -> bool:
+    """Tell whether `FlatBert` computes what `model`'s own forward does."""
+    config = getattr(model, "config", None)
+    return (
+        type(model).__name__ in SUPPORTED
+        and getattr(config, "position_embedding_type", "absolute") in (None, "absolute")
+        and not getattr(config, "is_decoder", False)
+    )
+
+
+class Linear:
+    """x W^T + b, on a CPU by oneDNN with the matrix in its layout, where torch can."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, *, gelu: bool = False) -> None:
+        """Lay out `weight` (out, in) and `bias` (out,); with `gelu` the exact GELU follows."""
+        self.weight, self.bias, self.gelu = weight, bias, gelu
+        self.packed: torch.Tensor | None = None
+        if weight.device.type == "cpu" and torch.backends.mkldnn.is_available():
+            try:
+                self.packed = torch.ops.mkldnn._reorder_linear_weight(weight, 2048)
+                self(weight.new_zeros(1, weight.shape[1]))
+            except (AttributeError, RuntimeError):  # the operators are private: another torch may lack them
+                self.packed = None
+        if self.packed is not None:
+            self.weight = weight[:0]
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Return (n, out) of x (n, in)."""
+        if self.packed is None:
+            y = functional.linear(x, self.weight, self.bias)
+            return functional.gelu(y) if self.gelu else y
+        after = ("gelu", [], "none") if self.gelu else ("none", [], "")
+        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, *after)
+        return result
+
+
+class LayerNorm:
+    """Layer normalisation with its weights in one precision."""
+
+    def __init__(self, norm: Any, dtype: torch.dtype) -> None:  # noqa: ANN401 - torch.nn.LayerNorm
+        """Take the weights of `norm`."""
+        self.weight, self.bias, self.eps = norm.weight.to(dtype), norm.bias.to(dtype), norm.eps
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Return (n, d) of x (n, d)."""
+        return functional.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+
+class FlatBert:
+    """A BERT (or RoBERTa) with its weights laid out for encoding in one precision."""
+
+    def __init__(self, model: Any, dtype: torch.dtype) -> None:  # noqa: ANN401 - a transformers model
+        """Copy the weights of `model`, which `supports` must accept, in precision `dtype`."""
+        config, embeddings = model.config, model.embeddings
+        self.heads: int = config.num_attention_heads
+        first = 0 if type(model).__name__ == "BertModel" else config.pad_token_id + 1
+        with torch.inference_mode():
+            positions = embeddings.position_embeddings.weight[first:] + embeddings.token_type_embeddings.weight[0]
+            self.words, self.positions = embeddings.word_embeddings.weight.to(dtype), positions.to(dtype)
+            self.norm = LayerNorm(embeddings.LayerNorm, dtype)
+            self.layers = [_Layer(layer, self.heads, dtype) for layer in model.encoder.layer]
+
+    def __call__(self, batch: Batch) -> torch.Tensor:
+        """Return the last hidden state of every token, (tokens, hidden)."""
+        device = self.words.device
+        places = torch.cat([torch.arange(length, device=device).repeat(rows) for rows, length in batch.runs])
+        hidden = self.norm(self.words[torch.from_numpy(batch.ids).to(device)] + self.positions[places])
+        for layer in self.layers:
+            hidden = layer(hidden, batch.runs)
+        return hidden
+
+
+class _Layer:
+    def __init__(self, layer: Any, heads: int, dtype: torch.dtype) -> None:  # noqa: ANN401
+        attention, after = layer.attention.self, layer.attention.output
+        parts = (attention.query, attention.key, attention.value)
+        weight = torch.cat([part.weight for part in parts])
+        bias = torch.cat([part.bias for part in parts])
+        # The softmax's scale goes into the query's projection.
+        size = weight.shape[0] // 3
+        scale = torch.ones(3 * size, device=weight.device)
+        scale[:size] = (size // heads) ** -0.5
+        self.heads = heads
+        self.mix = Linear((weight * scale[:, None]).to(dtype), (bias * scale).to(dtype))
+        self.out = Linear(after.dense.weight.to(dtype), after.dense.bias.to(dtype))
+        self.out_norm = LayerNorm(after.LayerNorm, dtype)
+        self.activation = layer.intermediate.intermediate_act_fn
+        gelu = type(self.activation).__name__ == "GELUActivation"
+        wide, narrow = layer.intermediate.dense, layer.output.dense
+        self.wide = Linear(wide.weight.to(dtype), wide.bias.to(dtype), gelu=gelu)
+        self.narrow = Linear(narrow.weight.to(dtype), narrow.bias.to(dtype))
+        self.norm = LayerNorm(layer.output.LayerNorm, dtype)
+
+    def __call__(self, hidden: torch.Tensor, runs: list[tuple[int, int]]) -> torch.Tensor:
+        mixed = self.mix(hidden)
+        context = torch.empty_like(hidden)
+        start = 0
+        for rows, length in runs:
+            stop = start + rows * length
+            context[start:stop] = _attend(mixed[start:stop], rows, length, self.heads)
+            start = stop
+        hidden = self.out_norm(self.out(context).add_(hidden))
+        wide = self.wide(hidden)
+        if not self.wide.gelu:
+            wide = self.activation(wide)
+        return self.norm(self.narrow(wide).add_(hidden))
+
+
+def _attend(mixed: torch.Tensor, rows: int, length: int, heads: int) -> torch.Tensor:
+    """Return (rows * length, d) attention outputs of projections (rows * length, 3 d), the queries already scaled."""
+    parts = mixed.view(rows, length, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    if mixed.device.type == "cpu" and mixed.dtype == torch.bfloat16:
+        # torch's fused attention takes 2 to 4 times as long in bf16 on rows as short as terms.
+        query, key, value = parts.contiguous().view(3, rows * heads, length, -1)
+        context = torch.bmm(torch.bmm(query, key.transpose(1, 2)).softmax(-1), value)
+        context = context.view(rows, heads, length, -1)
+    else:
+        context = functional.scaled_dot_product_attention(parts[0], parts[1], parts[2], scale=1.0)
+    return context.transpose(1, 2).reshape(rows * length, -1)
+
+
+def pool(hidden: torch.Tensor, runs: list[tuple[int, int]], *, mean: bool) -> torch.Tensor:
+    """Return (rows, d) float32: each row's mean, or its first token, of `hidden` (tokens, d)."""
+    parts, start = [], 0
+    for rows, length in runs:
+        states = hidden[start : start + rows * length].view(rows, length, -1)
+        parts.append(states.float().mean(1) if mean else states[:, 0].float())
+        start += rows * length
+    return torch.cat(parts)

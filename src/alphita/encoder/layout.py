@@ -1,0 +1,208 @@
+"""The model folder: the layout of sentence-transformers, read and written without that library.
+
+    config.json, model.safetensors, tokenizer.json, ...   the transformer
+    modules.json, 1_Pooling/, 2_Normalize/                what follows it
+    sentence_bert_config.json                             the maximal length
+    alphita.json                                          pooling, length, normalisation again, for alphita
+    onnx/                                                 the same model for the runtime without torch
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from alphita.encoder.pooling import LEGACY_LENGTH
+from alphita.errors import InputError, UsageError
+from alphita.registry import unknown
+
+Pooling = Literal["mean", "cls", "legacy_coder"]
+POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "legacy_coder")
+SETTINGS = "alphita.json"
+DEFAULT_MAX_LENGTH = 64
+SHORTEST = 3
+ONNX_FILES = {"int8": "onnx/model_int8.onnx", "fp32": "onnx/model.onnx"}
+# What a tokenizer needs beside tokenizer.json, under transformers.
+TOKENIZER_FILES = (
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt",
+    "sentencepiece.bpe.model", "spiece.model",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a transformer's output becomes a term vector.
+
+    Attributes:
+        pooling: mean over tokens, [CLS], or legacy_coder (the published CODER code's tanh pooler, PAD attended).
+        max_length: tokens a term, special ones counted; longer terms are cut.
+        normalize: whether vectors are scaled to length 1.
+        lower_case: whether terms are lower-cased before the tokenizer sees them.
+    """
+
+    pooling: Pooling
+    max_length: int
+    normalize: bool
+    lower_case: bool = False
+
+
+def read(folder: Path, *, pooling: str | None = None, max_length: int | None = None) -> tuple[Path, Settings]:
+    """Return the transformer's folder and the settings of the model in `folder`.
+
+    A plain transformers folder says nothing about pooling: it gets the mean, normalised, for terms rank by cosine.
+
+    Args:
+        folder: a sentence-transformers layout, or a plain transformers one.
+        pooling: replaces the folder's own.
+        max_length: replaces the folder's own; cut to what the model has positions for.
+
+    Raises:
+        InputError: it is no model folder, or one whose vectors cannot be reproduced.
+        UsageError: an unknown pooling, or a length below 3.
+    """
+    if pooling is not None and pooling not in POOLINGS:
+        raise UsageError(unknown("pooling", pooling, POOLINGS))
+    if max_length is not None and max_length < SHORTEST:
+        raise UsageError(f"max_length must be {SHORTEST} or more, not {max_length}")
+    transformer = folder
+    if (folder / SETTINGS).is_file():
+        settings = _own(folder / SETTINGS)
+    elif (folder / "modules.json").is_file():
+        transformer, settings = _sentence_transformers(folder)
+    else:
+        settings = Settings("mean", DEFAULT_MAX_LENGTH, normalize=True)
+    if not (transformer / "config.json").is_file():
+        raise InputError("not a model folder: no config.json", file=folder, remedy="give a trained or downloaded model")
+    if pooling is not None:
+        settings = replace(settings, pooling=pooling)  # type: ignore[arg-type]
+    length = min(max_length or settings.max_length, _positions(transformer / "config.json"))
+    if settings.pooling == "legacy_coder":
+        length = min(length, LEGACY_LENGTH)
+    return transformer, replace(settings, max_length=length)
+
+
+def _own(file: Path) -> Settings:
+    facts = _json(file)
+    try:
+        settings = Settings(**{field.name: facts[field.name] for field in fields(Settings)})
+    except (KeyError, TypeError) as error:
+        raise InputError(f"lacks {error}", file=file, remedy="save the model again") from None
+    if settings.pooling not in POOLINGS:
+        raise InputError(unknown("pooling", str(settings.pooling), POOLINGS), file=file, field="pooling")
+    if type(settings.max_length) is not int or settings.max_length < SHORTEST:
+        raise InputError(
+            "not a length", file=file, field="max_length", value=settings.max_length, remedy=f"{SHORTEST} or more"
+        )
+    return settings
+
+
+def _sentence_transformers(folder: Path) -> tuple[Path, Settings]:
+    listing = folder / "modules.json"
+    try:
+        by_kind = {module["type"].rsplit(".", 1)[-1]: folder / module["path"] for module in _json(listing)}
+    except (TypeError, KeyError, AttributeError):
+        raise InputError("is not a list of modules with type and path", file=listing) from None
+    if "Transformer" not in by_kind:
+        raise InputError("has no Transformer module", file=listing)
+    others = set(by_kind) - {"Transformer", "Pooling", "Normalize"}
+    if others:
+        raise InputError(f"has modules that alphita cannot reproduce: {sorted(others)}", file=listing)
+    pooling = _pooling(by_kind["Pooling"] / "config.json") if "Pooling" in by_kind else "mean"
+    file = by_kind["Transformer"] / "sentence_bert_config.json"
+    facts: dict[str, Any] = _json(file) if file.is_file() else {}
+    tokenizer = by_kind["Transformer"] / "tokenizer_config.json"
+    # Newer versions of that library note the length in the tokenizer's config.
+    length = facts.get("max_seq_length") or (
+        _json(tokenizer).get("model_max_length") if tokenizer.is_file() else DEFAULT_MAX_LENGTH
+    )
+    settings = Settings(
+        pooling, int(length or DEFAULT_MAX_LENGTH), "Normalize" in by_kind, bool(facts.get("do_lower_case"))
+    )
+    return by_kind["Transformer"], settings
+
+
+def _pooling(file: Path) -> Pooling:
+    facts = _json(file)
+    mode = facts.get("pooling_mode")
+    if mode is None:
+        old = [key.removeprefix("pooling_mode_").removesuffix("_token").removesuffix("_tokens")
+               for key, value in facts.items() if key.startswith("pooling_mode_") and value]  # fmt: skip
+        mode = old[0] if len(old) == 1 else old or "mean"
+    if mode not in ("mean", "cls"):
+        raise InputError("pools otherwise than alphita can: it reads mean and cls", file=file, value=mode)
+    result: Pooling = mode
+    return result
+
+
+def _positions(file: Path) -> int:
+    """Return how many tokens a row may have, by the number of position embeddings."""
+    config = _json(file)
+    positions = config.get("max_position_embeddings") if isinstance(config, dict) else None
+    if not isinstance(positions, int):
+        return 512
+    # RoBERTa's positions start behind the padding token's.
+    before = config.get("pad_token_id", 1) + 1 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else 0
+    return positions - before
+
+
+def noted(folder: Path, key: str) -> Any:  # noqa: ANN401 - a JSON value
+    """Return what alphita noted in alphita.json when it saved the model; None for a model from elsewhere."""
+    return _json(folder / SETTINGS).get(key) if (folder / SETTINGS).is_file() else None
+
+
+def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
+    """Write what turns a transformers folder into one that `SentenceTransformer(folder)` opens with the same vectors.
+
+    `legacy_coder` has no counterpart there; such a folder opens with `TermEncoder.load` only.
+
+    Args:
+        folder: holds the transformer and its tokenizer.
+        settings: pooling, length, normalisation.
+        dim: numbers in a vector.
+        notes: what else goes into alphita.json: hashes of the weights and the tokenizer.
+    """
+    only = {"opens_with": "alphita.TermEncoder.load only"} if settings.pooling == "legacy_coder" else {}
+    _write(folder / SETTINGS, {**asdict(settings), "dim": dim, **notes, **only})
+    if settings.pooling == "legacy_coder":
+        return
+    kinds = [("Transformer", ""), ("Pooling", "1_Pooling")] + [("Normalize", "2_Normalize")] * settings.normalize
+    for _, path in kinds[1:]:
+        (folder / path).mkdir(exist_ok=True)
+    # The old module names and keys: every version of that library reads them.
+    modules = [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for place, (kind, path) in enumerate(kinds)
+    ]
+    _write(folder / "modules.json", modules)
+    pooling = {"word_embedding_dimension": dim} | {
+        f"pooling_mode_{mode}": mode.startswith(settings.pooling)
+        for mode in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    }
+    pooling["pooling_mode_mean_sqrt_len_tokens"] = False
+    _write(folder / "1_Pooling" / "config.json", pooling)
+    _write(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": settings.max_length, "do_lower_case": settings.lower_case},
+    )
+    _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+
+
+def copy_files(source: Path, target: Path, names: tuple[str, ...]) -> None:
+    """Copy those of `names` that `source` has."""
+    for name in names:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
+
+
+def _json(file: Path) -> Any:  # noqa: ANN401
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot be read: {error}", file=file) from None
+
+
+def _write(file: Path, value: object) -> None:
+    file.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

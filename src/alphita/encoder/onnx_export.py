@@ -1,0 +1,220 @@
+"""A BERT written out as an ONNX graph, in fp32 or int8, straight from its weights.
+
+The graph takes rows of one length, so it needs no mask. In int8 every matrix has one scale a column, and every token's
+state one scale of its own, found as it runs: a vector then does not depend on what else is in the batch, as it would with
+the usual one scale a tensor. Sums are exact 32-bit integers; attention, layer norms and GELU stay in fp32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.encoder import layout
+from alphita.encoder.layout import Settings
+from alphita.errors import InputError, require
+
+if TYPE_CHECKING:
+    from alphita.encoder.torch_runtime import TorchRuntime
+
+FILES = layout.ONNX_FILES
+OPSET = 17
+IR_VERSION = 8
+CONTRIB = "com.microsoft"
+# int8 sums are of unsigned states times signed weights, the pairing that processors multiply fastest.
+MIDDLE = 128
+
+
+def write(runtime: TorchRuntime, settings: Settings, folder: Path, *, precision: str) -> Path:
+    """Write the model of `runtime` as FILES[precision] into `folder`.
+
+    Raises:
+        InputError: its kind of model cannot be exported.
+        MissingExtra: the package onnx is not installed.
+    """
+    require("onnx", "train")
+    config = runtime.config
+    if not runtime.exportable or getattr(config, "hidden_act", "gelu") != "gelu":
+        raise InputError("only BERT and RoBERTa models with GELU can be exported to ONNX", value=config.model_type)
+    first = 0 if config.model_type == "bert" else config.pad_token_id + 1
+    model = build(
+        runtime.weights(), settings.pooling, heads=config.num_attention_heads, layers=config.num_hidden_layers,
+        eps=config.layer_norm_eps, first_position=first, precision=precision,
+    )  # fmt: skip
+    for key, value in {
+        "weights_hash": runtime.weights_hash(), "precision": precision, "pooling": settings.pooling,
+        "dim": str(runtime.dim),
+    }.items():  # fmt: skip
+        model.metadata_props.add(key=key, value=value)
+    file = folder / FILES[precision]
+    file.parent.mkdir(exist_ok=True)
+    with artefact.atomic_file(file) as out:
+        out.write(model.SerializeToString())
+    return file
+
+
+def build(
+    weights: Mapping[str, NDArray[np.float32]],
+    pooling: str,
+    *,
+    heads: int,
+    layers: int,
+    eps: float,
+    first_position: int,
+    precision: str,
+) -> Any:  # noqa: ANN401 - an onnx.ModelProto
+    """Return the ONNX model: input_ids (rows, length) int64, rows of one length -> vectors (rows, dim) float32.
+
+    Args:
+        weights: by transformers' names for BertModel.
+        pooling: mean, cls or legacy_coder.
+        heads: attention heads.
+        layers: transformer layers.
+        eps: of the layer norms.
+        first_position: row of the position embedding for a row's first token.
+        precision: fp32 or int8.
+    """
+    from onnx import TensorProto, helper
+
+    graph = _Graph(quantize=precision == "int8", eps=eps)
+    dim = weights["embeddings.word_embeddings.weight"].shape[1]
+    graph.constant("flat_shape", np.array([-1, dim]))
+    graph.node("Shape", ["input_ids"], "ids_shape")
+    graph.node("Concat", ["ids_shape", graph.constant("dim", np.array([dim]))], "states_shape", axis=0)
+    hidden = _embeddings(graph, weights, first_position)
+    for number in range(layers):
+        hidden = _layer(graph, hidden, f"encoder.layer.{number}.", weights, heads)
+    graph.node("Reshape", [hidden, "states_shape"], "states")
+    if pooling == "mean":
+        graph.node("ReduceMean", ["states"], "vectors", axes=[1], keepdims=0)
+    elif pooling == "cls":
+        graph.node("Gather", ["states", graph.constant("zero", np.array(0))], "vectors", axis=1)
+    else:
+        graph.node("Gather", ["states", graph.constant("zero", np.array(0))], "first", axis=1)
+        pooler = [graph.constant(f"pooler.{part}", weights[f"pooler.dense.{part}"]) for part in ("weight", "bias")]
+        graph.node("Tanh", [graph.node("Gemm", ["first", *pooler], "pooled", transB=1)], "vectors")
+    return helper.make_model(
+        helper.make_graph(
+            graph.nodes, "alphita",
+            [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["rows", "length"])],
+            [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["rows", dim])],
+            graph.constants,
+        ),
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)],
+        ir_version=IR_VERSION, producer_name="alphita",
+    )  # fmt: skip
+
+
+class _Graph:
+    """Nodes and constants in the making; tensors go by name."""
+
+    def __init__(self, *, quantize: bool, eps: float) -> None:
+        self.quantize, self.eps = quantize, eps
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        if quantize:
+            self.constant("steps", np.float32(1 / 127))
+            self.constant("tiny", np.float32(1e-12))
+            self.constant("middle", np.uint8(MIDDLE))
+            self.constant("one_middle", np.array([MIDDLE], np.uint8))
+
+    def constant(self, name: str, value: Any) -> str:  # noqa: ANN401 - what NumPy takes
+        from onnx import numpy_helper
+
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def node(self, kind: str, inputs: list[str], output: str, *, domain: str = "", **attributes: Any) -> str:  # noqa: ANN401
+        from onnx import helper
+
+        self.nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
+        return output
+
+    def quantized(self, x: str) -> str:
+        """Add the quantisation of x (tokens, d): {x}.q uint8, {x}.scale (tokens,)."""
+        self.node("Abs", [x], f"{x}.abs")
+        self.node("ReduceMax", [f"{x}.abs"], f"{x}.max", axes=[-1], keepdims=0)
+        self.node("Mul", [f"{x}.max", "steps"], f"{x}.step")
+        self.node("Max", [f"{x}.step", "tiny"], f"{x}.scale")
+        self.node("Shape", [f"{x}.scale"], f"{x}.tokens")
+        self.node("Expand", ["one_middle", f"{x}.tokens"], f"{x}.middle")
+        return self.node("QuantizeLinear", [x, f"{x}.scale", f"{x}.middle"], f"{x}.q", axis=0)
+
+    def product(self, x: str, weight: NDArray[np.float32], output: str) -> str:
+        """Add x W^T, without the bias, of x (tokens, in) and weight (out, in); `quantized(x)` comes before, in int8."""
+        if not self.quantize:
+            return self.node("MatMul", [x, self.constant(f"{output}.weight", weight.T.copy())], output)
+        scale = np.maximum(np.abs(weight).max(1) / 127, 1e-12).astype(np.float32)
+        steps = np.rint(weight / scale[:, None]).astype(np.int8)
+        self.constant(f"{output}.weight", steps.T.copy())
+        self.constant(f"{output}.weight_scale", scale)
+        self.node("MatMulInteger", [f"{x}.q", f"{output}.weight", "middle"], f"{output}.sum")
+        self.node("DequantizeLinear", [f"{output}.sum", f"{x}.scale"], f"{output}.rows", axis=0)
+        return self.node("Mul", [f"{output}.rows", f"{output}.weight_scale"], output)
+
+
+def _embeddings(graph: _Graph, weights: Mapping[str, NDArray[np.float32]], first_position: int) -> str:
+    words = weights["embeddings.word_embeddings.weight"]
+    positions = weights["embeddings.position_embeddings.weight"][first_position:]
+    graph.constant("positions", positions + weights["embeddings.token_type_embeddings.weight"][0])
+    minus_one = graph.constant("minus_one", np.array([-1]))
+    graph.node("Reshape", ["input_ids", minus_one], "ids")
+    if graph.quantize:
+        scale = np.maximum(np.abs(words).max(1) / 127, 1e-12).astype(np.float32)
+        graph.constant("words", np.rint(words / scale[:, None]).astype(np.int8))
+        graph.constant("words_scale", scale)
+        graph.node("Gather", ["words", "ids"], "words.steps")
+        graph.node("Gather", ["words_scale", "ids"], "words.scale")
+        graph.node("DequantizeLinear", ["words.steps", "words.scale"], "words.flat", axis=0)
+    else:
+        graph.node("Gather", [graph.constant("words", words), "ids"], "words.flat")
+    graph.node("Reshape", ["words.flat", "states_shape"], "words.rows")
+    # positions[:length]
+    zero, one = graph.constant("from", np.array([0])), graph.constant("one", np.array(1))
+    graph.node("Gather", ["ids_shape", one], "length")
+    graph.node("Unsqueeze", ["length", zero], "to")
+    graph.node("Slice", ["positions", zero, "to", zero], "places")
+    graph.node("Add", ["words.rows", "places"], "embedded")
+    norm = [graph.constant(f"norm.{part}", weights[f"embeddings.LayerNorm.{part}"]) for part in ("weight", "bias")]
+    graph.node("LayerNormalization", ["embedded", *norm], "embedded.norm", axis=-1, epsilon=graph.eps)
+    return graph.node("Reshape", ["embedded.norm", "flat_shape"], "embedded.flat")
+
+
+def _layer(graph: _Graph, x: str, prefix: str, weights: Mapping[str, NDArray[np.float32]], heads: int) -> str:
+    """Add one layer to the states x (tokens, d)."""
+    parts = [prefix + f"attention.self.{part}." for part in ("query", "key", "value")]
+    if graph.quantize:
+        graph.quantized(x)
+    for name in parts:
+        graph.product(x, weights[name + "weight"], name + "flat")
+        graph.node("Reshape", [name + "flat", "states_shape"], name + "rows")
+    bias = graph.constant(prefix + "bias", np.concatenate([weights[name + "bias"] for name in parts]))
+    graph.node(
+        "MultiHeadAttention", [*(name + "rows" for name in parts), bias], prefix + "context",
+        domain=CONTRIB, num_heads=heads,
+    )  # fmt: skip
+    context = graph.node("Reshape", [prefix + "context", "flat_shape"], prefix + "context.flat")
+    x = _after(graph, context, x, prefix + "attention.output.", weights)
+    if graph.quantize:
+        graph.quantized(x)
+    wide = graph.product(x, weights[prefix + "intermediate.dense.weight"], prefix + "wide")
+    bias = graph.constant(prefix + "wide.bias", weights[prefix + "intermediate.dense.bias"])
+    wide = graph.node("BiasGelu", [wide, bias], prefix + "gelu", domain=CONTRIB)
+    return _after(graph, wide, x, prefix + "output.", weights)
+
+
+def _after(graph: _Graph, x: str, residual: str, prefix: str, weights: Mapping[str, NDArray[np.float32]]) -> str:
+    """Add norm(residual + x W^T + b)."""
+    if graph.quantize:
+        graph.quantized(x)
+    product = graph.product(x, weights[prefix + "dense.weight"], prefix + "product")
+    names = ("LayerNorm.weight", "LayerNorm.bias", "dense.bias")
+    constants = [graph.constant(prefix + name, weights[prefix + name]) for name in names]
+    return graph.node(
+        "SkipLayerNormalization", [product, residual, *constants], prefix + "states", domain=CONTRIB, epsilon=graph.eps
+    )

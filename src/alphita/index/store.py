@@ -1,0 +1,264 @@
+"""The index: a terminology's strings with their vectors, self-contained and memory-mapped.
+
+X.index/
+  manifest.json      hashes of every file, of the terminology, model, tokenizer and cleaning rules
+  segments/000/      strings, vectors, terms (see `segment`)
+  model/             the encoder that made the vectors, so that nothing else is needed to normalise
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact, progress, registry
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index import segment as segments
+from alphita.index.neighbours import nearest, unit
+from alphita.index.segment import Segment
+from alphita.index.strings import SortedStrings
+from alphita.terminology.text import CLEANING_VERSION, DEFAULT_RULES, RULES
+
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
+
+KIND = "index"
+BACKENDS = "alphita.index.backends"
+REBUILD = "build it again: alphita index --model MODEL --terminology TERMINOLOGY -o INDEX --force"
+STRINGS_AT_ONCE = 65_536
+# Every file up to this much in all is rehashed when an index is opened (some tenths of a second); of a larger index
+# only the sizes are checked, unless asked.
+VERIFY_UP_TO_BYTES = 512 * 2**20
+
+
+class Encoder(Protocol):
+    """What the index needs of an encoder; `alphita.TermEncoder` is one."""
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        ...
+
+    @property
+    def content_hash(self) -> str:
+        """Hash of the weights and settings."""
+        ...
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Hash of the tokenizer."""
+        ...
+
+    def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
+        """Return (n, dim) float32."""
+        ...
+
+    def save(self, path: Path) -> None:
+        """Write the model folder."""
+        ...
+
+
+def build(
+    terminology: Terminology,
+    encoder: Encoder,
+    out: Path | str,
+    *,
+    exclude: frozenset[str] = frozenset(),
+    backend: str = "faiss",
+    rules: Sequence[str] = DEFAULT_RULES,
+    force: bool = False,
+) -> Index:
+    """Encode every distinct cleaned string of the live concepts and write the index folder.
+
+    Args:
+        terminology: the terms; all scopes are indexed, each with its scope.
+        encoder: makes the vectors; a copy is stored inside the index.
+        out: the folder to create.
+        exclude: cleaned strings to leave out (a split's held-out ones).
+        backend: what searches it by default: a module of `alphita.index.backends`.
+        rules: names of the cleaning rules, in order.
+        force: move an existing `out` aside.
+
+    Returns:
+        The index, opened.
+
+    Raises:
+        InputError: there is nothing to index, or the encoder gives vectors that are not finite.
+        UsageError: an unknown backend or rule, or `out` exists.
+    """
+    registry.load(BACKENDS, backend)
+    _check_rules(rules)
+    with artefact.create(Path(out), KIND, force=force) as draft:
+        folder = draft.path / "segments" / "000"
+        content = segments.collect(terminology, rules, exclude)
+        segments.write(folder, content)
+        _encode(content.strings, encoder, folder / "vectors.npy")
+        encoder.save(draft.path / "model")
+        facts = {
+            "backend": backend,
+            "dim": encoder.dim,
+            "cleaning_rules": list(rules),
+            "cleaning_rules_hash": _rules_hash(rules),
+            "terminology_hash": terminology.content_hash,
+            "model_hash": encoder.content_hash,
+            "tokenizer_hash": encoder.tokenizer_hash,
+            "excluded": {"strings": len(exclude), "hash": artefact.hash_json(sorted(exclude))},
+            "counts": {
+                "strings": len(content.strings),
+                "terms": len(content.terms),
+                "concepts": len(content.concepts),
+            },
+        }
+        # The manifest shows these to people; the copy in a hashed file makes a change to them noticed.
+        (draft.path / "facts.json").write_text(_facts_text(facts), encoding="utf-8")
+        draft.fields.update(facts)
+        manifest = terminology.manifest
+        draft.fields.update({name: manifest[name] for name in ("sources", "licence", "licences") if name in manifest})
+    return Index.open(out)
+
+
+class Index:
+    """An opened index; nothing of it is read before it is needed."""
+
+    def __init__(self, path: Path, manifest: dict[str, Any], part: Segment, backend: str) -> None:
+        """Use `Index.open`."""
+        self.path, self.manifest, self.segment = path, manifest, part
+        self.backend = registry.load(BACKENDS, backend).attach(part.vectors)
+        self.rules: tuple[str, ...] = tuple(manifest["cleaning_rules"])
+        self.content_hash: str = manifest["content_hash"]
+
+    @classmethod
+    def open(cls, path: Path | str, *, backend: str | None = None, verify: bool | None = None) -> Index:
+        """Open an index, memory-mapped.
+
+        Args:
+            path: its folder.
+            backend: search with this one instead of the one it was built with.
+            verify: rehash every file (True), check sizes only (False), or decide by the size (None).
+
+        Raises:
+            InputError: it is not an index, a file is damaged, or its parts do not belong together.
+        """
+        path = Path(path)
+        manifest = artefact.open_manifest(path, KIND)
+        if verify or (verify is None and _size(manifest) <= VERIFY_UP_TO_BYTES):
+            manifest = artefact.verify(path, KIND)
+        _check_facts(path, manifest)
+        part = Segment(path / "segments" / "000")
+        if part.vectors.shape[1] != manifest["dim"]:
+            raise InputError(
+                f"the vectors have {part.vectors.shape[1]} numbers, the model gives {manifest['dim']}",
+                file=path, remedy=REBUILD,
+            )  # fmt: skip
+        return cls(path, manifest, part, backend or manifest["backend"])
+
+    @property
+    def model_path(self) -> Path:
+        """The folder of the encoder that made the vectors."""
+        return self.path / "model"
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a vector."""
+        return int(self.segment.vectors.shape[1])
+
+    @property
+    def strings(self) -> SortedStrings:
+        """The distinct cleaned strings, sorted by their UTF-8 bytes."""
+        return self.segment.strings
+
+    @property
+    def vectors(self) -> NDArray[np.float32]:
+        """(n_strings, dim) float32 of length 1, mapped."""
+        return self.segment.vectors
+
+    def __len__(self) -> int:
+        return len(self.segment.strings)
+
+    def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of each cleaned string, -1 where it is not indexed: (len(cleaned),) int64."""
+        return self.segment.strings.rows(cleaned)
+
+    def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the k nearest strings of each vector by cosine; see `neighbours.nearest`."""
+        vectors = unit(vectors) if vectors.ndim == 2 else vectors
+        return nearest(self.backend, (len(self), self.dim), vectors, k)
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Make sure that `encoder` is the one that made the vectors.
+
+        Raises:
+            InputError: it has another dimension, other weights or another tokenizer.
+        """
+        facts = (
+            ("dimension", encoder.dim, self.manifest["dim"]),
+            ("model hash", encoder.content_hash, self.manifest["model_hash"]),
+            ("tokenizer hash", encoder.tokenizer_hash, self.manifest["tokenizer_hash"]),
+        )
+        for name, found, expected in facts:
+            if found != expected:
+                raise InputError(
+                    f"the encoder does not belong to this index: its {name} is {found}, the index was built with "
+                    f"{expected}", file=self.path, remedy=REBUILD,
+                )  # fmt: skip
+
+
+def _encode(strings: Any, encoder: Encoder, path: Path) -> None:
+    shape = (len(strings), encoder.dim)
+    vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
+    with progress.bar("Encoding terms", total=len(strings), unit="terms") as bar:
+        for start in range(0, len(strings), STRINGS_AT_ONCE):
+            block = strings.slice(start, STRINGS_AT_ONCE).to_pylist()
+            encoded = encoder.encode(block)
+            if encoded.shape != (len(block), encoder.dim):
+                raise AlphitaError(f"the encoder gave an array of shape {encoded.shape} for {len(block)} strings")
+            if not np.isfinite(encoded).all():
+                bad = block[int(np.flatnonzero(~np.isfinite(encoded).all(axis=1))[0])]
+                raise InputError(
+                    "the encoder gave a vector that is not finite", value=bad, remedy="is the model whole?"
+                )
+            vectors[start : start + len(block)] = unit(encoded)
+            bar.advance(len(block))
+    vectors.flush()
+
+
+def _check_rules(rules: Sequence[str]) -> None:
+    for rule in rules:
+        if rule not in RULES:
+            raise UsageError(registry.unknown("cleaning rule", rule, RULES))
+
+
+def _rules_hash(rules: Sequence[str]) -> str:
+    return artefact.hash_json([CLEANING_VERSION, list(rules)])
+
+
+def _facts_text(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+
+
+def _check_facts(path: Path, manifest: dict[str, Any]) -> None:
+    try:
+        facts = json.loads((path / "facts.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"damaged index: {error}", file=path / "facts.json", remedy=REBUILD) from None
+    for name, value in facts.items():
+        if manifest.get(name) != value:
+            raise InputError(
+                "the manifest is not the one the index was built with",
+                file=path / artefact.MANIFEST, field=name, value=manifest.get(name), remedy=REBUILD,
+            )  # fmt: skip
+    rules = facts["cleaning_rules"]
+    unknown = [rule for rule in rules if rule not in RULES]
+    if unknown:
+        raise InputError(f"this alphita has no cleaning rules {unknown}", file=path, remedy=REBUILD)
+    if _rules_hash(rules) != facts["cleaning_rules_hash"]:
+        raise InputError("the cleaning rules have changed since this index was built", file=path, remedy=REBUILD)
+
+
+def _size(manifest: dict[str, Any]) -> int:
+    return sum(int(facts["size"]) for facts in manifest["files"].values())

@@ -1,0 +1,87 @@
+"""The machine the work runs on: processor flags, threads, caches."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS",
+)  # fmt: skip
+
+
+@functools.cache
+def flags() -> frozenset[str]:
+    """Return the processor's feature flags as Linux names them (empty where they cannot be read)."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return frozenset(line.partition(":")[2].split())
+    except OSError:
+        pass
+    return frozenset()
+
+
+def has_amx() -> bool:
+    """Tell whether the processor multiplies bf16 tiles (Intel AMX)."""
+    return "amx_bf16" in flags()
+
+
+def fast_bf16() -> bool:
+    """Tell whether the processor has bf16 arithmetic (AMX or AVX-512 BF16)."""
+    return bool({"amx_bf16", "avx512_bf16"} & flags())
+
+
+def cores() -> int:
+    """Return the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def set_threads(n: int | None) -> int:
+    """Set the size of every thread pool (torch, FAISS, tokenizers, polars) to `n`, by default one a core.
+
+    Pools read their variables when their library is first used, so call this early; torch and FAISS, when already
+    imported, are set directly.
+
+    Returns:
+        The number set.
+    """
+    n = n or cores()
+    for variable in THREAD_VARIABLES:
+        os.environ[variable] = str(n)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(n)
+    if "faiss" in sys.modules:
+        sys.modules["faiss"].omp_set_num_threads(n)
+    return n
+
+
+def cache_dir() -> Path:
+    """Return the folder for caches: `$ALPHITA_CACHE`, or `alphita` in the user's cache folder."""
+    if given := os.environ.get("ALPHITA_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "alphita"
+
+
+def describe() -> dict[str, Any]:
+    """Return what a reported figure needs to say of its machine."""
+    model = ""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    matrix = [f for f in ("amx_bf16", "amx_int8", "avx512_bf16", "avx512_vnni", "avx512f", "avx2") if f in flags()]
+    return {
+        "processor": model or platform.processor() or platform.machine(),
+        "cores": cores(),
+        "flags": matrix,
+        "system": platform.system(),
+        "python": platform.python_version(),
+    }

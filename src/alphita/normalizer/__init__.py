@@ -1,0 +1,1 @@
+"""Strings -> concepts: clean-up, exact match, nearest terms, concepts."""

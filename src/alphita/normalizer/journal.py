@@ -1,0 +1,144 @@
+"""The journal of a job: what is safely written, so that a killed job can go on where it was.
+
+A file beside the output, readable by its owner only. Its first line says what the job is, each further line that one
+more chunk of rows is durable and how long the part files then were. A line counts only if it is whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple
+
+from alphita.errors import AlphitaError, InputError, UsageError
+
+
+class Chunk(NamedTuple):
+    """One durable chunk.
+
+    Attributes:
+        digest: of its input rows.
+        part_bytes: length of the part file with this chunk.
+        reject_bytes: length of the rejects' part file with this chunk.
+        counts: rows by outcome in this chunk.
+    """
+
+    digest: str
+    part_bytes: int
+    reject_bytes: int
+    counts: dict[str, int]
+
+
+class Journal:
+    """An open, locked journal; use as a context manager."""
+
+    def __init__(self, path: Path, job: dict[str, Any], *, resume: bool, force: bool) -> None:
+        """Open the journal at `path`, beginning or going on with `job`.
+
+        Args:
+            path: the journal file.
+            job: what must be the same for the job to go on: JSON values by name.
+            resume: go on with what is there, if anything is.
+            force: begin anew, whatever is there.
+
+        Raises:
+            UsageError: an unfinished journal is there without `resume` or `force`, or it is another job's.
+            AlphitaError: another process is at work on it.
+        """
+        self.path = path
+        self.chunks: list[Chunk] = []
+        self.complete = False
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._file: IO[bytes] = os.fdopen(descriptor, "r+b")
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise AlphitaError(f"another alphita is writing this output now ({path})") from None
+            lines = [] if force else self._whole_lines()
+            if not lines:
+                self._begin(job)
+            elif not resume:
+                raise UsageError(
+                    f"an unfinished job is there ({path}); go on with --resume, or begin anew with --force"
+                )
+            else:
+                self._go_on(lines, job)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Journal:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file, which frees the lock."""
+        self._file.close()
+
+    def add(self, chunk: Chunk) -> None:
+        """Record that a chunk is durable."""
+        self._write(chunk._asdict())
+        self.chunks.append(chunk)
+
+    def mark_complete(self) -> None:
+        """Record that every row is durable; what is left is to make the output of the parts."""
+        self._write({"complete": True})
+        self.complete = True
+
+    def remove(self) -> None:
+        """Remove the journal: the output is in its place, or nothing of the job is worth keeping."""
+        self.path.unlink(missing_ok=True)
+
+    def _whole_lines(self) -> list[dict[str, Any]]:
+        """Read the lines up to the first that was cut short, and cut the file there."""
+        lines: list[dict[str, Any]] = []
+        length = 0
+        for raw in self._file.read().splitlines(keepends=True):
+            try:
+                line = json.loads(raw) if raw.endswith(b"\n") else None
+            except ValueError:
+                line = None
+            if line is None:
+                break
+            lines.append(line)
+            length += len(raw)
+        self._file.seek(length)
+        self._file.truncate()
+        return lines
+
+    def _begin(self, job: dict[str, Any]) -> None:
+        self._file.seek(0)
+        self._file.truncate()
+        try:
+            self._write({"job": job})
+        except OSError:
+            # Nothing has begun, so nothing is to be resumed.
+            self.remove()
+            raise
+
+    def _go_on(self, lines: list[dict[str, Any]], job: dict[str, Any]) -> None:
+        before = lines[0].get("job")
+        if not isinstance(before, dict):
+            raise InputError("this is not a journal of alphita", file=self.path, remedy="begin anew with --force")
+        for name in sorted(before.keys() | job.keys()):
+            if before.get(name) != job.get(name):
+                raise UsageError(
+                    f"cannot resume: {name} was {before.get(name)!r} when the job began and is {job.get(name)!r} now; "
+                    "give the same, or begin anew with --force"
+                )
+        self.complete = lines[-1].get("complete") is True
+        try:
+            self.chunks = [Chunk(**line) for line in lines[1 : -1 if self.complete else None]]
+        except TypeError:
+            raise InputError("this journal is damaged", file=self.path, remedy="begin anew with --force") from None
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())

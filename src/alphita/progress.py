@@ -1,0 +1,81 @@
+"""Progress on stderr: a bar with rate and time left on a terminal, plain lines otherwise."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Bar(Protocol):
+    """What long work reports to."""
+
+    def advance(self, n: int = 1) -> None:
+        """Say that `n` more units are done."""
+
+
+class _PlainBar:
+    def __init__(self, label: str, total: int | None, unit: str) -> None:
+        self.label, self.total, self.unit = label, total, unit
+        self.done = 0
+        self.start = self.last = time.monotonic()
+        self.printed = -1
+
+    def advance(self, n: int = 1) -> None:
+        self.done += n
+        now = time.monotonic()
+        if now - self.last >= SECONDS_BETWEEN_LINES:
+            self.last = now
+            self.line()
+
+    def line(self, *, end: bool = False) -> None:
+        seconds = time.monotonic() - self.start
+        rate = self.done / seconds if seconds > 0 else 0.0
+        of = f"/{self.total:,}" if self.total is not None else ""
+        left = ""
+        if not end and self.total is not None and rate > 0:
+            # A total may be an estimate, which the work then exceeds.
+            left = f", {max(0, self.total - self.done) / rate:,.0f} s left"
+        if end and self.printed == self.done:
+            return
+        self.printed = self.done
+        say(f"{self.label}: {self.done:,}{of} {self.unit}, {rate:,.1f} {self.unit}/s{left}")
+
+
+@contextmanager
+def bar(label: str, total: int | None = None, unit: str = "rows") -> Iterator[Bar]:
+    """Show progress of `total` units of work on stderr while the block runs; the block calls `advance(n)`."""
+    if sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import Task as RichTask
+        from rich.text import Text
+
+        class Rate(TextColumn):
+            def render(self, task: RichTask) -> Text:
+                return Text(f"{task.speed or 0:,.0f} {unit}/s", style="dim")
+
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(""), TimeRemainingColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=Console(stderr=True)) as shown:
+            task = shown.add_task(label, total=total)
+
+            class _RichBar:
+                def advance(self, n: int = 1) -> None:
+                    shown.advance(task, n)
+
+            yield _RichBar()
+        return
+    plain = _PlainBar(label, total, unit)
+    yield plain
+    plain.line(end=True)
+
+
+def say(text: str) -> None:
+    """Print one plain line to stderr."""
+    print(text, file=sys.stderr, flush=True)

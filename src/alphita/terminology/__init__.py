@@ -1,0 +1,1 @@
+"""Terminologies: concepts, terms, relations, definitions in columns; loaders, splits, prefixes, cleaning rules."""

@@ -1,0 +1,263 @@
+"""ICD-10-CM: the tabular list in XML, as the US CDC publishes it yearly (`icd10cm-tabular-*.xml`).
+
+Read: chapters, sections (blocks) and codes with their titles, the hierarchy as is_a, inclusion terms as synonyms, notes
+of what a chapter, section or code `includes` as narrow terms, and the codes that 7th-character tables make
+("S52.521A"), named as the official code list names them: title, comma, extension. Left out and counted in the manifest:
+excludes1, excludes2, codeFirst, codeAlso, useAdditionalCode and other notes, the introduction, the tables of visual
+impairment.
+
+Inclusion terms under a title that says "other ..." list conditions that share the code rather than name it: they are
+narrow, not exact. Chapters and sections are named by their range ("A00-B99", "B20-B20"), as UMLS does. ICD-10-CM has no
+semantic types; the level of each concept is kept as the property "level".
+
+The file is read with its DTD refused and no entity beyond XML's own, by a parser that knows its line numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects
+from alphita.terminology import model
+from alphita.terminology.loaders import _files
+from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.model import Tables
+
+DESCRIPTION = "ICD-10-CM tabular list (XML)"
+PREFIX = "ICD10CM"
+
+LEVELS = {"chapter": "chapter", "section": "section", "diag": "code"}
+DROPPED = frozenset({
+    "excludes1", "excludes2", "codeFirst", "codeAlso", "useAdditionalCode", "notes", "sevenChrNote", "introduction",
+    "visualImpairment",
+})  # fmt: skip
+_CODE = re.compile(r"[A-Z][0-9A-Z]{2}(\.[0-9A-Z]{1,4})?")
+_RANGE = re.compile(r"\s*\(([A-Z][0-9A-Z]{2}(?:-[A-Z][0-9A-Z]{2})?)\)\s*$")
+_OTHER = re.compile(r"\bother\b", re.IGNORECASE)
+# "7th characters D and S do not apply to codes in category S06 with 6th character 7 - death due to ..., or 8 - ..."
+_EXCEPTION = re.compile(r"7th characters? (.+?) do(?:es)? not apply to codes in category \w+ with 6th character(.+)")
+_BYTES_AT_ONCE = 1 << 20
+
+
+class Options(Config):
+    """Options of the ICD-10-CM loader."""
+
+    language: str = Field("en", description="BCP-47 tag of the titles")
+    seventh_characters: bool = Field(True, description="also make the codes of the 7th-character tables: S52.521A, ...")
+    other_inclusions: str = Field(
+        "narrow", pattern="^(exact|narrow|broad|related)$",
+        description="scope of inclusion terms under a title that says 'other'",
+    )  # fmt: skip
+
+
+@dataclass
+class _Node:
+    """A chapter, section or code being read."""
+
+    kind: str
+    line: int
+    code: str = ""
+    title: str = ""
+    inclusions: list[tuple[int, str]] = field(default_factory=list)
+    includes: list[tuple[int, str]] = field(default_factory=list)
+    extensions: dict[str, str] = field(default_factory=dict)
+    not_extended: set[tuple[str, str]] = field(default_factory=set)
+    has_codes: bool = False
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read tabular XML files into tables.
+
+    Raises:
+        InputError: a file is not such XML, is cut short, or has a DTD.
+    """
+    reader = _Reader(options, rejects)
+    sources = [reader.read(Path(path)) for path in paths]
+    return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+
+
+class _Reader:
+    """Reads files one after another into columns; the stack holds the open chapter, section and codes."""
+
+    def __init__(self, options: Options, rejects: Rejects) -> None:
+        self.options, self.rejects = options, rejects
+        self.columns = Columns()
+        self.dropped: Counter[str] = Counter()
+        self.first_line: dict[str, int] = {}
+
+    def read(self, path: Path) -> dict[str, Any]:
+        self.path = path
+        self.stack: list[_Node] = []
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.char = ""
+        self.version: str | None = None
+        self._parse()
+        if not self.first_line:
+            raise InputError("no chapter and no code in this file: not an ICD-10-CM tabular list", file=path)
+        return _files.source(path, name=PREFIX, version=self.version, licence="public domain (US government work)")
+
+    def _parse(self) -> None:
+        parser = self.parser = expat.ParserCreate()
+        parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
+        parser.CharacterDataHandler = self.text.append
+        parser.StartDoctypeDeclHandler = self._doctype
+        parser.buffer_text = True
+        try:
+            with _files.open_bytes(self.path) as file:
+                while block := _files.read_block(file, self.path, _BYTES_AT_ONCE):
+                    parser.Parse(block, False)
+                parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            what = "cut short" if error.code in (3, 5, 6) and self.open else "damaged, or no XML"
+            raise InputError(
+                f"the XML is {what}: {expat.ErrorString(error.code)}", file=self.path, line=error.lineno
+            ) from None
+
+    def _doctype(self, *_declaration: object) -> None:
+        line = self.parser.CurrentLineNumber
+        raise InputError("a document type declaration (<!DOCTYPE) is not allowed here", file=self.path, line=line)
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        line = self.parser.CurrentLineNumber
+        if not self.open and tag != "ICD10CM.tabular":
+            raise InputError(
+                "not an ICD-10-CM tabular list: the first element should be ICD10CM.tabular", file=self.path, line=line,
+                value=f"<{tag}>",
+            )  # fmt: skip
+        self.open.append(tag)
+        self.text.clear()
+        if tag in LEVELS:
+            if tag == "diag" and self.stack:
+                self.stack[-1].has_codes = True
+            self.stack.append(_Node(tag, line, code=_section_code(attributes) if tag == "section" else ""))
+        elif tag == "extension":
+            self.char = attributes.get("char", "")
+
+    def _end(self, tag: str) -> None:
+        self.open.pop()
+        text = " ".join("".join(self.text).split())
+        parent = self.open[-1] if self.open else ""
+        if tag in LEVELS:
+            self._finish(self.stack.pop())
+        elif tag in DROPPED:
+            self.dropped[tag] += 1
+        elif tag == "version" and len(self.open) == 1:
+            self.version = text
+        elif self.stack:
+            node = self.stack[-1]
+            if tag == "name" and parent == node.kind and node.kind != "section":
+                node.code = text
+            elif tag == "desc" and parent == node.kind:
+                node.title = text
+            elif tag == "note" and parent in ("inclusionTerm", "includes"):
+                notes = node.inclusions if parent == "inclusionTerm" else node.includes
+                notes.append((self.parser.CurrentLineNumber, text))
+            elif tag == "note" and parent == "notes" and (exception := _EXCEPTION.match(text)):
+                sixths = re.findall(r"(?:^|or) (\w)\b", exception[2])
+                node.not_extended = {(six, last) for six in sixths for last in re.findall(r"\b[A-Z]\b", exception[1])}
+            elif tag == "extension" and self.char:
+                node.extensions[self.char] = text
+        self.text.clear()
+
+    # --- one concept -------------------------------------------------------------------------------------------------
+
+    def _finish(self, node: _Node) -> None:
+        title = node.title
+        if node.kind != "diag" and (ranged := _RANGE.search(title)):
+            title = title[: ranged.start()].strip()
+        code = self._code(node)
+        if not code:
+            self._refuse(f"a {LEVELS[node.kind]} without a name", node.line, "name")
+            return
+        if node.kind == "diag" and not _CODE.fullmatch(code):
+            self._refuse("not an ICD-10-CM code", node.line, "name", code)
+            return
+        if not title:
+            self._refuse(f"a {LEVELS[node.kind]} without a title", node.line, "desc", code)
+            return
+        level = "category" if node.kind == "diag" and "." not in code else LEVELS[node.kind]
+        if not self._concept(code, title, level, node.line, self._parent(code)):
+            return
+        scope = self.options.other_inclusions if _OTHER.search(title) else "exact"
+        for line, note in node.inclusions:
+            self._term(code, note, line, scope=scope, term_type="inclusion term")
+        for line, note in node.includes:
+            self._term(code, note, line, scope="narrow", term_type="includes note")
+        if node.kind == "diag" and not node.has_codes and self.options.seventh_characters:
+            self._extended(code, title, node)
+
+    def _code(self, node: _Node) -> str:
+        if node.kind != "chapter":
+            return node.code
+        ranged = _RANGE.search(node.title)
+        if ranged is None:
+            return f"chapter-{node.code}" if node.code else ""
+        return ranged[1] if "-" in ranged[1] else f"{ranged[1]}-{ranged[1]}"
+
+    def _parent(self, code: str) -> str | None:
+        """Return the code of the nearest open chapter, section or code that is not `code` itself."""
+        for node in reversed(self.stack):
+            if (found := self._code(node)) and found != code:
+                return found
+        return None
+
+    def _extended(self, code: str, title: str, node: _Node) -> None:
+        """Make the codes that the nearest 7th-character table gives, with X in the places between."""
+        holder = next((n for n in [node, *reversed(self.stack)] if n.extensions), node)
+        bare = code.replace(".", "")
+        if len(bare) > 6:
+            return
+        padded = bare.ljust(6, "X")
+        for char, extension in holder.extensions.items():
+            if (padded[5], char) in holder.not_extended:
+                continue
+            extended = f"{padded[:3]}.{padded[3:]}{char}"
+            self._concept(extended, f"{title}, {extension}", "7th character", node.line, code)
+
+    def _concept(self, code: str, title: str, level: str, line: int, parent: str | None) -> bool:
+        if code in self.first_line:
+            self._refuse(f"this code was defined before, at line {self.first_line[code]}", line, "name", code)
+            return False
+        self.first_line[code] = line
+        place = {"line": line, "file": str(self.path)}
+        concept = f"{PREFIX}:{code}"
+        self.columns.add("concepts", id=concept, source=PREFIX, retired=False, **place)
+        self._term(code, title, line, scope="exact", term_type=level, preferred=True)
+        self.columns.add("properties", concept=concept, name="level", value=level, source=PREFIX, **place)
+        if parent is not None:
+            tail = f"{PREFIX}:{parent}"
+            self.columns.add("relations", head=concept, relation=model.IS_A, tail=tail, source=PREFIX, **place)
+        return True
+
+    def _term(self, code: str, string: str, line: int, *, scope: str, term_type: str, preferred: bool = False) -> None:
+        if not string:
+            self._refuse("an empty note", line, term_type)
+            return
+        if len(string) > model.MAX_TERM_CHARACTERS:
+            problem = f"{len(string):,} characters; at most {model.MAX_TERM_CHARACTERS:,} are read"
+            self._refuse(problem, line, term_type, string)
+            return
+        self.columns.add(
+            "terms", concept=f"{PREFIX}:{code}", string=string, language=self.options.language, scope=scope,
+            preferred=preferred, source=PREFIX, code=code, term_type=term_type, line=line, file=str(self.path),
+        )  # fmt: skip
+
+    def _refuse(self, problem: str, line: int, field: str, value: str | None = None) -> None:
+        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+
+
+def _section_code(attributes: dict[str, str]) -> str:
+    """Return a section's range: "A00-A09"; one of a single category is "B20-B20", apart from the category B20."""
+    identifier = attributes.get("id", "").strip()
+    return identifier if "-" in identifier or not identifier else f"{identifier}-{identifier}"

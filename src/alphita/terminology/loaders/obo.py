@@ -1,0 +1,333 @@
+"""OBO files (format 1.0 to 1.4): HPO, DOID, Uberon, ... line by line, so that every complaint has its line.
+
+Read: id, name, synonym (all scopes and types), def, xref, is_a, relationship, alt_id, is_obsolete, replaced_by,
+consider, subset, comment, namespace, property_value where it is a mapping (skos:*Match), equivalent_to; synonymtypedef,
+[Typedef] names, and the header's version and licence. Left out and counted in the manifest: [Instance] stanzas, logical
+definitions (intersection_of, union_of, disjoint_from), creator, dates and other property values, trailing qualifiers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects
+from alphita.terminology import model, prefixes
+from alphita.terminology.loaders import _files, _semantic_types
+from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.model import Tables
+
+DESCRIPTION = "OBO ontologies: HPO, DOID, Uberon, ..."
+
+SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
+# OBO 1.0 wrote the scope into the tag.
+OLD_SYNONYMS = {f"{scope}_synonym": scope for scope in model.SCOPES}
+MAPPINGS = frozenset(f"skos:{kind}Match" for kind in ("exact", "close", "broad", "narrow", "related"))
+
+_TAG = re.compile(r"([A-Za-z][\w.\-]*)\s*:(?!//)\s*(.*)")
+_STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*')
+_ESCAPE = re.compile(r"\\(.)")
+_COMMENT = re.compile(r"(?<!\\)\s+!.*")
+_QUALIFIER = re.compile(r"\s*(?<!\\)\{[^{}]*\}\s*$")
+_ESCAPED = {"n": "\n", "t": "\t", "W": " "}
+
+
+class Options(Config):
+    """Options of the OBO loader."""
+
+    language: str = Field("en", description="BCP-47 tag of names, synonyms and definitions; OBO does not state it")
+    encoding: str = Field("utf-8", description="of the file")
+    missing_scope: str = Field(
+        "", pattern="^(|exact|narrow|broad|related)$",
+        description="scope of a synonym line that has none (OBO 1.2 says related); empty: such lines are refused",
+    )  # fmt: skip
+    semantic_type: str = Field(
+        "", pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
+        description="what to take as semantic type: 'namespace', or ids (HP:0000118,...) whose children are the types "
+        "of all that lies below them; empty: none, for OBO has none",
+    )  # fmt: skip
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read OBO files into tables; ids must be unique over all of them.
+
+    Raises:
+        InputError: a file is not OBO, is empty, ends in the middle of a line, or has no term.
+        UsageError: an unknown encoding.
+    """
+    reader = _Reader(options, rejects)
+    sources = [reader.read(Path(path)) for path in paths]
+    columns = reader.columns
+    if options.semantic_type and options.semantic_type != "namespace":
+        roots = [prefixes.normalize(root) for root in options.semantic_type.split(",")]
+        _semantic_types.from_branches(columns, roots)
+    return Tables(**columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+
+
+class _Reader:
+    """Reads files one after another into columns."""
+
+    def __init__(self, options: Options, rejects: Rejects) -> None:
+        self.options, self.rejects = options, rejects
+        self.columns = Columns()
+        self.dropped: Counter[str] = Counter()
+        self.first_line: dict[str, str] = {}
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """Read one file; return its entry for the manifest."""
+        self.path = path
+        self.header: dict[str, list[str]] = {}
+        self.typedefs: dict[str, str] = {}
+        self.relation_lines: list[tuple[str, str, str, int]] = []
+        n_stanzas = 0
+        for kind, line, clauses in self._stanzas():
+            if kind == "Term":
+                n_stanzas += 1
+                self._term(line, clauses)
+            elif kind == "Typedef":
+                self._typedef(clauses)
+            else:
+                self.dropped[f"[{kind}] stanza"] += 1
+        if n_stanzas == 0:
+            raise InputError("no [Term] in this file: not an OBO ontology, or one cut short", file=path)
+        self._relations()
+        return self._source()
+
+    def _stanzas(self) -> Iterator[tuple[str, int, list[tuple[int, str, str]]]]:
+        """Yield (kind, line of its head, clauses) of each stanza; the header is read on the way."""
+        kind, start, clauses = "", 0, list[tuple[int, str, str]]()
+        seen = False
+        for number, line in _files.lines(self.path, self.options.encoding, self.rejects):
+            if not line or line.isspace() or line.startswith("!"):
+                continue
+            if line.startswith("[") and (stanza := _STANZA.fullmatch(line)):
+                if kind:
+                    yield kind, start, clauses
+                else:
+                    self._header(clauses)
+                kind, start, clauses, seen = stanza[1], number, [], True
+                continue
+            found = _TAG.fullmatch(line)
+            if found is not None:
+                clauses.append((number, found[1], found[2].rstrip()))
+                seen = True
+            elif not seen:
+                raise InputError(
+                    "not an OBO file: its first line should be 'format-version: …' or another 'tag: value'",
+                    file=self.path, line=number, value=line,
+                )  # fmt: skip
+            else:
+                self.rejects.add("not of the form 'tag: value'", file=self.path, line=number, value=line)
+        if kind:
+            yield kind, start, clauses
+
+    def _header(self, clauses: list[tuple[int, str, str]]) -> None:
+        for _, tag, value in clauses:
+            self.header.setdefault(tag, []).append(value)
+        self.synonym_types = {}
+        for value in self.header.get("synonymtypedef", ()):
+            identifier, _, rest = value.partition(" ")
+            described = _QUOTED.match(rest)
+            # A speaking id is the better name; of an id like HP:0034334 the description is.
+            name = _unescape(described[1]) if described and ":" in identifier else identifier
+            self.synonym_types[identifier] = model.term_type(name) or identifier
+
+    def _source(self) -> dict[str, Any]:
+        name = self.header.get("ontology", [self.path.name.split(".")[0]])[0].removesuffix(".obo")
+        version = next((self.header[tag][0] for tag in ("data-version", "version", "date") if tag in self.header), None)
+        licences = [
+            value.split(maxsplit=1)[1].strip('"').split('" ')[0]
+            for value in self.header.get("property_value", ())
+            if re.match(r"\S*\b(license|licence|rights)\s+\S", value, re.IGNORECASE)
+        ]
+        licence = next((found for found in licences if found.startswith("http")), licences[0] if licences else None)
+        return _files.source(self.path, name=name, version=version, licence=licence)
+
+    # --- one stanza --------------------------------------------------------------------------------------------------
+
+    def _term(self, start: int, clauses: list[tuple[int, str, str]]) -> None:
+        identifier = next((value for _, tag, value in clauses if tag == "id"), "")
+        concept = prefixes.normalize(_plain(identifier))
+        if not concept:
+            self._refuse("a [Term] without id", start, "id")
+            return
+        if concept in self.first_line:
+            self._refuse(f"this id was defined before, at {self.first_line[concept]}", start, "id", concept)
+            return
+        self.first_line[concept] = f"{self.path.name}:{start}"
+        prefix, _, local = concept.rpartition(":")
+        self.source, self.code = prefix, local
+        self.concept = concept
+        self.n_names = 0
+        retired = any(tag == "is_obsolete" and value.startswith("true") for _, tag, value in clauses)
+        self.columns.add("concepts", id=concept, source=prefix, retired=retired, line=start, file=str(self.path))
+        for line, tag, value in clauses:
+            reader = _CLAUSES.get(tag)
+            if reader is not None:
+                reader(self, line, tag, value)
+            elif tag not in ("id", "is_obsolete"):
+                self.dropped[tag] += 1
+        if self.n_names == 0 and not retired:
+            self._refuse("a [Term] without name; the concept is kept and shown by its id", start, "name", concept)
+
+    def _name(self, line: int, _tag: str, value: str) -> None:
+        value = _unescape(value)
+        if not self._fits(value, line, "name"):
+            return
+        if self.n_names:
+            self._refuse("a second name", line, "name", value)
+            return
+        self.n_names = 1
+        self._add_term(line, string=value, scope="exact", preferred=True)
+
+    def _synonym(self, line: int, tag: str, value: str) -> None:
+        quoted = _QUOTED.match(value)
+        if quoted is None:
+            self._refuse('a synonym must begin with a string in quotes: synonym: "…" EXACT []', line, tag, value)
+            return
+        string = _unescape(quoted[1])
+        if not self._fits(string, line, tag):
+            return
+        words, bracket, reference = value[quoted.end() :].partition("[")
+        scope, *kinds = [*words.split(), ""][:3]
+        if tag in OLD_SYNONYMS:
+            scope = OLD_SYNONYMS[tag]
+        elif scope in SCOPES:
+            scope = SCOPES[scope]
+        elif self.options.missing_scope and (not scope or scope in self.synonym_types):
+            scope, kinds = self.options.missing_scope, [scope]
+        else:
+            wanted = "a synonym without a scope (EXACT, BROAD, NARROW or RELATED); missing_scope=related would take it"
+            self._refuse(wanted, line, tag, value)
+            return
+        kind = kinds[0] if kinds else ""
+        self._add_term(
+            line, string=string, scope=scope, preferred=False, term_type=kind or None,
+            type=self.synonym_types.get(kind, model.term_type(kind)),
+            reference=reference.rpartition("]")[0].strip() or None if bracket else None,
+        )  # fmt: skip
+
+    def _add_term(self, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
+        self.columns.add(
+            "terms", concept=self.concept, language=self.options.language, source=self.source, code=self.code,
+            line=line, file=str(self.path), **values,
+        )  # fmt: skip
+
+    def _def(self, line: int, tag: str, value: str) -> None:
+        quoted = _QUOTED.match(value)
+        if quoted is None:
+            self._refuse("a definition must be in quotes", line, tag, value)
+            return
+        text = _unescape(quoted[1])
+        if not self._fits(text, line, tag, model.MAX_TEXT_CHARACTERS):
+            return
+        reference = _QUALIFIER.sub("", value[quoted.end() :]).strip().removeprefix("[").removesuffix("]").strip()
+        self._add("definitions", line, text=text, language=self.options.language, reference=reference or None)
+
+    def _is_a(self, line: int, _tag: str, value: str) -> None:
+        self.relation_lines.append((self.concept, model.IS_A, prefixes.normalize(_plain(value)), line))
+
+    def _relationship(self, line: int, tag: str, value: str) -> None:
+        parts = _plain(value).split()
+        if len(parts) != 2:
+            self._refuse("a relationship must be 'relation target'", line, tag, value)
+            return
+        self.relation_lines.append((self.concept, parts[0], prefixes.normalize(parts[1]), line))
+
+    def _xref(self, line: int, _tag: str, value: str) -> None:
+        target = _plain(re.split(r'\s+"', value, maxsplit=1)[0])
+        self._add("xrefs", line, predicate=model.XREF, object=prefixes.normalize(_unescape(target)))
+
+    def _equivalent(self, line: int, _tag: str, value: str) -> None:
+        self._add("xrefs", line, predicate="owl:equivalentClass", object=prefixes.normalize(_plain(value)))
+
+    def _alt_id(self, line: int, _tag: str, value: str) -> None:
+        self._add("aliases", line, alias=prefixes.normalize(_plain(value)))
+
+    def _replacement(self, line: int, tag: str, value: str) -> None:
+        self._add("replacements", line, predicate=tag, object=prefixes.normalize(_plain(value)))
+
+    def _property(self, line: int, tag: str, value: str) -> None:
+        if tag == "property_value":
+            name, _, target = value.partition(" ")
+            if name not in MAPPINGS:
+                self.dropped[f"property_value {name}"] += 1
+                return
+            target = prefixes.normalize(_plain(target.strip().strip('"').split('" ')[0]))
+            self._add("xrefs", line, predicate=name, object=target)
+            return
+        value = _unescape(value) if tag == "comment" else _plain(value)
+        if not self._fits(value, line, tag, model.MAX_TEXT_CHARACTERS):
+            return
+        if tag == "namespace" and self.options.semantic_type == "namespace":
+            self._add("semantic_types", line, semantic_type=value)
+        self._add("properties", line, name=tag, value=value)
+
+    def _add(self, table: str, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
+        self.columns.add(table, concept=self.concept, source=self.source, line=line, file=str(self.path), **values)
+
+    # --- relations ---------------------------------------------------------------------------------------------------
+
+    def _typedef(self, clauses: list[tuple[int, str, str]]) -> None:
+        found = {tag: value for _, tag, value in reversed(clauses)}
+        if "id" in found and "name" in found:
+            self.typedefs[_plain(found["id"])] = _unescape(found["name"])
+        self.dropped["[Typedef] stanza, beyond its id and name"] += 1
+
+    def _relations(self) -> None:
+        """Add the relations, each under its id if that speaks, else under its name: BFO:0000050 -> part_of."""
+        labels = {name: name for _, name, _, _ in self.relation_lines}
+        named = {label: model.snake_case(self.typedefs.get(label, "")) for label in labels if ":" in label}
+        taken = Counter(named.values())
+        for label, name in named.items():
+            if name and taken[name] == 1 and name not in labels:
+                labels[label] = name
+        for head, label, tail, line in self.relation_lines:
+            self.columns.add(
+                "relations", head=head, relation=labels[label], tail=tail, source=head.rpartition(":")[0],
+                line=line, file=str(self.path),
+            )  # fmt: skip
+
+    def _fits(self, value: str, line: int, field: str, limit: int = model.MAX_TERM_CHARACTERS) -> bool:
+        if not value.strip():
+            self._refuse("an empty string", line, field)
+        elif len(value) > limit:
+            self._refuse(f"{len(value):,} characters; at most {limit:,} are read", line, field, value)
+        else:
+            return True
+        return False
+
+    def _refuse(self, problem: str, line: int, field: str, value: str | None = None) -> None:
+        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+
+
+_CLAUSES: dict[str, Any] = {
+    "name": _Reader._name, "synonym": _Reader._synonym, "def": _Reader._def, "is_a": _Reader._is_a,
+    "relationship": _Reader._relationship, "xref": _Reader._xref, "xref_analog": _Reader._xref,
+    "alt_id": _Reader._alt_id, "replaced_by": _Reader._replacement, "consider": _Reader._replacement,
+    "subset": _Reader._property, "comment": _Reader._property, "namespace": _Reader._property,
+    "property_value": _Reader._property, "equivalent_to": _Reader._equivalent,
+    **dict.fromkeys(OLD_SYNONYMS, _Reader._synonym),
+}  # fmt: skip
+
+
+def _plain(value: str) -> str:
+    """Return an identifier without the comment and the qualifiers that may follow it."""
+    if "!" in value:
+        value = _COMMENT.sub("", value)
+    if value.endswith("}"):
+        value = _QUALIFIER.sub("", value)
+    return value.strip()
+
+
+def _unescape(value: str) -> str:
+    if "\\" not in value:
+        return value
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value)

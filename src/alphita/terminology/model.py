@@ -1,0 +1,158 @@
+"""The data model, and `Tables`: the columnar form in which a loader hands a terminology over.
+
+Every loader fills the same tables with whatever its format has; `alphita.terminology.writing.save` gives the concepts
+their dense rows, checks every reference, and writes the memory-mapped store.
+
+A column that names a concept of this terminology (`concept`, `head`, `tail`) holds either its CURIE (String or
+Categorical) or, where there are millions of rows, an integer: the row of that concept in `Tables.concepts`. So 88 M
+relations arrive as three integer columns (about 1 GB) and never as strings; `relation` and `source` may then be
+Categorical or Enum. Where a loader can tell, the optional columns `file` and `line` say where a row came from, so that
+a row refused later is reported with its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+# Best first: in this order the terms of one concept are kept.
+SCOPES = ("exact", "narrow", "broad", "related")
+STATUSES = ("official", "candidate", "machine")
+
+MAX_TERM_CHARACTERS = 10_000
+MAX_TEXT_CHARACTERS = 60_000
+
+IS_A = "is_a"
+XREF = "oboInOwl:hasDbXref"
+REPLACED_BY = "replaced_by"
+CONSIDER = "consider"
+
+# Spellings of synonym types in the wild -> the word used here. Anything else is kept, in snake_case.
+TERM_TYPES = {
+    "plural_form": "plural",
+    "layperson_term": "layperson",
+    "layperson_synonym": "layperson",
+    "lay_term": "layperson",
+    "uk_spelling_synonym": "uk_spelling",
+    "obsolete_synonym": "obsolete",
+    "discarded_obsoleted_synonym": "obsolete",
+    "deprecated": "obsolete",
+}
+
+_REF = pl.String
+# table -> column -> (type, default). A default of None means null; columns without default must be given.
+_REQUIRED = object()
+SCHEMAS: dict[str, dict[str, tuple[Any, Any]]] = {
+    "concepts": {"id": (pl.String, _REQUIRED), "source": (pl.String, _REQUIRED), "retired": (pl.Boolean, False)},
+    "terms": {
+        "concept": (_REF, _REQUIRED), "string": (pl.String, _REQUIRED), "language": (pl.String, _REQUIRED),
+        "scope": (pl.String, "exact"), "preferred": (pl.Boolean, False), "type": (pl.String, None),
+        "status": (pl.String, "official"), "source": (pl.String, _REQUIRED), "code": (pl.String, None),
+        "term_type": (pl.String, None), "reference": (pl.String, None),
+    },
+    "relations": {
+        "head": (_REF, _REQUIRED), "relation": (pl.String, _REQUIRED), "tail": (_REF, _REQUIRED),
+        "source": (pl.String, _REQUIRED),
+    },
+    "definitions": {
+        "concept": (_REF, _REQUIRED), "text": (pl.String, _REQUIRED), "language": (pl.String, _REQUIRED),
+        "source": (pl.String, _REQUIRED), "reference": (pl.String, None),
+    },
+    "semantic_types": {
+        "concept": (_REF, _REQUIRED), "semantic_type": (pl.String, _REQUIRED), "code": (pl.String, None),
+        "source": (pl.String, _REQUIRED),
+    },
+    "xrefs": {
+        "concept": (_REF, _REQUIRED), "predicate": (pl.String, XREF), "object": (pl.String, _REQUIRED),
+        "source": (pl.String, _REQUIRED),
+    },
+    "aliases": {"concept": (_REF, _REQUIRED), "alias": (pl.String, _REQUIRED), "source": (pl.String, _REQUIRED)},
+    "replacements": {
+        "concept": (_REF, _REQUIRED), "predicate": (pl.String, REPLACED_BY), "object": (pl.String, _REQUIRED),
+        "source": (pl.String, _REQUIRED),
+    },
+    "properties": {
+        "concept": (_REF, _REQUIRED), "name": (pl.String, _REQUIRED), "value": (pl.String, _REQUIRED),
+        "source": (pl.String, _REQUIRED),
+    },
+}  # fmt: skip
+PLACE = {"file": pl.String, "line": pl.Int64}
+REFERENCES = ("concept", "head", "tail")
+
+
+def empty(table: str) -> pl.DataFrame:
+    """Return the table of that name with no rows."""
+    return pl.DataFrame(schema={name: kind for name, (kind, _) in SCHEMAS[table].items()})
+
+
+@dataclass
+class Tables:
+    """What a loader returns. Columns as in `SCHEMAS`; those with a default may be left out.
+
+    Attributes:
+        concepts: id (CURIE), source, retired.
+        terms: concept, string, language (BCP-47), scope, preferred, type, status, source, code (the concept's code in
+            that source, so that `source:code` is a CURIE), term_type (as the source calls it), reference.
+        relations: head, relation, tail, source.
+        definitions: concept, text, language, source, reference.
+        semantic_types: concept, semantic_type, code, source.
+        xrefs: concept, predicate (CURIE), object (CURIE in another terminology), source.
+        aliases: concept, alias: other ids it answers to.
+        replacements: concept (a retired one), predicate "replaced_by" or "consider", object (CURIE).
+        properties: concept, name ("subset", "comment", ...), value.
+        sources: one dict a file: name, file, version, licence, sha256.
+        parent_relations: the relation labels that lead from a concept to its parents.
+        dropped: what was left out on purpose, counted; it goes into the manifest.
+    """
+
+    concepts: pl.DataFrame
+    terms: pl.DataFrame
+    relations: pl.DataFrame = field(default_factory=lambda: empty("relations"))
+    definitions: pl.DataFrame = field(default_factory=lambda: empty("definitions"))
+    semantic_types: pl.DataFrame = field(default_factory=lambda: empty("semantic_types"))
+    xrefs: pl.DataFrame = field(default_factory=lambda: empty("xrefs"))
+    aliases: pl.DataFrame = field(default_factory=lambda: empty("aliases"))
+    replacements: pl.DataFrame = field(default_factory=lambda: empty("replacements"))
+    properties: pl.DataFrame = field(default_factory=lambda: empty("properties"))
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    parent_relations: tuple[str, ...] = (IS_A,)
+    dropped: dict[str, int] = field(default_factory=dict)
+
+
+def complete(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return `frame` with the columns of `SCHEMAS[table]` in order, then file and line if given; defaults filled in.
+
+    Integer references are left as they are; everything else is cast to its type.
+
+    Raises:
+        ValueError: a column without default is missing (a mistake in the loader).
+    """
+    columns = []
+    for name, (kind, default) in SCHEMAS[table].items():
+        if name not in frame.columns:
+            if default is _REQUIRED:
+                raise ValueError(f"table {table} lacks the column {name}; it has {frame.columns}")
+            columns.append(pl.lit(default, dtype=kind).alias(name))
+            continue
+        found = frame.schema[name]
+        keep = (name in REFERENCES and found.is_integer()) or isinstance(found, (pl.Categorical, pl.Enum))
+        column = pl.col(name) if keep or found == kind else pl.col(name).cast(kind)
+        columns.append(column if default in (None, _REQUIRED) else column.fill_null(pl.lit(default, dtype=kind)))
+    place = [name for name in PLACE if name in frame.columns]
+    # `select` of nothing but literals would give one row.
+    return frame.with_columns(columns).select([*SCHEMAS[table], *place])
+
+
+def snake_case(text: str) -> str:
+    """Return "Plural form" as "plural_form"."""
+    return re.sub(r"[^\w]+", "_", text.strip().lower()).strip("_")
+
+
+def term_type(name: str, known: Mapping[str, str] = TERM_TYPES) -> str | None:
+    """Return a synonym type in the word used here: "plural form" -> "plural"; "" -> None."""
+    word = snake_case(name)
+    return known.get(word, word) or None

@@ -1,0 +1,111 @@
+"""CURIE prefixes: one table (prefixes.tsv) maps prefix, URI, FHIR system and OMOP vocabulary id.
+
+A blank cell means that the value is not known for certain, never that it does not exist.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import importlib.resources
+import re
+from dataclasses import dataclass
+
+# DOID and SYMP date their references: SNOMEDCT_US_2016_03_01, ICD9CM_2005.
+_DATED = re.compile(r"(.+?)_(?:19|20)\d\d(?:_\d\d){0,2}")
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """One row of the table.
+
+    Attributes:
+        prefix: as Alphita writes it.
+        name: of the terminology.
+        uri: what a local id is appended to; "" where unknown.
+        fhir_system: the `system` of FHIR codings; "" where unknown.
+        omop_vocabulary_id: "" where unknown.
+        aliases: other spellings of the prefix, found in files; compared without regard to case.
+    """
+
+    prefix: str
+    name: str
+    uri: str
+    fhir_system: str
+    omop_vocabulary_id: str
+    aliases: tuple[str, ...]
+
+
+@functools.cache
+def table() -> dict[str, Prefix]:
+    """Return the table, by prefix."""
+    text = importlib.resources.files(__package__).joinpath("prefixes.tsv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return {
+        row["prefix"]: Prefix(
+            row["prefix"], row["name"], row["uri"], row["fhir_system"], row["omop_vocabulary_id"],
+            tuple(filter(None, row["aliases"].split("|"))),
+        )
+        for row in rows
+    }  # fmt: skip
+
+
+@functools.cache
+def _spellings() -> dict[str, str]:
+    return {spelling.lower(): row.prefix for row in table().values() for spelling in (row.prefix, *row.aliases)}
+
+
+@functools.cache
+def _uris() -> list[tuple[str, str]]:
+    """Return (URI start, prefix), longest first; http and https alike."""
+    found = {row.uri: row.prefix for row in table().values() if row.uri}
+    for uri, prefix in list(found.items()):
+        other = "http" + uri[5:] if uri.startswith("https") else "https" + uri[4:]
+        found.setdefault(other, prefix)
+    return sorted(found.items(), key=lambda pair: -len(pair[0]))
+
+
+@functools.lru_cache(maxsize=4096)
+def canonical(prefix: str) -> str:
+    """Return the table's spelling of a prefix ("MSH" -> "MESH"); one that it does not know stays as it is."""
+    spelling = prefix.strip().lower()
+    found = _spellings().get(spelling)
+    if found is None and (dated := _DATED.fullmatch(spelling)):
+        found = _spellings().get(dated[1])
+    return found or prefix.strip()
+
+
+def parse_curie(curie: str) -> tuple[str, str] | None:
+    """Split "HP:0001250" into ("HP", "0001250"), the prefix in the table's spelling; None if it is no CURIE."""
+    prefix, colon, local = curie.partition(":")
+    if not colon or not prefix or not local or local.startswith("//") or prefix.isspace():
+        return None
+    return canonical(prefix), local
+
+
+def normalize(identifier: str) -> str:
+    """Return an id as the CURIE Alphita writes: aliases and known URIs resolved; anything else unchanged."""
+    identifier = identifier.strip()
+    if "://" in identifier:
+        return contract(identifier) or identifier
+    parsed = parse_curie(identifier)
+    return f"{parsed[0]}:{parsed[1]}" if parsed else identifier
+
+
+def expand(curie: str) -> str | None:
+    """Return the URI of a CURIE, or None where its prefix has none in the table."""
+    parsed = parse_curie(curie)
+    row = table().get(parsed[0]) if parsed else None
+    return row.uri + parsed[1] if row and row.uri and parsed else None
+
+
+def contract(uri: str) -> str | None:
+    """Return the CURIE of a URI, or None where no row of the table fits; OBO URIs of any ontology are understood."""
+    for start, prefix in _uris():
+        if uri.startswith(start) and len(uri) > len(start):
+            return f"{prefix}:{uri[len(start) :]}"
+    for start in ("http://purl.obolibrary.org/obo/", "https://purl.obolibrary.org/obo/"):
+        prefix, underscore, local = uri.removeprefix(start).partition("_")
+        if uri.startswith(start) and underscore and prefix.isalpha() and local:
+            return f"{canonical(prefix)}:{local}"
+    return None

@@ -1,0 +1,221 @@
+"""Splits: which strings are kept out of training, to calibrate and to test with.
+
+A split is an artefact (an `X.split` folder). What is held out is a cleaned string: it is removed from every term,
+whatever its source, before training. Choices are made by a seeded hash of ids and strings, so they do not depend on the
+order of rows, and a later release of the terminology changes them only where it changed itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.errors import InputError, UsageError
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean_many
+
+KIND = "split"
+PARTS = ("calibration", "test")
+FILE = "held_out.json"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Held-out strings and the concepts they name.
+
+    Attributes:
+        strings: the n held-out strings, as the terminology writes them.
+        concept_ids: (n,) the CURIE that each of them names.
+        parts: (n,) "calibration" or "test".
+        facts: how it was made: method, seed, fractions, the terminology's hash, how many were dropped and why.
+    """
+
+    strings: list[str]
+    concept_ids: list[str]
+    parts: list[str]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Return how many strings are held out."""
+        return len(self.strings)
+
+    @functools.cached_property
+    def cleaned(self) -> frozenset[str]:
+        """The held-out strings after cleaning: neither trained on nor, in an evaluation, indexed."""
+        return frozenset(clean_many(self.strings))
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Sha256 of what is held out, whatever it was called when saved."""
+        return artefact.hash_json([self.strings, self.concept_ids, self.parts])
+
+    def part(self, name: str) -> Split:
+        """Return only the "calibration" or the "test" strings.
+
+        Raises:
+            UsageError: another name.
+        """
+        if name not in PARTS:
+            raise UsageError(f"a split has the parts {list(PARTS)}, not {name!r}")
+        rows = [row for row, part in enumerate(self.parts) if part == name]
+        return Split(
+            [self.strings[row] for row in rows], [self.concept_ids[row] for row in rows],
+            [name] * len(rows), self.facts | {"only": name},
+        )  # fmt: skip
+
+    def save(self, path: Path | str, *, force: bool = False) -> None:
+        """Write the split as an artefact.
+
+        Raises:
+            UsageError: `path` exists and `force` is not given.
+        """
+        with artefact.create(Path(path), KIND, force=force) as draft:
+            rows = [list(row) for row in zip(self.strings, self.concept_ids, self.parts, strict=True)]
+            text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+            (draft.path / FILE).write_text(f"[\n{text}\n]\n", encoding="utf-8")
+            draft.fields.update({"split_hash": self.hash, "held_out": len(self), "facts": self.facts})
+
+    @classmethod
+    def load(cls, path: Path | str) -> Split:
+        """Read a split.
+
+        Raises:
+            InputError: it is none, or is damaged.
+        """
+        manifest = artefact.open_manifest(path, KIND)
+        try:
+            rows = json.loads((Path(path) / FILE).read_text(encoding="utf-8"))
+            strings, concept_ids, parts = ([str(row[place]) for row in rows] for place in range(3))
+        except (OSError, ValueError, IndexError, TypeError) as error:
+            raise InputError(f"damaged split: {error}", file=path, remedy="make it again") from None
+        split = cls(strings, concept_ids, parts, dict(manifest.get("facts", {})))
+        if split.hash != manifest.get("split_hash"):
+            raise InputError("its strings are not those that were saved", file=path, remedy="make it again")
+        return split
+
+
+def hold_out_synonyms(terminology: Terminology, *, fraction: float = 0.3, seed: int) -> Split:
+    """Hold out one exact synonym of about `fraction` of the live concepts that have several.
+
+    "Several" counts distinct cleaned strings among the terms that train (`Terminology.training_terms`). The preferred
+    name is never taken. A chosen string that any live concept other than its own also has, in whatever scope, is
+    dropped, since it would still be trained on or found there.
+
+    Args:
+        terminology: what to split.
+        fraction: share of the concepts with several names, 0 to 1.
+        seed: of the choice.
+
+    Returns:
+        A split all of whose strings are of the part "test".
+    """
+    _check_fractions(fraction)
+    rows, concepts = _candidates(terminology)
+    chosen: list[int] = []
+    distinct, starts = np.unique(concepts, return_index=True)
+    for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
+        identifier = terminology.concept_id(concepts[start])
+        if _uniform(seed, "concept", identifier) < fraction:
+            strings = _strings(terminology, rows[start:end])
+            best = min(range(len(strings)), key=lambda place: (_uniform(seed, "string", strings[place]), place))
+            chosen.append(int(rows[start + best]))
+    return _split(
+        terminology, np.array(chosen, np.int64), ["test"] * len(chosen),
+        {"method": "hold_out_synonyms", "fraction": fraction, "seed": seed, "concepts_with_several": len(distinct)},
+    )  # fmt: skip
+
+
+def assign(
+    terminology: Terminology, *, train: float = 0.8, calibration: float = 0.1, test: float = 0.1, seed: int
+) -> Split:
+    """Assign every exact synonym to train, calibration or test by a seeded hash of its cleaned string.
+
+    A concept's preferred name always trains, so that every concept stays known. Strings that several live concepts
+    share train too.
+
+    Args:
+        terminology: what to split.
+        train: share of the strings that train; the three shares add up to 1.
+        calibration: share held out to calibrate with.
+        test: share held out to test with.
+        seed: of the assignment.
+
+    Returns:
+        A split of the held-out strings, each with its part.
+
+    Raises:
+        UsageError: the shares are negative or do not add up to 1.
+    """
+    _check_fractions(train, calibration, test)
+    if abs(train + calibration + test - 1) > 1e-9:
+        raise UsageError(f"train, calibration and test must add up to 1, not {train + calibration + test:g}")
+    rows, _ = _candidates(terminology)
+    parts: list[str] = []
+    chosen: list[int] = []
+    for row, cleaned in zip(rows.tolist(), clean_many(_strings(terminology, rows)), strict=True):
+        place = _uniform(seed, "cleaned", cleaned)
+        if place < calibration + test:
+            chosen.append(row)
+            parts.append("calibration" if place < calibration else "test")
+    facts = {"method": "assign", "train": train, "calibration": calibration, "test": test, "seed": seed}
+    return _split(terminology, np.array(chosen, np.int64), parts, facts)
+
+
+def _candidates(terminology: Terminology) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return the term rows that may be held out, and their concepts: the first name of each concept is not."""
+    rows, offsets = terminology.training_terms()
+    first = np.zeros(len(rows) + 1, bool)
+    first[offsets[:-1]] = True
+    rows = rows[~first[:-1]]
+    return rows, terminology.term_concept[rows]
+
+
+def _split(terminology: Terminology, rows: NDArray[np.int64], parts: Sequence[str], facts: dict[str, Any]) -> Split:
+    """Drop the strings that another live concept has too, and gather the rest."""
+    single = ~_shared_keys(terminology)[terminology.term_key[rows]]
+    kept = rows[single]
+    strings = _strings(terminology, kept)
+    ids = [terminology.concept_id(row) for row in terminology.term_concept[kept]]
+    facts = facts | {
+        "terminology_hash": terminology.content_hash,
+        "held_out": len(kept),
+        "dropped_as_equal_to_a_kept_term": len(rows) - len(kept),
+    }
+    return Split(strings, ids, [part for part, keep in zip(parts, single, strict=True) if keep], facts)
+
+
+def _shared_keys(terminology: Terminology) -> NDArray[np.bool_]:
+    """Return, for each cleaned string, whether terms of several live concepts have it; (n_keys,)."""
+    live = np.flatnonzero(~terminology.retired[terminology.term_concept])
+    keys, concepts = terminology.term_key[live], terminology.term_concept[live]
+    lowest = np.full(terminology.n_keys, np.iinfo(np.int32).max, np.int32)
+    highest = np.full(terminology.n_keys, -1, np.int32)
+    np.minimum.at(lowest, keys, concepts)
+    np.maximum.at(highest, keys, concepts)
+    return highest > lowest
+
+
+def _strings(terminology: Terminology, rows: NDArray[Any]) -> list[str]:
+    return list(terminology.terms.column("string").take(rows).to_pylist())
+
+
+def _uniform(seed: int, purpose: str, value: str) -> float:
+    """Return a number in [0, 1) that depends on nothing but its arguments."""
+    digest = hashlib.blake2b(f"{seed}\0{purpose}\0{value}".encode(), digest_size=8).digest()
+    return (int.from_bytes(digest, "big") >> 11) / 2**53
+
+
+def _check_fractions(*fractions: float) -> None:
+    for fraction in fractions:
+        if not 0 <= fraction <= 1:
+            raise UsageError(f"a fraction must lie between 0 and 1, not {fraction:g}")

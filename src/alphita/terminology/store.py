@@ -1,0 +1,375 @@
+"""The opened terminology: memory-mapped columns, dense int32 rows inside, CURIEs outside.
+
+    t = alphita.load_terminology("hpo.terminology")
+    t.concept("HP:0001250").name            # "Seizure"
+    [t.concept_id(row) for row in t.search("epileptic seizure")]
+
+Nothing is read before it is needed, and no object is made per row. Rows never leave their folder: keep CURIEs.
+"""
+
+from __future__ import annotations
+
+import bisect
+import difflib
+import functools
+import json
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.errors import InputError
+from alphita.terminology import prefixes, text
+from alphita.terminology.concept import Concept, Definition, Term
+from alphita.terminology.text import clean
+
+if TYPE_CHECKING:
+    from alphita.terminology.writing import save as save
+
+KIND = "terminology"
+REMEDY = "import it again: alphita terminology import …"
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+def load_terminology(path: Path | str) -> Terminology:
+    """Open a terminology folder.
+
+    Raises:
+        InputError: it is no terminology, is damaged, or was made with other cleaning rules.
+    """
+    return Terminology(Path(path))
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+    # `save` lives in `writing`, which imports polars; who only opens a terminology need not wait for that.
+    if name == "save":
+        from alphita.terminology.writing import save
+
+        return save
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class Terminology:
+    """A terminology, memory-mapped.
+
+    Attributes:
+        manifest: sources with versions and licences, config, counts, hashes.
+        content_hash: names the content.
+        concept_ids: (n_concepts,) CURIEs, sorted by bytes; a concept's place here is its row.
+        concept_names: (n_concepts,) the preferred term of each; its id where it has no term.
+        retired: (n_concepts,) bool.
+        terms: pa.Table of n_terms rows, concept by concept, the preferred ones first: string, language, scope,
+            preferred, type, status, source, code, term_type, reference.
+        term_concept: (n_terms,) int32, each term's concept.
+        concept_terms: (n_concepts + 1,) int64, offsets of each concept's terms.
+        term_key: (n_terms,) int32; two terms have the same key when their cleaned strings are equal.
+        triples: (n_relations, 3) int32 head, relation, tail; sorted.
+        relation_labels: name of each relation.
+        parent_relations: the relations (their numbers) that lead to parents.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Use `load_terminology`."""
+        self.path = Path(path)
+        self.manifest = artefact.open_manifest(self.path, KIND)
+        self.content_hash: str = self.manifest["content_hash"]
+        if self.manifest.get("cleaning_version") != text.CLEANING_VERSION:
+            raise InputError("made with other cleaning rules than this version's", file=self.path, remedy=REMEDY)
+        try:
+            self._open()
+        except (OSError, ValueError, KeyError, IndexError, TypeError, pa.ArrowException) as error:
+            raise InputError(f"damaged terminology: {error}", file=self.path, remedy=REMEDY) from None
+
+    def _open(self) -> None:
+        concepts = self._table("concepts")
+        self.concept_ids: pa.LargeStringArray = _column(concepts, "id")
+        self.concept_names: pa.LargeStringArray = _column(concepts, "name")
+        self.concept_sources: pa.DictionaryArray = _column(concepts, "source")
+        self.retired: NDArray[np.bool_] = self._array("retired")
+        self.terms = self._table("terms")
+        self.term_concept: Int32 = self._array("term_concept")
+        self.concept_terms: Int64 = self._array("concept_terms")
+        self.term_key: Int32 = self._array("term_key")
+        self._key_terms: Int32 = self._array("key_terms")
+        self._key_offsets: Int64 = self._array("key_offsets")
+        self.triples: Int32 = self._array("triples")
+        self._head_offsets: Int64 = self._array("head_offsets")
+        self._tail_triples: Int32 = self._array("tail_triples")
+        self._tail_offsets: Int64 = self._array("tail_offsets")
+        labels = json.loads((self.path / "labels.json").read_text(encoding="utf-8"))
+        self.relation_labels: list[str] = labels["relations"]
+        self._relation_sources: list[str] = labels["relation_sources"]
+        self.parent_relations = [self.relation_labels.index(name) for name in labels["parent_relations"]]
+        lengths = [
+            (len(self.retired), len(self.concept_ids)), (len(self.term_concept), len(self.terms)),
+            (len(self.concept_terms), len(self.concept_ids) + 1), (int(self.concept_terms[-1]), len(self.terms)),
+            (len(self._head_offsets), len(self.concept_ids) + 1), (int(self._head_offsets[-1]), len(self.triples)),
+        ]  # fmt: skip
+        if any(found != wanted for found, wanted in lengths):
+            raise ValueError("its files do not fit together")
+
+    @property
+    def n_concepts(self) -> int:
+        """Number of concepts, the retired ones included."""
+        return len(self.concept_ids)
+
+    @property
+    def n_terms(self) -> int:
+        """Number of terms."""
+        return len(self.term_concept)
+
+    @property
+    def n_relations(self) -> int:
+        """Number of triples."""
+        return len(self.triples)
+
+    def __repr__(self) -> str:
+        """Show where it lies and how large it is."""
+        return (
+            f"Terminology({str(self.path)!r}: {self.n_concepts:,} concepts, {self.n_terms:,} terms, "
+            f"{self.n_relations:,} relations)"
+        )
+
+    # --- ids ---------------------------------------------------------------------------------------------------------
+
+    def concept_id(self, row: int) -> str:
+        """Return the CURIE of a row."""
+        return str(self.concept_ids[int(row)].as_py())
+
+    def resolve(self, curie: str) -> int:
+        """Return the row of a concept named by its id or by one of its alternative ids.
+
+        Raises:
+            InputError: no concept answers to it; the message suggests a near one.
+        """
+        curie = prefixes.normalize(curie)
+        row = _find(self.concept_ids, curie)
+        if row is not None:
+            return row
+        aliases = self._table("aliases")
+        place = _find(_column(aliases, "alias"), curie)
+        if place is not None:
+            return int(_column(aliases, "concept")[place].as_py())
+        raise InputError("no concept has this id", file=self.path, value=curie, remedy=self._suggestion(curie))
+
+    def _suggestion(self, curie: str) -> str | None:
+        near = bisect.bisect_left(range(self.n_concepts), curie, key=self.concept_id)
+        around = [self.concept_id(row) for row in range(max(0, near - 20), min(self.n_concepts, near + 20))]
+        found = difflib.get_close_matches(curie, around, n=1, cutoff=0.0)
+        return f"did you mean {found[0]!r}?" if found else None
+
+    # --- strings -----------------------------------------------------------------------------------------------------
+
+    def search(self, string: str, *, exact_only: bool = False) -> list[int]:
+        """Return the rows of all concepts with a term equal to `string` after cleaning, live ones first.
+
+        Args:
+            string: as a person writes it.
+            exact_only: leave out broad, narrow and related terms.
+        """
+        key = self.find_key(clean(string))
+        if key is None:
+            return []
+        terms = self.terms_of_key(key)
+        if exact_only:
+            terms = terms[self._codes("scope")[terms] == self._code("scope", "exact")]
+        rows = np.unique(self.term_concept[terms])
+        return [int(row) for row in rows[np.argsort(self.retired[rows], kind="stable")]]
+
+    def find_key(self, cleaned: str) -> int | None:
+        """Return the key of a cleaned string (see `term_key`), or None where no term has it."""
+        strings = _column(self.terms, "string")
+
+        def string_of(key: int) -> str:
+            return clean(strings[int(self._key_terms[self._key_offsets[key]])].as_py())
+
+        place = bisect.bisect_left(range(self.n_keys), cleaned, key=string_of)
+        return place if place < self.n_keys and string_of(place) == cleaned else None
+
+    @property
+    def n_keys(self) -> int:
+        """Number of distinct cleaned strings."""
+        return len(self._key_offsets) - 1
+
+    def terms_of_key(self, key: int) -> Int32:
+        """Return the term rows that share a key."""
+        return np.asarray(self._key_terms[self._key_offsets[key] : self._key_offsets[key + 1]])
+
+    def training_terms(
+        self, *, exclude: Collection[str] = frozenset(), languages: Collection[str] | None = None
+    ) -> tuple[Int32, Int64]:
+        """Return the terms that train as positives, concept by concept.
+
+        These are scope exact, not machine-translated, not of type obsolete, of concepts that are not retired; of terms
+        of one concept that clean to the same string the first is taken. Each concept's preferred term comes first.
+
+        Args:
+            exclude: cleaned strings to leave out, such as a split's held-out ones.
+            languages: BCP-47 tags to take; all of them by default.
+
+        Returns:
+            (m,) int32 term rows and (n_concepts + 1,) int64 offsets into them.
+        """
+        wanted = (
+            (self._codes("scope") == self._code("scope", "exact"))
+            & (self._codes("status") != self._code("status", "machine"))
+            & (self._codes("type") != self._code("type", "obsolete"))
+            & ~self.retired[self.term_concept]
+        )
+        if languages is not None:
+            wanted &= np.isin(self._codes("language"), [self._code("language", name) for name in languages])
+        left_out = [self.find_key(string) for string in {"", *exclude}]
+        dropped = np.zeros(self.n_keys, bool)
+        dropped[[key for key in left_out if key is not None]] = True
+        wanted &= ~dropped[self.term_key]
+        rows = np.flatnonzero(wanted)
+        pairs = self.term_concept[rows].astype(np.int64) * self.n_keys + self.term_key[rows]
+        _, first = np.unique(pairs, return_index=True)
+        rows = rows[np.sort(first)]
+        counts = np.bincount(self.term_concept[rows], minlength=self.n_concepts)
+        return rows.astype(np.int32), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    # --- graph -------------------------------------------------------------------------------------------------------
+
+    def outgoing(self, row: int) -> Int32:
+        """Return the triples (m, 3) that have the concept as head."""
+        return np.asarray(self.triples[self._head_offsets[row] : self._head_offsets[row + 1]])
+
+    def incoming(self, row: int) -> Int32:
+        """Return the triples (m, 3) that have the concept as tail."""
+        return np.asarray(self.triples[self._tail_triples[self._tail_offsets[row] : self._tail_offsets[row + 1]]])
+
+    def parents(self, row: int) -> Int32:
+        """Return the rows of the direct parents, sorted."""
+        found = self.outgoing(row)
+        return np.unique(found[np.isin(found[:, 1], self.parent_relations), 2])
+
+    def children(self, row: int) -> Int32:
+        """Return the rows of the direct children, sorted."""
+        found = self.incoming(row)
+        return np.unique(found[np.isin(found[:, 1], self.parent_relations), 0])
+
+    def ancestors(self, row: int) -> Int32:
+        """Return the rows of all ancestors, sorted, the concept itself left out; a cycle is walked once."""
+        return self._closure(row, self.parents)
+
+    def descendants(self, row: int) -> Int32:
+        """Return the rows of all descendants, sorted, the concept itself left out; a cycle is walked once."""
+        return self._closure(row, self.children)
+
+    def _closure(self, row: int, step: Callable[[int], Int32]) -> Int32:
+        seen, waiting = {int(row)}, [int(row)]
+        while waiting:
+            for found in step(waiting.pop()).tolist():
+                if found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+        seen.discard(int(row))
+        return np.array(sorted(seen), np.int32)
+
+    @functools.cached_property
+    def triple_sources(self) -> tuple[NDArray[np.uint16], list[str]]:
+        """Return each triple's source as a number, (n_relations,), and the names of the sources."""
+        return self._array("triple_source"), self._relation_sources
+
+    # --- one concept -------------------------------------------------------------------------------------------------
+
+    def side_table(self, name: str) -> pa.Table:
+        """Return a whole side table, sorted by its column `concept` (a row of this terminology).
+
+        Args:
+            name: definitions, semantic_types, xrefs, aliases, replacements or properties.
+        """
+        return self._table(name)
+
+    def semantic_types_of(self, row: int) -> list[str]:
+        """Return the names of the concept's semantic types."""
+        return [entry["semantic_type"] for entry in self._side_rows("semantic_types", row)]
+
+    def concept(self, identifier: str | int) -> Concept:
+        """Return all that is known of one concept.
+
+        Args:
+            identifier: its CURIE (an alternative id will do), or its row.
+
+        Raises:
+            InputError: there is no such concept.
+        """
+        row = self.resolve(identifier) if isinstance(identifier, str) else int(identifier)
+        if not 0 <= row < self.n_concepts:
+            raise InputError(f"rows run from 0 to {self.n_concepts - 1}", file=self.path, value=row)
+        start, end = int(self.concept_terms[row]), int(self.concept_terms[row + 1])
+        replacements = self._side_rows("replacements", row)
+        aliases = self._table("aliases")
+        alias_rows = np.flatnonzero(self._alias_concepts == row)
+        return Concept(
+            id=self.concept_id(row), row=row, name=str(self.concept_names[row].as_py()),
+            source=str(self.concept_sources[row].as_py()), retired=bool(self.retired[row]),
+            terms=[Term(**entry) for entry in self.terms.slice(start, end - start).to_pylist()],
+            definitions=[Definition(**entry) for entry in self._side_rows("definitions", row)],
+            semantic_types=self.semantic_types_of(row),
+            parents=self._ids(self.parents(row)), children=self._ids(self.children(row)),
+            relations=self._named(self.outgoing(row)),
+            xrefs=[(entry["predicate"], entry["object"]) for entry in self._side_rows("xrefs", row)],
+            alt_ids=_column(aliases, "alias").take(pa.array(alias_rows)).to_pylist(),
+            replaced_by=[entry["object"] for entry in replacements if entry["predicate"] == "replaced_by"],
+            consider=[entry["object"] for entry in replacements if entry["predicate"] == "consider"],
+            properties=[(entry["name"], entry["value"]) for entry in self._side_rows("properties", row)],
+        )  # fmt: skip
+
+    @functools.cached_property
+    def _alias_concepts(self) -> Int32:
+        return _column(self._table("aliases"), "concept").to_numpy()
+
+    def _ids(self, rows: Iterable[int]) -> list[str]:
+        return [self.concept_id(row) for row in rows]
+
+    def _named(self, triples: Int32) -> list[tuple[str, str]]:
+        return [(self.relation_labels[label], self.concept_id(tail)) for _, label, tail in triples.tolist()]
+
+    def _side_rows(self, name: str, row: int) -> list[dict[str, Any]]:
+        table = self._table(name)
+        start, end = np.searchsorted(_column(table, "concept").to_numpy(), [row, row + 1])
+        return table.slice(start, end - start).drop_columns(["concept"]).to_pylist()
+
+    # --- columns -----------------------------------------------------------------------------------------------------
+
+    def _codes(self, column: str) -> NDArray[Any]:
+        """Return a dictionary column of the terms as numbers, (n_terms,); -1 for null."""
+        codes = _column(self.terms, column).indices
+        return codes.fill_null(-1).to_numpy() if codes.null_count else codes.to_numpy()
+
+    def _code(self, column: str, value: str) -> int:
+        """Return the number of a value in a dictionary column; -2 where no term has it."""
+        place = pc.index(_column(self.terms, column).dictionary, value).as_py()
+        return place if place >= 0 else -2
+
+    @functools.cached_property
+    def _tables(self) -> dict[str, pa.Table]:
+        return {}
+
+    def _table(self, name: str) -> pa.Table:
+        if name not in self._tables:
+            self._tables[name] = pa.ipc.open_file(pa.memory_map(str(self.path / f"{name}.arrow"))).read_all()
+        return self._tables[name]
+
+    def _array(self, name: str) -> NDArray[Any]:
+        return np.load(self.path / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    """Return a column as one array, without copying where it is one already."""
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _find(strings: pa.LargeStringArray, wanted: str) -> int | None:
+    """Return the first place of a string in a sorted array; UTF-8 bytes sort as code points do."""
+    place = bisect.bisect_left(range(len(strings)), wanted, key=lambda row: strings[row].as_py())
+    return place if place < len(strings) and strings[place].as_py() == wanted else None

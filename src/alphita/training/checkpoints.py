@@ -1,0 +1,104 @@
+"""Training state on disk: weights, optimiser moments and the step, as safetensors and JSON, never pickled.
+
+A checkpoint is a folder that appears whole or not at all; the two newest are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from alphita.errors import InputError
+
+KEPT = 2
+
+
+def save(folder: Path, step: int, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> Path:
+    """Write the state after `step` steps into `folder`/step-NNNNNNNN and drop all but the newest two.
+
+    Args:
+        folder: where this run's checkpoints live.
+        step: optimiser steps done.
+        modules: the trained modules by name.
+        optimizer: an AdamW over their parameters.
+    """
+    target = folder / f"step-{step:08d}"
+    aside = folder / f".{target.name}.draft"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    names = _parameter_names(modules, optimizer)
+    moments = {
+        f"{name}|{key}": value.detach().clone().contiguous()
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+        for name in (names[id(parameter)],)
+    }
+    for name, module in modules.items():
+        weights = {key: value.detach().clone().contiguous() for key, value in module.state_dict().items()}
+        save_file(weights, aside / f"{name}.safetensors")
+    save_file(moments, aside / "optimizer.safetensors")
+    (aside / "state.json").write_text(json.dumps({"step": step, "modules": sorted(modules)}))
+    for file in aside.iterdir():
+        with open(file, "rb") as handle:
+            os.fsync(handle.fileno())
+    shutil.rmtree(target, ignore_errors=True)
+    aside.rename(target)
+    for old in _checkpoints(folder)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> int:
+    """Put the newest checkpoint's state into `modules` and `optimizer`.
+
+    Returns:
+        The number of optimiser steps it holds; 0 when there is no checkpoint.
+
+    Raises:
+        InputError: the checkpoint does not fit these modules.
+    """
+    found = _checkpoints(folder)
+    if not found:
+        return 0
+    newest = found[-1]
+    state: dict[str, Any] = json.loads((newest / "state.json").read_text())
+    if state["modules"] != sorted(modules):
+        raise InputError(
+            f"the checkpoint holds {state['modules']}, the run needs {sorted(modules)}", file=newest,
+            remedy="start again with --force",
+        )  # fmt: skip
+    for name, module in modules.items():
+        module.load_state_dict(load_file(newest / f"{name}.safetensors"))
+    moments = load_file(newest / "optimizer.safetensors")
+    names = _parameter_names(modules, optimizer)
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            prefix = names[id(parameter)] + "|"
+            restored = {key.removeprefix(prefix): value for key, value in moments.items() if key.startswith(prefix)}
+            if restored:
+                optimizer.state[parameter] = {
+                    key: value if key == "step" else value.to(parameter.device) for key, value in restored.items()
+                }
+    return int(state["step"])
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("step-*") if (path / "state.json").exists())
+
+
+def _parameter_names(modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> dict[int, str]:
+    names = {
+        id(parameter): f"{name}.{key}"
+        for name, module in modules.items()
+        for key, parameter in module.named_parameters()
+    }
+    missing = [p for group in optimizer.param_groups for p in group["params"] if id(p) not in names]
+    assert not missing, "the optimizer holds a parameter of no named module"
+    return names

@@ -1,0 +1,78 @@
+"""The names that train: each concept's synonyms without what is held out, and a small dev set taken from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.terminology.text import clean_many
+
+if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.terminology.store import Terminology
+
+
+class TrainingNames:
+    """The distinct cleaned names of each concept, end to end, concept by concept.
+
+    Attributes:
+        strings: the names, n of them; a name's place in this list is its number everywhere in training.
+        offsets: (n_concepts + 1,) int64; concept c has the names offsets[c] to offsets[c + 1].
+        dev_strings: names taken out of training to score with.
+        dev_concepts: (len(dev_strings),) the concept each of them names.
+    """
+
+    def __init__(
+        self, terminology: Terminology, *, exclude: frozenset[str] = frozenset(), dev: int = 0, seed: int = 0
+    ) -> None:
+        """Collect the names.
+
+        Args:
+            terminology: where they come from: exact, not machine-translated, of live concepts.
+            exclude: cleaned strings that must not train.
+            dev: how many synonyms to take out for dev scores, at most one a concept.
+            seed: of the choice of dev synonyms.
+        """
+        rows, offsets = terminology.training_terms(exclude=exclude)
+        strings = clean_many(terminology.terms["string"].take(rows).to_pylist())
+        concepts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        taken = _choose_dev(strings, offsets, dev, seed)
+        self.dev_strings = [strings[place] for place in taken]
+        self.dev_concepts = concepts[taken]
+        kept = np.ones(len(strings), bool)
+        kept[taken] = False
+        self.strings = [string for string, keep in zip(strings, kept, strict=True) if keep]
+        self._concepts = concepts[kept]
+        counts = np.bincount(self._concepts, minlength=len(offsets) - 1)
+        self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def dev_accuracy(self, encoder: TermEncoder) -> Callable[[], dict[str, float]]:
+        """Return a callable that gives the share of dev synonyms whose nearest name is of the right concept."""
+
+        def accuracy() -> dict[str, float]:
+            names, queries = encoder.encode(self.strings), encoder.encode(self.dev_strings)
+            nearest = np.concatenate([(block @ names.T).argmax(1) for block in _blocks(queries)])
+            return {"dev_acc1": float((self._concepts[nearest] == self.dev_concepts).mean())}
+
+        return accuracy
+
+
+def _choose_dev(strings: list[str], offsets: NDArray[np.int64], wanted: int, seed: int) -> NDArray[np.int64]:
+    """Return the places of `wanted` names, one a concept, each not its concept's first name nor a homonym."""
+    if wanted == 0:
+        return np.empty(0, np.int64)
+    rng = np.random.default_rng([seed, 2])
+    several = np.flatnonzero(np.diff(offsets) > 1)
+    chosen = rng.permutation(several)
+    places = offsets[chosen] + 1 + rng.integers(0, np.diff(offsets)[chosen] - 1)
+    _, first, count = np.unique(np.array(strings, dtype=object), return_index=True, return_counts=True)
+    single = np.zeros(len(strings), bool)
+    single[first[count == 1]] = True
+    return np.sort(places[single[places]][:wanted])
+
+
+def _blocks(queries: NDArray[np.float32], size: int = 512) -> list[NDArray[np.float32]]:
+    return [queries[start : start + size] for start in range(0, len(queries), size)]

@@ -1,0 +1,71 @@
+"""A training run's folders: unfinished work beside the model to come, and the model saved as an artefact."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alphita import artefact
+from alphita.errors import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+    from alphita.encoder.encoder import TermEncoder
+
+
+def open_run(out: Path, depends_on: Mapping[str, Any], *, resume: bool, force: bool) -> tuple[Path, str]:
+    """Return the folder for unfinished work, `OUT.training`, and the run's fingerprint.
+
+    Args:
+        out: the model to come.
+        depends_on: everything that decides the result: recipe, config, content hashes. Hashed into the fingerprint.
+        resume: unfinished work is to be gone on with.
+        force: an existing model is to be replaced and unfinished work thrown away.
+
+    Raises:
+        UsageError: the model exists already, or there is unfinished work, and neither flag is given.
+    """
+    work = out.with_name(out.name + ".training")
+    if out.exists() and not force:
+        raise UsageError(f"{out} already exists; choose another name or use --force (the old one is moved aside)")
+    if work.exists() and not resume:
+        if not force:
+            raise UsageError(f"{work} holds an unfinished run; go on with --resume, or start again with --force")
+        shutil.rmtree(work)
+    return work, artefact.hash_json(depends_on)
+
+
+def save_model(
+    out: Path,
+    encoder: TermEncoder,
+    work: Path,
+    *,
+    fields: Mapping[str, Any],
+    tensors: Mapping[str, Mapping[str, torch.Tensor]] | None = None,
+    force: bool = False,
+) -> None:
+    """Save a trained model as an artefact and drop the unfinished work.
+
+    Args:
+        out: the folder to create; `SentenceTransformer(out)` opens it.
+        encoder: the trained encoder.
+        work: the run's folder; its log.jsonl is kept in the model.
+        fields: what goes into the manifest: recipe, config, seed, hashes of terminology and split, figures.
+        tensors: what else was trained, saved as NAME.safetensors.
+        force: replace an existing model.
+    """
+    from safetensors.torch import save_file
+
+    with artefact.create(out, "model", force=force) as draft:
+        encoder.save(draft.path)
+        for name, state in (tensors or {}).items():
+            kept = {key: value.detach().cpu().contiguous() for key, value in state.items()}
+            save_file(kept, draft.path / f"{name}.safetensors")
+        shutil.copyfile(work / "log.jsonl", draft.path / "log.jsonl")
+        (draft.path / "training.json").write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+        draft.fields.update(fields)
+    shutil.rmtree(work, ignore_errors=True)

@@ -1,0 +1,150 @@
+"""Batches of triples with names: which triples stand in a batch, and which term names each of their ends.
+
+Sampling is a pure function of the seed and the batch number, so a resumed run draws the very batches that an unbroken
+one would have drawn, and no sampler state is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.errors import InputError
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TripleBatch:
+    """k triples, row by row.
+
+    Attributes:
+        head: (k,) concept row of each head.
+        relation: (k,) relation label of each triple.
+        tail: (k,) concept row of each tail.
+        head_term: (k,) term that names each head.
+        tail_term: (k,) term that names each tail.
+    """
+
+    head: Int32
+    relation: Int32
+    tail: Int32
+    head_term: Int32
+    tail_term: Int32
+
+
+def relation_labels(labels: Sequence[str], *, inverse: bool) -> list[str]:
+    """Return the labels of the relations that train: `labels`, and with `inverse` each again as "inverse of LABEL"."""
+    return [*labels, *(f"inverse of {label}" for label in labels)] if inverse else list(labels)
+
+
+def usable_triples(
+    triples: Int32, term_offsets: Int64, n_relations: int, *, inverse: bool, least_head_names: int = 1
+) -> Int32:
+    """Return the distinct triples both of whose ends have a training term, without self-loops.
+
+    Args:
+        triples: (n, 3) head, relation, tail.
+        term_offsets: (n_concepts + 1,) CSR offsets of the training terms; a concept without any (a retired one, say)
+            drops its triples.
+        n_relations: number of relation labels.
+        inverse: also add (tail, relation + n_relations, head) for each triple.
+        least_head_names: keep only triples whose head has so many training terms.
+
+    Returns:
+        (m, 3) int32.
+    """
+    counts = np.diff(term_offsets)
+    kept = triples[(counts[triples[:, 0]] > 0) & (counts[triples[:, 2]] > 0) & (triples[:, 0] != triples[:, 2])]
+    kept = np.unique(kept, axis=0)
+    if inverse:
+        turned = kept[:, ::-1].copy()
+        turned[:, 1] += n_relations
+        kept = np.concatenate([kept, turned])
+    kept = kept[counts[kept[:, 0]] >= least_head_names]
+    return np.ascontiguousarray(kept, dtype=np.int32)
+
+
+class TripleSampler:
+    """Draws batches of k triples of which each stands m times, under different names where they exist (paper 3, §3.3).
+
+    Triples come in shuffled epochs without replacement. A concept with c >= m names shows m different ones; with fewer,
+    every name shows before any shows again.
+    """
+
+    def __init__(self, triples: Int32, term_offsets: Int64, *, k: int, m: int, seed: int) -> None:
+        """Prepare to sample.
+
+        Args:
+            triples: (n, 3) as `usable_triples` gives them.
+            term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
+            k: triples a batch, repeats counted.
+            m: times each distinct triple stands in a batch; divides k.
+            seed: of the whole run.
+
+        Raises:
+            InputError: there is nothing to sample from.
+        """
+        if len(triples) == 0:
+            raise InputError("the terminology has no relation between two named, live concepts, so nothing to train on")
+        self.triples, self.term_offsets = triples, term_offsets
+        self.distinct, self.m, self.seed = k // m, m, seed
+        self._epoch = -1
+        self._order = np.empty(0, np.int64)
+
+    def batch(self, number: int) -> TripleBatch:
+        """Return batch `number` (from 0); the same number always gives the same batch."""
+        chosen = self.triples[self._positions(number * self.distinct)]
+        rng = np.random.default_rng([self.seed, 1, number])
+        head, relation, tail = (np.repeat(chosen[:, column], self.m) for column in range(3))
+        return TripleBatch(
+            head, relation, tail,
+            head_term=self._names(chosen[:, 0], rng), tail_term=self._names(chosen[:, 2], rng),
+        )  # fmt: skip
+
+    def _positions(self, start: int) -> Int64:
+        """Return the next `distinct` places of the endless row of shuffled epochs, from `start` on."""
+        parts, wanted = [], self.distinct
+        while wanted > 0:
+            epoch, offset = divmod(start, len(self.triples))
+            if epoch != self._epoch:
+                self._order = np.random.default_rng([self.seed, 0, epoch]).permutation(len(self.triples))
+                self._epoch = epoch
+            part = self._order[offset : offset + wanted]
+            parts.append(part)
+            start, wanted = start + len(part), wanted - len(part)
+        return np.concatenate(parts)
+
+    def _names(self, concepts: Int32, rng: np.random.Generator) -> Int32:
+        """Return m terms of each concept, (len(concepts) * m,): a shuffled walk through its names, again and again."""
+        counts = np.diff(self.term_offsets)[concepts]
+        names = np.empty((len(concepts), self.m), np.int32)
+        for row, (concept, count) in enumerate(zip(concepts, counts, strict=True)):
+            rounds = -(-self.m // count)
+            picks = np.concatenate([rng.permutation(count) for _ in range(rounds)])[: self.m]
+            names[row] = self.term_offsets[concept] + picks
+        return names.ravel()
+
+
+class KnownTriples:
+    """The exact test "is (h, r, t) in the graph?" for whole batches: a sorted array of packed keys."""
+
+    def __init__(self, triples: Int32) -> None:
+        """Index `triples` (n, 3)."""
+        self._size = (int(triples[:, 1].max()) + 1, int(triples[:, [0, 2]].max()) + 1)
+        self._keys = np.unique(self._pack(triples[:, 0], triples[:, 1], triples[:, 2]))
+
+    def _pack(self, head: Int32, relation: Int32, tail: Int32) -> Int64:
+        relations, concepts = self._size
+        return (head.astype(np.int64) * relations + relation) * concepts + tail
+
+    def matrix(self, head: Int32, relation: Int32, tail: Int32) -> NDArray[np.bool_]:
+        """Return (k, k): whether (head_i, relation_i, tail_j) is a triple of the graph."""
+        keys = self._pack(head[:, None], relation[:, None], tail[None, :])
+        places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        found: NDArray[np.bool_] = self._keys[places] == keys
+        return found

@@ -1,0 +1,58 @@
+"""`alphita index`, with a stand-in for the encoder."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from alphita import cli
+from alphita.index.store import Index
+from tests.doubles import HashEncoder, small_terminology
+
+
+@pytest.fixture(autouse=True)
+def _stand_ins(monkeypatch):
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: HashEncoder())
+    monkeypatch.setattr("alphita.terminology.store.load_terminology", lambda path: small_terminology())
+    monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
+
+
+def alphita(*arguments: object) -> int:
+    """Run the command line; return its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["alphita", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+    return int(leaving.value.code or 0)
+
+
+def test_an_index_is_built_and_counted(tmp_path, capsys):
+    out = tmp_path / "x.index"
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--backend", "exact") == 0
+    assert f"{out}: 12 strings of 14 terms and 7 concepts, 64 numbers each" in capsys.readouterr().out
+    assert Index.open(out).manifest["backend"] == "exact"
+
+
+def test_held_out_strings_are_left_out(tmp_path, capsys, monkeypatch):
+    class Held:
+        cleaned = frozenset({"cephalgia"})
+
+    monkeypatch.setattr("alphita.terminology.splits.Split.load", lambda path: Held())
+    out = tmp_path / "x.index"
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--exclude-split", "s") == 0
+    assert "(1 held-out strings left out)" in capsys.readouterr().out
+    assert Index.open(out).rows(["cephalgia"]).tolist() == [-1]
+
+
+def test_wrong_use_leaves_with_2_and_one_line(tmp_path, capsys):
+    out = tmp_path / "x.index"
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--backend", "fais") == 2
+    assert capsys.readouterr().err == (
+        "error: unknown backend 'fais'; did you mean 'faiss'? choose from ['exact', 'faiss']\n"
+    )
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 0
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 2
+    assert "already exists; choose another name or use --force" in capsys.readouterr().err
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--force") == 0
+    assert (tmp_path / "x.index.old-1").exists()

@@ -1,0 +1,206 @@
+"""What a kill, a full disk or another process at the same work does to what is being written."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from alphita import artefact
+from alphita.errors import UsageError
+
+WRITE_ARTEFACT = """
+with artefact.create(target, "model") as draft:
+    (draft.path / "sub").mkdir()
+    for name in ("a", "sub/b"):
+        (draft.path / name).write_bytes(bytes(5000))
+    wait()
+"""
+WRITE_FILE = """
+with artefact.atomic_file(target) as file:
+    file.write(bytes(5000))
+    file.flush()
+    wait()
+"""
+BOTH = pytest.mark.parametrize("code", [WRITE_ARTEFACT, WRITE_FILE])
+
+
+def command(target: Path, code: str, before: str = "", wait: str = "") -> list[str | Path]:
+    start = (
+        f"import sys\nfrom pathlib import Path\nfrom alphita import artefact\ntarget = Path(sys.argv[1])\n{before}\n"
+    )
+    return [sys.executable, "-c", f"{start}def wait():\n    {wait or 'pass'}\n{code}", target]
+
+
+@contextmanager
+def writer(target: Path, code: str) -> Iterator[subprocess.Popen[str]]:
+    """A process in the middle of writing `target`; killed at the end."""
+    wait = "print('writing', flush=True); sys.stdin.readline()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command(target, code, wait=wait), text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def write(target: Path, code: str) -> None:
+    subprocess.run(command(target, code), check=True)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@BOTH
+def test_a_kill_leaves_no_target_and_the_next_writer_clears_up(tmp_path, code):
+    target = tmp_path / "X"
+    with writer(target, code) as process:
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    (left,) = names(tmp_path)
+    assert left.startswith(f".X.{process.pid}-")
+    assert left.endswith(".draft")
+    # Drafts of other targets, and what only looks like one, are none of this writer's business.
+    for name in (".XY.1-01234567.draft", ".X.1-0123456.draft", ".X.old-1.1-01234567.draft"):
+        (tmp_path / name).mkdir()
+    write(target, code)
+    assert names(tmp_path) == [".X.1-0123456.draft", ".X.old-1.1-01234567.draft", ".XY.1-01234567.draft", "X"]
+
+
+@BOTH
+def test_a_kill_leaves_the_old_target_as_it_was(tmp_path, code):
+    target = tmp_path / "X"
+    write(target, code)
+    before = artefact.hash_file(target / "manifest.json" if target.is_dir() else target)
+    forced = code.replace('"model"', '"model", force=True')
+    with writer(target, forced):
+        pass
+    assert artefact.hash_file(target / "manifest.json" if target.is_dir() else target) == before
+    write(target, forced)
+    assert names(tmp_path) == (["X", "X.old-1"] if target.is_dir() else ["X"])
+
+
+def test_the_draft_of_a_writer_at_work_is_left_in_peace(tmp_path):
+    target = tmp_path / "X"
+    with writer(target, WRITE_ARTEFACT) as process:
+        with pytest.raises(RuntimeError), artefact.create(target, "model"):
+            raise RuntimeError
+        assert len(names(tmp_path)) == 1
+        process.communicate("go on\n")
+        assert process.returncode == 0
+    assert names(tmp_path) == ["X"]
+    assert sorted(artefact.verify(target, "model")["files"]) == ["a", "sub/b"]
+
+
+def test_of_two_writers_the_first_to_finish_wins(tmp_path):
+    with (
+        pytest.raises(UsageError, match="already exists"),
+        artefact.create(tmp_path / "X", "model"),
+        artefact.create(tmp_path / "X", "model") as quick,
+    ):
+        (quick.path / "quick").touch()
+    assert names(tmp_path) == ["X"]
+    assert sorted(artefact.verify(tmp_path / "X", "model")["files"]) == ["quick"]
+
+
+def test_a_draft_taken_for_abandoned_before_its_lock_is_made_again(tmp_path, monkeypatch):
+    lock = artefact.fcntl.flock
+    taken: list[Path] = []
+
+    def late(descriptor: int, operation: int) -> None:
+        lock(descriptor, operation)
+        if not taken:
+            (draft,) = tmp_path.iterdir()
+            draft.rmdir()
+            taken.append(draft)
+
+    monkeypatch.setattr(artefact.fcntl, "flock", late)
+    with artefact.create(tmp_path / "X", "model") as draft:
+        assert draft.path not in taken
+        (draft.path / "a").touch()
+    assert names(tmp_path) == ["X"]
+
+
+def test_where_locks_do_not_work_drafts_are_written_and_left(tmp_path, monkeypatch):
+    def refused(descriptor: int, operation: int) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(artefact.fcntl, "flock", refused)
+    (tmp_path / ".X.1-01234567.draft").mkdir()
+    with artefact.create(tmp_path / "X", "model") as draft:
+        (draft.path / "a").touch()
+    assert names(tmp_path) == [".X.1-01234567.draft", "X"]
+
+
+@BOTH
+def test_a_full_disk_is_one_error_and_leaves_nothing(tmp_path, code):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))"
+    caught = "\nexcept artefact.AlphitaError as error:\n    print(error)"
+    body = "try:" + code.replace("\n", "\n    ") + caught
+    target = tmp_path / "X"
+    done = subprocess.run(command(target, body, before=limit), capture_output=True, text=True, check=True)
+    assert done.stdout == f"could not write {target}: File too large; nothing was changed\n"
+    assert done.stderr == ""
+    assert names(tmp_path) == []
+
+
+SAFETENSORS = """
+import numpy, safetensors.numpy
+safetensors.numpy.save_file({"a": numpy.zeros(5000)}, draft.path / "a.safetensors")
+"""
+FAISS = """
+import faiss, numpy
+index = faiss.IndexFlatIP(8)
+index.add(numpy.zeros((5000, 8), "float32"))
+faiss.write_index(index, str(draft.path / "a.faiss"))
+"""
+NUMPY = """
+import numpy
+numpy.save(draft.path / "a.npy", numpy.zeros(5000))
+"""
+ARROW = """
+import pyarrow
+table = pyarrow.table({"a": list(range(5000))})
+with pyarrow.OSFile(str(draft.path / "a.arrow"), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
+    writer.write_table(table)
+"""
+
+
+@pytest.mark.parametrize("code", [SAFETENSORS, FAISS, NUMPY, ARROW], ids=["safetensors", "faiss", "numpy", "arrow"])
+def test_a_full_disk_is_one_error_whichever_library_writes(tmp_path, code):
+    body = code.replace("\n", "\n        ").strip()
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))"
+    whole = (
+        f"try:\n    with artefact.create(target, 'model') as draft:\n        {body}\n"
+        "except artefact.AlphitaError as error:\n    print(error)"
+    )
+    done = subprocess.run(command(tmp_path / "X", whole, before=limit), capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"could not write {tmp_path / 'X'}: ")
+    assert done.stdout.endswith("; nothing was changed\n")
+    assert "File too large" in done.stdout or "5000 requested and 484 written (is the disk full?)" in done.stdout
+    assert names(tmp_path) == []
+
+
+def test_another_error_is_not_taken_for_a_full_disk(tmp_path):
+    with pytest.raises(RuntimeError, match="tensor too large"), artefact.create(tmp_path / "X", "model"):
+        raise RuntimeError("tensor too large")
+
+
+def test_a_disk_that_fills_with_the_manifest_leaves_nothing(tmp_path):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))"
+    body = (
+        "try:\n    with artefact.create(target, 'model') as draft:\n"
+        "        (draft.path / 'a').write_bytes(bytes(100))\n"
+        "except artefact.AlphitaError as error:\n    print(error)"
+    )
+    done = subprocess.run(command(tmp_path / "X", body, before=limit), capture_output=True, text=True, check=True)
+    assert done.stdout == f"could not write {tmp_path / 'X'}: File too large; nothing was changed\n"
+    assert names(tmp_path) == []

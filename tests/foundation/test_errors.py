@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import csv
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alphita.errors import AlphitaError, InputError, MissingExtra, Rejects, UsageError, require, shorten
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with open(path, encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_exit_codes_and_family():
+    assert (AlphitaError.exit_code, UsageError.exit_code, InputError.exit_code, MissingExtra.exit_code) == (1, 2, 1, 1)
+    assert all(issubclass(kind, AlphitaError) for kind in (UsageError, InputError, MissingExtra))
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({}, "no id"),
+        ({"file": "a.obo"}, "a.obo: no id"),
+        ({"file": "a.obo", "line": 7}, "a.obo:7: no id"),
+        ({"line": 7}, "7: no id"),
+        ({"field": "id"}, "no id (field 'id')"),
+        ({"value": 3}, "no id (value '3')"),
+        ({"value": ""}, "no id (value '')"),
+        ({"field": "id", "value": "HP:x\n"}, "no id (field 'id', value 'HP:x\\n')"),
+        ({"remedy": "give one"}, "no id; give one"),
+        (
+            {"file": Path("d/a.obo"), "line": 7, "field": "id", "value": "x", "remedy": "write id: HP:0000001"},
+            "d/a.obo:7: no id (field 'id', value 'x'); write id: HP:0000001",
+        ),
+    ],
+)
+def test_input_error_names_what_it_knows(facts, message):
+    assert str(InputError("no id", **facts)) == message
+
+
+def test_input_error_cuts_the_value_at_80_characters_and_keeps_the_whole():
+    error = InputError("too long", value="x" * 100_000)
+    assert str(error) == "too long (value '" + "x" * 79 + "…')"
+    assert error.value == "x" * 100_000
+
+
+@given(st.text(), st.integers(1, 100))
+def test_shorten_never_exceeds_its_limit_and_keeps_what_fits(text, limit):
+    short = shorten(text, limit)
+    assert len(short) <= limit
+    assert short == text if len(text) <= limit else short == text[: limit - 1] + "…"
+
+
+def test_an_error_with_odd_characters_can_be_printed_to_any_terminal():
+    code = (
+        "import sys; from alphita.errors import InputError\n"
+        "print(InputError('bad', file='a\\udcff', value='\\ud800\\x00é'), file=sys.stderr)"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "ascii:backslashreplace"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert done.stderr == b"a\\udcff: bad (value '\\ud800\\x00\\xe9')\n"
+
+
+def test_require_returns_the_module():
+    assert require("csv", "train") is csv
+    assert require("os.path", "train") is os.path
+
+
+@pytest.mark.parametrize("module", ["no_such_package", "no_such_package.part"])
+def test_require_says_which_extra_installs_a_missing_package(module):
+    with pytest.raises(MissingExtra) as caught:
+        require(module, "graph")
+    assert str(caught.value) == "this needs no_such_package, which is not installed: pip install 'alphita[graph]'"
+
+
+@pytest.mark.parametrize(
+    ("content", "missing"), [("import no_such_thing", "no_such_thing"), ("import half.gone", "half.gone")]
+)
+def test_require_does_not_blame_an_installed_package_for_what_is_missing_inside(
+    tmp_path, monkeypatch, content, missing
+):
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "__init__.py").write_text("")
+    (tmp_path / "half" / "part.py").write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "half", raising=False)
+    with pytest.raises(ModuleNotFoundError) as caught:
+        require("half.part", "train")
+    assert caught.value.name == missing
+
+
+def test_rejects_appear_with_the_first_and_are_their_owners_only(tmp_path):
+    path = tmp_path / "x.rejects.csv"
+    before = os.umask(0)
+    try:
+        with Rejects(path) as rejects:
+            assert not path.exists()
+            rejects.add("no id", file="a.obo", line=3, field="id", value="HP")
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            rejects.add("empty")
+    finally:
+        os.umask(before)
+    assert rejects.count == 2
+    assert rows_of(path) == [
+        ["file", "line", "field", "value", "problem"],
+        ["a.obo", "3", "id", "HP", "no id"],
+        ["", "", "", "", "empty"],
+    ]
+
+
+def test_no_reject_leaves_no_file(tmp_path):
+    with Rejects(tmp_path / "x.csv"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_left_readable_by_others_is_closed_to_them_and_begun_anew(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("old\n")
+    path.chmod(0o644)
+    with Rejects(path) as rejects:
+        rejects.add("new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert rows_of(path)[1:] == [["", "", "", "", "new"]]
+
+
+def test_rejects_added_after_a_close_join_the_earlier_ones(tmp_path):
+    rejects = Rejects(tmp_path / "x.csv")
+    for problem in ("first", "second", "third"):
+        rejects.add(problem)
+        rejects.close()
+    assert [row[4] for row in rows_of(tmp_path / "x.csv")] == ["problem", "first", "second", "third"]
+
+
+def test_rejects_without_a_path_only_count(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with Rejects() as rejects:
+        rejects.add("a")
+        rejects.add("b")
+    assert rejects.count == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_rejected_values_are_cut_at_80_characters(tmp_path):
+    with Rejects(tmp_path / "x.csv") as rejects:
+        rejects.add("long", value="y" * 100_000)
+    assert rows_of(tmp_path / "x.csv")[1][3] == "y" * 79 + "…"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_private_rejects_hold_no_value(tmp_path, strict):
+    path = tmp_path / "x.csv"
+    message = ""
+    with Rejects(path, private=True, strict=strict) as rejects:
+        try:
+            rejects.add("bad", line=4, field="mention", value="Mrs Smith")
+        except InputError as error:
+            message = str(error)
+    if strict:
+        assert message == "4: bad (field 'mention')"
+        assert not path.exists()
+    else:
+        assert rows_of(path)[1] == ["", "4", "mention", "", "bad"]
+
+
+def test_strict_rejects_raise_at_the_first(tmp_path):
+    path = tmp_path / "x.csv"
+    with (
+        Rejects(path, strict=True) as rejects,
+        pytest.raises(InputError, match=r"^a\.csv:2: empty \(field 'm', value ''\)$"),
+    ):
+        rejects.add("empty", file="a.csv", line=2, field="m", value="")
+    assert not path.exists()
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=90), min_size=1, max_size=5))
+def test_rejects_of_any_characters_parse_back(tmp_path_factory, values):
+    path = tmp_path_factory.mktemp("rejects") / "x.csv"
+    with Rejects(path) as rejects:
+        for value in values:
+            rejects.add("bad", file="a,b\r.csv", value=value)
+    # What UTF-8 cannot hold, a lone surrogate, becomes a question mark.
+    shown = [shorten(value).encode(errors="replace").decode() for value in values]
+    assert rows_of(path)[1:] == [["a,b\r.csv", "", "", value, "bad"] for value in shown]
+
+
+@pytest.mark.parametrize("value", ["a\rb", "a\nb", "a\r\nb", 'a"b', "a,b", "\x00", "\ud800x", "=1+1", " ", "﻿a"])
+def test_a_plain_row_after_an_odd_one_is_intact(tmp_path, value):
+    with Rejects(tmp_path / "x.csv") as rejects:
+        rejects.add("odd", value=value)
+        rejects.add("plain", line=2)
+    assert rows_of(tmp_path / "x.csv")[1:] == [
+        ["", "", "", value.replace("\ud800", "?"), "odd"],
+        ["", "2", "", "", "plain"],
+    ]
+
+
+def test_rejects_that_cannot_be_written_are_an_error_for_the_user(tmp_path):
+    with (
+        Rejects(tmp_path / "nowhere" / "x.csv") as rejects,
+        pytest.raises(AlphitaError, match=r"could not write the rejects .*nowhere/x\.csv: No such file or directory$"),
+    ):
+        rejects.add("bad")
+
+
+def test_rejects_on_a_full_disk_are_an_error_for_the_user(tmp_path):
+    code = (
+        "import resource, sys; from pathlib import Path; from alphita.errors import AlphitaError, Rejects\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try:\n"
+        "    with Rejects(Path(sys.argv[1])) as rejects:\n"
+        "        for line in range(10_000): rejects.add('bad', line=line)\n"
+        "except AlphitaError as error:\n"
+        "    print(error)\n"
+    )
+    path = tmp_path / "x.csv"
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    assert done.stdout == f"could not write the rejects {path}: File too large\n"
+    assert done.stderr == ""

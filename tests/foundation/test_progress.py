@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+from alphita import progress
+
+WORK = """
+import sys
+from alphita import progress
+assert "rich" not in sys.modules
+with progress.bar("encode", 3, unit="terms") as bar:
+    for _ in range(3):
+        bar.advance()
+progress.say("done")
+"""
+
+
+def test_say_prints_one_line_to_stderr(capsys):
+    progress.say("import HPO")
+    assert capsys.readouterr() == ("", "import HPO\n")
+
+
+def test_off_a_terminal_the_bar_is_plain_lines_on_stderr():
+    done = subprocess.run([sys.executable, "-c", WORK], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert re.fullmatch(r"encode: 3/3 terms, [\d,.]+ terms/s\ndone\n", done.stderr)
+
+
+def test_on_a_terminal_the_bar_goes_to_stderr_alone():
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", WORK], stdout=subprocess.PIPE, stderr=theirs, env=os.environ | {"TERM": "xterm"}
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while block := os.read(ours, 65536):
+                shown += block
+        except OSError:
+            pass  # Linux says so when the other end is closed.
+        os.close(ours)
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+    assert process.returncode == 0
+    text = shown.decode()
+    assert "encode" in text
+    assert "3/3" in text
+    assert "terms/s" in text
+    assert text.endswith("done\r\n")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Seconds that pass only when told."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_plain_bar_speaks_every_ten_seconds_with_rate_and_time_left(clock, capsys):
+    with progress.bar("train", 1000, unit="steps") as bar:
+        for _ in range(100):
+            clock[0] += 0.25
+            bar.advance(4)
+        assert capsys.readouterr().err.splitlines() == [
+            "train: 160/1,000 steps, 16.0 steps/s, 52 s left",
+            "train: 320/1,000 steps, 16.0 steps/s, 42 s left",
+        ]
+    assert capsys.readouterr() == ("", "train: 400/1,000 steps, 16.0 steps/s\n")
+
+
+def test_a_bar_without_a_total_says_no_time_left(clock, capsys):
+    with progress.bar("read") as bar:
+        clock[0] += 20
+        bar.advance(3000)
+    assert capsys.readouterr().err.splitlines() == [
+        "read: 3,000 rows, 150.0 rows/s",
+        "read: 3,000 rows, 150.0 rows/s",
+    ]
+
+
+def test_more_work_than_estimated_leaves_no_negative_time(clock, capsys):
+    with progress.bar("read", 10) as bar:
+        clock[0] += 20
+        bar.advance(40)
+        assert capsys.readouterr().err == "read: 40/10 rows, 2.0 rows/s, 0 s left\n"
+
+
+def test_work_that_takes_no_time_divides_by_nothing(clock, capsys):
+    with progress.bar("read", 0):
+        pass
+    assert capsys.readouterr().err == "read: 0/0 rows, 0.0 rows/s\n"
+
+
+def test_a_failure_passes_through_and_claims_no_end(capsys):
+    with pytest.raises(ValueError, match="bad"), progress.bar("read", 10):
+        raise ValueError("bad")
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alphita import registry
+from alphita.errors import UsageError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A package `systems_x.recipes` whose choices must not be imported to be listed."""
+    package = tmp_path / "systems_x" / "recipes"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("raise ImportError('listing imported the package')\n")
+    for name in ("coder", "sapbert", "_shared"):
+        (package / f"{name}.py").write_text("raise ImportError('listing imported a choice')\n")
+    (package / "notes.txt").write_text("")
+    (package / "bundle").mkdir()
+    (package / "bundle" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield package
+    for name in [name for name in sys.modules if name.split(".")[0] == "systems_x"]:
+        del sys.modules[name]
+
+
+def test_names_are_the_modules_sorted_and_none_is_imported(folder):
+    assert registry.names("systems_x.recipes") == ["bundle", "coder", "sapbert"]
+    assert not [name for name in sys.modules if name.startswith("systems_x.recipes")]
+
+
+def test_one_new_file_is_one_new_choice(folder):
+    (folder / "alpha.py").write_text("ANSWER = 42\n")
+    (folder / "__init__.py").write_text("")
+    assert "alpha" in registry.names("systems_x.recipes")
+    assert registry.load("systems_x.recipes", "alpha").ANSWER == 42
+
+
+def test_listing_the_recipes_imports_no_recipe_and_no_torch():
+    code = (
+        "import sys; from alphita import registry; print(registry.names('alphita.recipes'))\n"
+        "print([m for m in sys.modules if m.startswith('alphita.recipes') or m == 'torch'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    names, imported = done.stdout.splitlines()
+    assert "'coder'" in names
+    assert imported == "[]"
+
+
+@pytest.mark.parametrize("package", ["alphita.nothing", "no_such_package", "alphita.errors"])
+def test_no_package_is_a_programming_error(package):
+    with pytest.raises(ModuleNotFoundError):
+        registry.names(package)
+
+
+def test_unknown_suggests_the_nearest():
+    with pytest.raises(UsageError) as caught:
+        registry.load("alphita.recipes", "codr")
+    choices = registry.names("alphita.recipes")
+    assert str(caught.value) == f"unknown recipe 'codr'; did you mean 'coder'? choose from {choices}"
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["", "_shared", "coder.Config", "../coder", "os"])
+def test_only_a_listed_choice_is_loaded(folder, name):
+    with pytest.raises(UsageError, match=r"^unknown recipe .* choose from \['bundle', 'coder', 'sapbert'\]$"):
+        registry.load("systems_x.recipes", name)
+
+
+def test_what_is_chosen_is_named_after_its_folder():
+    with pytest.raises(UsageError, match=r"^unknown loader 'xxxxxx'; choose from \["):
+        registry.load("alphita.terminology.loaders", "xxxxxx")
+
+
+def test_unknown_without_a_near_choice_only_lists_them():
+    assert registry.unknown("format", "zzz", {"jsonl", "csv"}) == "unknown format 'zzz'; choose from ['csv', 'jsonl']"
+
+
+@given(st.text(), st.sets(st.text(), max_size=5))
+def test_unknown_names_the_bad_and_all_the_good(name, choices):
+    text = registry.unknown("option", name, choices)
+    assert text.startswith(f"unknown option {name!r};")
+    assert text.endswith(f"choose from {sorted(choices)}")

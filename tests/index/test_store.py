@@ -1,0 +1,185 @@
+"""Building and opening an index, and what is said of a damaged one."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index.store import Index, build
+from alphita.terminology.text import DEFAULT_RULES
+from tests.doubles import HashEncoder, SmallTerminology, small_terminology
+
+
+@pytest.fixture
+def index(tmp_path) -> Index:
+    return build(small_terminology(), HashEncoder(), tmp_path / "small.index")
+
+
+def terms_of(index: Index, string: str) -> list[tuple[str, str]]:
+    row = int(index.rows([string])[0])
+    start, end = index.segment.offsets[row : row + 2]
+    terms = index.segment.terms.slice(start, end - start).to_pylist()
+    ids = index.segment.concepts.column("id").to_pylist()
+    return [(ids[term["concept"]], term["string"]) for term in terms]
+
+
+def test_one_vector_per_distinct_cleaned_string_of_live_concepts(index):
+    strings = list(index.strings)
+    assert strings == sorted(strings)
+    assert "cold" in strings
+    assert "obsolete thing" not in strings
+    assert len(strings) == 12  # 15 terms, one retired, "cold" three times
+    assert index.vectors.shape == (12, 64)
+    assert isinstance(index.vectors, np.memmap)
+    np.testing.assert_allclose(index.vectors, HashEncoder().encode(strings), atol=1e-6)
+    assert index.manifest["counts"] == {"strings": 12, "terms": 14, "concepts": 7}
+
+
+def test_a_string_keeps_all_its_concepts_best_first(index):
+    assert terms_of(index, "cold") == [("T:3", "Cold"), ("T:5", "COLD"), ("T:4", "Cold")]
+    assert terms_of(index, "fits") == [("T:1", "Fits")]
+    names = dict(zip(*(index.segment.concepts.column(c).to_pylist() for c in ("id", "name")), strict=True))
+    assert names["T:5"] == "Chronic obstructive lung disease"
+    assert "T:6" not in names
+
+
+def test_manifest_says_what_the_index_was_built_from(index):
+    manifest = index.manifest
+    assert manifest["backend"] == "faiss"
+    assert manifest["cleaning_rules"] == list(DEFAULT_RULES)
+    assert manifest["terminology_hash"] == small_terminology().content_hash
+    assert manifest["model_hash"] == HashEncoder().content_hash
+    assert manifest["tokenizer_hash"] == HashEncoder().tokenizer_hash
+    assert manifest["sources"][0]["licence"] == "CC0"
+    assert (index.model_path / "config.json").exists()
+
+
+def test_the_same_parts_give_the_same_index(index, tmp_path):
+    again = build(small_terminology(), HashEncoder(), tmp_path / "again.index")
+    assert again.content_hash == index.content_hash
+    other = build(small_terminology(), HashEncoder(seed=1), tmp_path / "other.index")
+    assert other.content_hash != index.content_hash
+
+
+def test_excluded_strings_are_left_out(tmp_path):
+    index = build(small_terminology(), HashEncoder(), tmp_path / "x.index", exclude=frozenset({"cephalgia", "cold"}))
+    assert index.rows(["cephalgia", "cold", "headache"]).tolist() == [-1, -1, list(index.strings).index("headache")]
+    assert index.manifest["excluded"]["strings"] == 2
+    assert len(index) == 10
+
+
+@pytest.mark.parametrize("backend", ["exact", "faiss"])
+def test_search_finds_a_string_by_its_vector(tmp_path, backend):
+    index = build(small_terminology(), HashEncoder(), tmp_path / "x.index", backend=backend)
+    similarity, rows = index.search(3.0 * np.array(index.vectors), 2)  # any length: cosines are compared
+    assert rows[:, 0].tolist() == list(range(12))
+    np.testing.assert_allclose(similarity[:, 0], 1.0, atol=1e-6)
+
+
+def test_an_existing_index_is_kept_unless_forced(index, tmp_path):
+    with pytest.raises(UsageError, match="already exists"):
+        build(small_terminology(), HashEncoder(), index.path)
+    build(small_terminology(), HashEncoder(seed=5), index.path, force=True)
+    assert Index.open(tmp_path / "small.index.old-1").content_hash == index.content_hash
+    assert Index.open(index.path).content_hash != index.content_hash
+
+
+def test_nothing_to_index_leaves_nothing(tmp_path):
+    with pytest.raises(InputError, match="no terms of live concepts are left"):
+        build(SmallTerminology([("T:1", "x", "exact")], retired=["T:1"]), HashEncoder(), tmp_path / "x.index")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_vectors_that_are_not_finite_are_refused(tmp_path):
+    class Broken(HashEncoder):
+        def encode(self, strings):
+            return np.where(np.arange(len(strings))[:, None] == 1, np.nan, super().encode(strings))
+
+    with pytest.raises(InputError, match=r"a vector that is not finite.*is the model whole"):
+        build(small_terminology(), Broken(), tmp_path / "x.index")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_encoder_of_the_wrong_shape_is_refused(tmp_path):
+    class Narrow(HashEncoder):
+        def encode(self, strings):
+            return super().encode(strings)[:, :10]
+
+    with pytest.raises(AlphitaError, match=r"shape \(12, 10\) for 12 strings"):
+        build(small_terminology(), Narrow(), tmp_path / "x.index")
+
+
+def test_unknown_backend_and_rule(tmp_path):
+    with pytest.raises(UsageError, match="did you mean 'exact'"):
+        build(small_terminology(), HashEncoder(), tmp_path / "x", backend="exakt")
+    with pytest.raises(UsageError, match="unknown cleaning rule 'shout'"):
+        build(small_terminology(), HashEncoder(), tmp_path / "x", rules=["shout"])
+
+
+def test_an_encoder_of_another_dimension_or_content_is_refused(index):
+    with pytest.raises(InputError, match=r"its dimension is 32, the index was built with 64.*alphita index --model"):
+        index.check_encoder(HashEncoder(dim=32))
+    with pytest.raises(InputError, match="its model hash is"):
+        index.check_encoder(HashEncoder(seed=9))
+    index.check_encoder(HashEncoder())
+
+
+def damage(path, change):
+    content = bytearray(path.read_bytes())
+    change(content)
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("name", ["vectors.npy", "terms.arrow", "strings.arrow", "offsets.npy", "standing.npy"])
+def test_a_changed_byte_is_noticed(index, name):
+    def flip(content):
+        content[-1] ^= 1
+
+    damage(index.path / "segments/000" / name, flip)
+    with pytest.raises(InputError, match=rf"the hash of segments/000/{name} is not the manifest's.*alphita index"):
+        Index.open(index.path)
+
+
+def test_a_cut_or_missing_file_is_noticed(index):
+    damage(index.path / "segments/000/vectors.npy", lambda content: content.pop())
+    with pytest.raises(InputError, match=r"file segments/000/vectors.npy has \d+ bytes, the manifest says \d+"):
+        Index.open(index.path, verify=False)
+    (index.path / "segments/000/vectors.npy").unlink()
+    with pytest.raises(InputError, match=r"file segments/000/vectors.npy is missing"):
+        Index.open(index.path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("terminology_hash", "0" * 64), ("model_hash", "0" * 64), ("dim", 63), ("backend", "exact")]
+)
+def test_a_changed_manifest_is_noticed(index, field, value):
+    path = index.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    with pytest.raises(InputError, match=rf"manifest is not the one.*{field}.*alphita index --model"):
+        Index.open(index.path)
+
+
+def test_rules_that_have_changed_since_are_noticed(index, monkeypatch):
+    monkeypatch.setattr("alphita.index.store.CLEANING_VERSION", 999)
+    with pytest.raises(InputError, match="cleaning rules have changed since"):
+        Index.open(index.path)
+
+
+def test_what_is_no_index(tmp_path):
+    with pytest.raises(InputError, match=r"no such index; make it with: alphita index"):
+        Index.open(tmp_path / "none.index")
+    (tmp_path / "empty.index").mkdir()
+    with pytest.raises(InputError, match="not an alphita index"):
+        Index.open(tmp_path / "empty.index")
+
+
+def test_nothing_is_ever_unpickled(index):
+    # A pickled array of the right size and hash would still be refused.
+    np.save(index.path / "segments/000/vectors.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    from alphita.index.segment import Segment
+
+    with pytest.raises(InputError, match="damaged index segment"):
+        Segment(index.path / "segments/000")

@@ -1,0 +1,495 @@
+"""Files in, files out: the formats, and jobs that are killed, starved and resumed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import types
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from alphita import registry
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index.store import Index
+from alphita.normalizer.jobs import Job, run
+from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.records import Line
+from alphita.normalizer.tables import Table
+from tests.doubles import HashEncoder
+
+ROOT = Path(__file__).parents[2]
+FORMATS = registry.names("alphita.normalizer.formats")
+COLUMNS = [
+    "row", "mention", "rank", "concept_id", "concept_name", "matched_term", "similarity", "confidence", "method",
+    "scope", "language", "source", "code", "homonyms",
+]  # fmt: skip
+
+
+def content(path: Path) -> list[dict[str, object]]:
+    """Read an output of any format as rows; an empty CSV cell is None, numbers are numbers."""
+    if path.suffix == ".parquet":
+        return pq.read_table(path).to_pylist()
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    numbers = {"row": int, "rank": int, "similarity": float, "confidence": float}
+    return [{name: numbers.get(name, str)(cell) if cell else None for name, cell in row.items()} for row in rows]
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    return write(
+        tmp_path / "in.csv", ["id,mention", "a1,headache", "a2,cold", "a3,qqqq", "a4,headace", "a5,bad\0", "a6,"]
+    )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_file_in_every_format(normalizer, source, tmp_path, name):
+    out = tmp_path / "made" / f"out.{name}"
+    summary = run(normalizer, Job(Table(source), out))
+    assert (summary.rows, summary.exact, summary.nearest, summary.nil, summary.rejected) == (6, 2, 1, 2, 1)
+    assert (summary.out, summary.resumed_rows) == (str(out), 0)
+    rows = content(out)
+    assert list(rows[0]) == COLUMNS
+    assert rows[0] == dict.fromkeys(COLUMNS) | {
+        "row": 1, "mention": "headache", "rank": 1, "concept_id": "T:2", "concept_name": "Headache",
+        "matched_term": "Headache", "similarity": 1.0, "method": "exact", "scope": "exact", "language": "en",
+        "source": "TEST", "code": "2",
+    }  # fmt: skip
+    assert rows[1]["homonyms"] == "T:5|T:4"
+    assert [(row["row"], row["concept_id"], row["method"]) for row in rows] == [
+        (1, "T:2", "exact"), (2, "T:3", "exact"), (3, None, "nil"), (4, "T:2", "nearest"), (6, None, "nil"),
+    ]  # fmt: skip
+    assert 0.5 < rows[3]["similarity"] < 1
+    assert rows[4]["similarity"] is None
+    assert sorted(path.name for path in out.parent.iterdir()) == [f"out.{name}", f"out.{name}.rejects.csv"]
+
+
+def test_every_format_says_the_same(normalizer, source, tmp_path):
+    made = []
+    for name in FORMATS:
+        run(normalizer, Job(Table(source, code_column="id"), tmp_path / f"out.{name}", top_k=3))
+        made.append(content(tmp_path / f"out.{name}"))
+    # In CSV an empty string and a missing value look alike.
+    made = [[{key: None if value == "" else value for key, value in row.items()} for row in rows] for rows in made]
+    assert made[0] == made[1] == made[2]
+    assert [(row["row"], row["mention_code"], row["rank"], row["concept_id"]) for row in made[0]][3:6] == [
+        (2, "a2", 1, "T:3"), (2, "a2", 2, "T:5"), (2, "a2", 3, "T:4"),
+    ]  # fmt: skip
+
+
+def test_columns_are_the_fields_of_the_record():
+    assert Job(Table("x.csv"), "o.csv").columns() == COLUMNS
+    assert Job(Table("x.csv", code_column="id"), "o.csv").columns() == list(Line.__dataclass_fields__)
+
+
+def test_rejects_are_private_and_say_where(normalizer, source, tmp_path):
+    summary = run(normalizer, Job(Table(source), tmp_path / "out.csv"))
+    assert summary.rejects == str(tmp_path / "out.csv.rejects.csv")
+    rejects = Path(summary.rejects)
+    assert rejects.stat().st_mode & 0o777 == 0o600
+    assert content(rejects) == [
+        {"file": str(source), "line": "6", "field": None, "value": "bad\0", "problem": "a NUL byte"}
+    ]
+    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def test_private_keeps_values_out_of_the_rejects(normalizer, tmp_path):
+    source = write(tmp_path / "in.csv", ["mention,x", "secret\0,1", "secret,2,3", '"sec"ret,1', "cold,1"])
+    run(normalizer, Job(Table(source), tmp_path / "out.csv", private=True))
+    rejects = (tmp_path / "out.csv.rejects.csv").read_text()
+    assert rejects.count("\n") == 4
+    assert "secret" not in rejects
+    assert (tmp_path / "out.csv").stat().st_mode & 0o777 == 0o600
+
+
+def test_old_rejects_do_not_outlive_their_output(normalizer, source, tmp_path):
+    out = tmp_path / "out.csv"
+    run(normalizer, Job(Table(source), out))
+    clean = write(tmp_path / "clean.csv", ["mention", "cold"])
+    assert run(normalizer, Job(Table(clean), out), force=True).rejects is None
+    assert not (tmp_path / "out.csv.rejects.csv").exists()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_chunks_do_not_show_in_the_output(normalizer, tmp_path, name):
+    words = ["headache", "cold", "headace", "qqqq", "bad\0", "diabetes mellitus typ 2", ""]
+    source = write(tmp_path / "in.csv", ["code,mention", *(f"{n},{words[n % 7]}" for n in range(100))])
+    whole, cut = tmp_path / f"whole.{name}", tmp_path / f"cut.{name}"
+    first = run(normalizer, Job(Table(source), whole, top_k=2))
+    second = run(normalizer, Job(Table(source), cut, top_k=2, chunk_rows=7))
+    assert content(whole) == content(cut)
+    assert first.rejected == second.rejected == 14
+    assert Path(first.rejects).read_bytes() == Path(second.rejects).read_bytes()
+
+
+def test_a_file_without_rows_gives_a_header(normalizer, tmp_path):
+    source = write(tmp_path / "in.csv", ["mention"])
+    for name in FORMATS:
+        assert run(normalizer, Job(Table(source), tmp_path / f"out.{name}")).rows == 0
+        assert content(tmp_path / f"out.{name}") == []
+    assert (tmp_path / "out.csv").read_text() == ",".join(COLUMNS) + "\n"
+    assert pq.read_schema(tmp_path / "out.parquet").names == COLUMNS
+
+
+def test_giant_cells_end_a_chunk_early(normalizer, tmp_path, monkeypatch):
+    monkeypatch.setattr("alphita.normalizer.jobs.CHUNK_CHARACTERS", 150_000)
+    cells = ["headache " * 11_112, "cold", "headache " * 11_112, "headache"]
+    source = write(tmp_path / "in.csv", ["mention", *cells])
+    summary = run(normalizer, Job(Table(source), tmp_path / "out.jsonl"))
+    assert summary.rows == 4
+    rows = content(tmp_path / "out.jsonl")
+    assert [row["mention"] for row in rows] == cells
+    assert rows[0]["concept_id"] == "T:2"
+
+
+def test_an_existing_output_is_kept_unless_forced(normalizer, source, tmp_path):
+    out = write(tmp_path / "out.csv", ["mine"])
+    with pytest.raises(UsageError, match=r"out.csv already exists; choose another name or use --force"):
+        run(normalizer, Job(Table(source), out))
+    with pytest.raises(UsageError, match="already exists"):
+        run(normalizer, Job(Table(source), out), resume=True)
+    assert out.read_text() == "mine\n"
+    run(normalizer, Job(Table(source), out), force=True)
+    assert len(content(out)) == 5
+
+
+def test_the_input_is_never_the_output(normalizer, source):
+    with pytest.raises(UsageError, match="is the input"):
+        run(normalizer, Job(Table(source), source), force=True)
+
+
+@pytest.mark.parametrize(
+    ("out", "name", "message"),
+    [
+        ("out.csv", "xml", "unknown format 'xml'; choose from"),
+        ("out.docx", "", r"cannot tell the format of .*out.docx by its name; say --format, one of"),
+        (".", "csv", "is a folder"),
+    ],
+)
+def test_wrong_outputs(normalizer, source, tmp_path, out, name, message):
+    with pytest.raises(UsageError, match=message):
+        run(normalizer, Job(Table(source), tmp_path / out, name))
+
+
+def test_an_input_that_cannot_be_used_leaves_nothing(normalizer, tmp_path):
+    source = write(tmp_path / "in.csv", ["a,b", "1,2"])
+    with pytest.raises(UsageError, match="unknown column 'c'"):
+        run(normalizer, Job(Table(source, column="c"), tmp_path / "out.csv"))
+    with pytest.raises(InputError, match="No such file"):
+        run(normalizer, Job(Table(tmp_path / "none.csv"), tmp_path / "out.csv"))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def stdin(monkeypatch, text: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(text)))
+
+
+def test_from_stdin(normalizer, tmp_path, monkeypatch):
+    stdin(monkeypatch, b"headache\ncold\n")
+    assert run(normalizer, Job(Table("-"), tmp_path / "out.csv")).exact == 2
+    with pytest.raises(UsageError, match="stdin cannot be resumed"):
+        run(normalizer, Job(Table("-"), tmp_path / "new.csv"), resume=True)
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_to_stdout(normalizer, source, tmp_path, capfdbinary, name):
+    job = Job(Table(source), "-", name)
+    with_file = run(normalizer, replace(job, out=tmp_path / "out"))
+    capfdbinary.readouterr()
+    assert run(normalizer, job).exact == with_file.exact
+    written, said = capfdbinary.readouterr()
+    assert written == (tmp_path / "out").read_bytes()
+    assert b"rejected: " in said
+    assert b"in.csv:6: a NUL byte" in said
+
+
+def test_parquet_does_not_go_to_stdout(normalizer, source):
+    with pytest.raises(UsageError, match="cannot be written to stdout"):
+        run(normalizer, Job(Table(source), "-", "parquet"))
+    with pytest.raises(UsageError, match="stdout cannot be resumed"):
+        run(normalizer, Job(Table(source), "-"), resume=True)
+
+
+class Breaking(HashEncoder):
+    """Fails at its n-th batch, as a crash would."""
+
+    def __init__(self, good: int) -> None:
+        super().__init__()
+        self.good = good
+
+    def encode(self, strings):
+        self.good -= 1
+        if self.good < 0:
+            raise RuntimeError("crash")
+        return super().encode(strings)
+
+
+@pytest.fixture
+def many(tmp_path) -> Path:
+    chance = random.Random(3)
+    words = ["headache", "cold", "seizure", "diabetes mellitus type 2", "cephalgia", "zzz"]
+    lines = []
+    for number in range(3_000):
+        word = list(chance.choice(words))
+        word.insert(chance.randrange(len(word)), chance.choice("abcdefgh "))
+        mention = "".join(word) if number % 97 else "nul \0"
+        lines.append(f"{number},{mention}")
+    return write(tmp_path / "many.csv", ["code,mention", *lines])
+
+
+def broken(index_path, many, out, good: int = 3, **options) -> Job:
+    job = Job(Table(many), out, chunk_rows=100, **options)
+    with pytest.raises(RuntimeError, match="crash"):
+        run(Normalizer(Index.open(index_path), encoder=Breaking(good)), job)
+    assert not Path(out).exists()
+    return job
+
+
+def test_a_broken_job_goes_on_where_it_was(index_path, many, tmp_path):
+    normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder())
+    out = tmp_path / "out.csv"
+    job = broken(index_path, many, out)
+    assert (tmp_path / "out.csv.journal").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "out.csv.part").stat().st_mode & 0o777 == 0o600
+    assert "headache" not in (tmp_path / "out.csv.journal").read_text()
+    with pytest.raises(
+        UsageError, match=r"an unfinished job is there .*go on with --resume, or begin anew with --force"
+    ):
+        run(normalizer, job)
+    summary = run(normalizer, job, resume=True)
+    assert (summary.rows, summary.resumed_rows, summary.rejected) == (3_000, 300, 31)
+    run(normalizer, replace(job, out=tmp_path / "unbroken.csv"))
+    assert out.read_bytes() == (tmp_path / "unbroken.csv").read_bytes()
+    assert Path(summary.rejects).read_bytes() == (tmp_path / "unbroken.csv.rejects.csv").read_bytes()
+    assert not (tmp_path / "out.csv.journal").exists()
+
+
+def test_force_begins_anew(index_path, many, tmp_path):
+    job = broken(index_path, many, tmp_path / "out.csv")
+    summary = run(Normalizer(Index.open(index_path), encoder=HashEncoder()), job, force=True)
+    assert (summary.rows, summary.resumed_rows) == (3_000, 0)
+
+
+def test_resume_without_an_earlier_job_just_runs(normalizer, source, tmp_path):
+    assert run(normalizer, Job(Table(source), tmp_path / "out.csv"), resume=True).rows == 6
+
+
+def test_resume_and_force_exclude_each_other(normalizer, source, tmp_path):
+    with pytest.raises(UsageError, match="give one of them"):
+        run(normalizer, Job(Table(source), tmp_path / "out.csv"), resume=True, force=True)
+
+
+def test_resume_with_other_options_is_refused(index_path, many, tmp_path):
+    job = broken(index_path, many, tmp_path / "out.csv")
+    index = Index.open(index_path)
+    same = Normalizer(index, encoder=HashEncoder())
+    with pytest.raises(UsageError, match="cannot resume: top was 1 when the job began and is 2 now"):
+        run(same, replace(job, top_k=2), resume=True)
+    with pytest.raises(UsageError, match=r"cannot resume: floor was 0.5 when the job began and is 0.6 now"):
+        run(Normalizer(index, encoder=HashEncoder(), floor=0.6), job, resume=True)
+    with pytest.raises(UsageError, match=r"cannot resume: code column was None .* is 'code' now"):
+        run(same, replace(job, table=Table(many, code_column="code")), resume=True)
+    index.content_hash = "other"
+    with pytest.raises(UsageError, match="cannot resume: index hash was"):
+        run(Normalizer(index, encoder=HashEncoder()), job, resume=True)
+
+
+@pytest.mark.parametrize("change", ["first", "last", "shorter", "cut"])
+def test_resume_with_another_input_is_refused(normalizer, index_path, many, tmp_path, change):
+    job = broken(index_path, many, tmp_path / "out.csv")
+    lines = many.read_text().splitlines()
+    changed = {
+        "first": [lines[0], "0,other", *lines[2:]],
+        "last": [*lines[:300], lines[300] + "x", *lines[301:]],
+        "shorter": lines[:250],
+        "cut": lines[:201],
+    }
+    write(many, changed[change])
+    with pytest.raises(UsageError, match=r"many.csv is not the input this job began with"):
+        run(normalizer, job, resume=True)
+    assert (tmp_path / "out.csv.journal").exists()
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_journal_line_that_was_cut_does_not_count(normalizer, index_path, many, tmp_path):
+    run(normalizer, Job(Table(many), tmp_path / "unbroken.csv", chunk_rows=100))
+    job = broken(index_path, many, tmp_path / "out.csv")
+    journal = tmp_path / "out.csv.journal"
+    journal.write_bytes(journal.read_bytes()[:-5])
+    with open(tmp_path / "out.csv.part", "ab") as part:
+        part.write(b"half a li")
+    assert run(normalizer, job, resume=True).resumed_rows == 200
+    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "unbroken.csv").read_bytes()
+
+
+def test_a_part_or_journal_that_was_tampered_with_is_refused(normalizer, index_path, many, tmp_path):
+    job = broken(index_path, many, tmp_path / "out.csv")
+    os.truncate(tmp_path / "out.csv.part", 10)
+    with pytest.raises(InputError, match="shorter than the journal says; begin anew with --force"):
+        run(normalizer, job, resume=True)
+    (tmp_path / "out.csv.journal").write_text('{"job": 5}\n{"a": 1}\n')
+    with pytest.raises(InputError, match="not a journal of alphita"):
+        run(normalizer, job, resume=True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+def test_a_crash_while_the_output_is_put_in_place(normalizer, source, tmp_path, monkeypatch, name, moment):
+    out = tmp_path / f"out.{name}"
+    job = Job(Table(source), out)
+    writer = registry.load("alphita.normalizer.formats", name)
+    finish = writer.finish
+
+    def crash(part, target):
+        if moment == "after":
+            finish(part, target)
+        raise RuntimeError("crash")
+
+    with monkeypatch.context() as patch:
+        if moment == "before":
+            patch.setattr("alphita.normalizer.jobs._finish", lambda *_: crash(None, None))
+        else:
+            patch.setattr(writer, "finish", crash)
+        with pytest.raises(RuntimeError, match="crash"):
+            run(normalizer, job)
+    assert run(normalizer, job, resume=True).resumed_rows == 6
+    assert len(content(out)) == 5
+    assert sorted(path.name for path in tmp_path.glob("*out*")) == [out.name, f"{out.name}.rejects.csv"]
+
+
+def test_two_jobs_do_not_write_one_output(normalizer, source, tmp_path):
+    out = tmp_path / "out.csv"
+
+    class Second(HashEncoder):
+        def encode(self, strings):
+            with pytest.raises(AlphitaError, match="another alphita is writing this output now"):
+                run(normalizer, Job(Table(source), out), force=True)
+            return super().encode(strings)
+
+    assert run(Normalizer(normalizer.index, encoder=Second()), Job(Table(source), out)).rows == 6
+    assert len(content(out)) == 5
+
+
+def start(index_path: Path, source: Path, out: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.normalizer.run_job", str(index_path), str(source), str(out), *arguments]
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def durable_chunks(out: Path) -> int:
+    journal = out.with_name(out.name + ".journal")
+    return max(0, journal.read_bytes().count(b"\n") - 1) if journal.exists() else 0
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_kill_9_and_resume_give_the_unbroken_output(index_path, normalizer, many, tmp_path, name):
+    unbroken = tmp_path / f"unbroken.{name}"
+    run(normalizer, Job(Table(many, code_column="code"), unbroken, top_k=2, chunk_rows=50))
+    out = tmp_path / f"out.{name}"
+    chance = random.Random(len(name))
+    kills = 0
+    for goal in (3, 20, 41):
+        process = start(index_path, many, out, "resume")
+        while durable_chunks(out) < goal and process.poll() is None:
+            time.sleep(0.002)
+        time.sleep(chance.random() * 0.02)
+        kills += process.poll() is None
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert not out.exists()
+    assert kills == 3
+    assert 41 <= durable_chunks(out) < 60
+    process = start(index_path, many, out, "resume")
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "rows=3000" in said
+    assert "resumed_rows=0" not in said
+    if name == "parquet":
+        assert pq.read_table(out).equals(pq.read_table(unbroken))
+        assert pq.read_table(out).num_rows > 3_000
+    else:
+        assert out.read_bytes() == unbroken.read_bytes()
+    rejects = [path.with_name(path.name + ".rejects.csv").read_bytes() for path in (out, unbroken)]
+    assert rejects[0] == rejects[1]
+    assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMATS)
+def test_200000_rows_killed_again_and_again(index_path, tmp_path, name):
+    chance = random.Random(7)
+    words = ["headache", "cold", "seizure", "diabetes mellitus type 2", "cephalgia", "café", "zzz", "bad \0"]
+    source = tmp_path / "in.csv"
+    with open(source, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["code", "mention"])
+        for number in range(200_000):
+            writer.writerow([number, f"{chance.choice(words)} {chance.randrange(2_000)}"])
+    unbroken, out = tmp_path / f"unbroken.{name}", tmp_path / f"out.{name}"
+    assert start(index_path, source, unbroken, "", "", "5000").wait(timeout=600) == 0
+    kills = 0
+    while True:
+        process = start(index_path, source, out, "resume", "", "5000")
+        goal = durable_chunks(out) + chance.randrange(1, 8)
+        while durable_chunks(out) < goal and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(chance.random() * 0.5)
+        if process.poll() is not None:
+            break
+        assert not out.exists()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert process.returncode == 0
+    assert kills >= 5
+    if name == "parquet":
+        assert pq.read_table(out).equals(pq.read_table(unbroken))
+    else:
+        assert out.read_bytes() == unbroken.read_bytes()
+    assert len(content(out)) > 200_000
+
+
+def test_a_full_disk_gives_one_error_and_no_half_output(index_path, normalizer, many, tmp_path):
+    run(normalizer, Job(Table(many, code_column="code"), tmp_path / "unbroken.csv", top_k=2, chunk_rows=50))
+    out = tmp_path / "out.csv"
+    process = start(index_path, many, out, "", "100000")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    assert errors.splitlines()[-1] == f"error: could not write {out}: File too large; make room and go on with --resume"
+    assert not out.exists()
+    assert durable_chunks(out) > 3
+    _, errors = start(index_path, many, out, "resume").communicate(timeout=60)
+    assert out.read_bytes() == (tmp_path / "unbroken.csv").read_bytes(), errors
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_disk_full_from_the_start_leaves_nothing(index_path, many, tmp_path, name):
+    process = start(index_path, many, tmp_path / f"out.{name}", "", "100")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    assert "File too large; nothing was changed" in errors.splitlines()[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["many.csv"]
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

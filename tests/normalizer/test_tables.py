@@ -1,0 +1,284 @@
+"""Reading input files: every format, and every way in which one can be bad."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+import sys
+import types
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alphita.errors import InputError, UsageError
+from alphita.normalizer.tables import Row, Table
+
+
+def read(path: Path | str, content: bytes | None = None, **options: str) -> list[Row]:
+    if content is not None:
+        Path(path).write_bytes(content)
+    return list(Table(path, **options).rows())
+
+
+def mentions(rows: list[Row]) -> list[str | None]:
+    return [row.mention for row in rows]
+
+
+def problems(rows: list[Row]) -> list[tuple[int, int, str]]:
+    return [(row.number, row.line, row.problem) for row in rows if row.problem is not None]
+
+
+def test_csv(tmp_path):
+    content = b'id,mention\n1,"two\nlines"\n2,"a ""quoted"", thing"\n\n3,\xc3\xa9\n'
+    rows = read(tmp_path / "x.csv", content, code_column="id")
+    assert rows == [Row(1, 2, "two\nlines", "1"), Row(2, 4, 'a "quoted", thing', "2"), Row(3, 6, "é", "3")]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "tab", "csv.gz", "TSV.GZ"])
+def test_delimiter_and_packing_follow_the_name(tmp_path, suffix):
+    content = b"a,mention\n1,x\n" if "csv" in suffix else b"a\tmention\n1\tx\n"
+    if suffix.lower().endswith("gz"):
+        content = gzip.compress(content)
+    assert read(tmp_path / f"x.{suffix}", content) == [Row(1, 2, "x", None)]
+
+
+def test_byte_order_mark_crlf_and_encoding(tmp_path):
+    assert read(tmp_path / "x.csv", b"\xef\xbb\xbfterm\r\nx\r\n") == [Row(1, 2, "x", None)]
+    assert read(tmp_path / "y.csv", "term\nœil\n".encode("cp1252"), encoding="cp1252") == [Row(1, 2, "œil", None)]
+    assert read(tmp_path / "z.csv", b"a;b\n1;x\n", delimiter=";", column="b") == [Row(1, 2, "x", None)]
+
+
+def test_the_only_column_or_the_one_called_mention_is_taken(tmp_path):
+    assert mentions(read(tmp_path / "x.csv", b"anything\nx\n")) == ["x"]
+    assert mentions(read(tmp_path / "x.csv", b"id,mention\n1,x\n")) == ["x"]
+    with pytest.raises(UsageError, match=r"several columns; name one with --column: \['id', 'term'\]"):
+        read(tmp_path / "x.csv", b"id,term\n1,x\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("x.csv", b"id,text\n1,a\n"), ("x.tsv", b"id\ttext\n1\ta\n"), ("x.jsonl", b'{"id": 1, "text": "a"}\n')],
+)
+def test_a_missing_column_names_those_there_are(tmp_path, name, content):
+    with pytest.raises(UsageError, match=rf"{name}: unknown column 'txt'; did you mean 'text'\? .*\['id', 'text'\]"):
+        read(tmp_path / name, content, column="txt")
+    with pytest.raises(UsageError, match="unknown column 'code'"):
+        read(tmp_path / name, content, column="text", code_column="code")
+
+
+def test_a_missing_column_of_parquet(tmp_path):
+    pq.write_table(pa.table({"id": [1], "text": ["a"]}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match=r"x.parquet: unknown column 'txt'; did you mean 'text'"):
+        read(tmp_path / "x.parquet", column="txt")
+    with pytest.raises(UsageError, match="column 'id' holds int64, not strings"):
+        read(tmp_path / "x.parquet", column="id")
+
+
+def test_another_delimiter_is_suspected(tmp_path):
+    with pytest.raises(UsageError, match=r"unknown column 'b'.*say --delimiter ';'"):
+        read(tmp_path / "x.csv", b"a;b\n1;x\n", column="b")
+
+
+def test_a_column_that_stands_twice(tmp_path):
+    with pytest.raises(UsageError, match="column 'a' stands more than once"):
+        read(tmp_path / "x.csv", b"a,a\n1,2\n", column="a")
+
+
+def test_bad_rows_are_set_aside_and_the_next_go_on(tmp_path):
+    content = b'mention,b\ngood,1\nbad \xe9,2\nnul \0,3\ntoo,many,cells\nfew\n"quo"te,4\nlast,5\n'
+    rows = read(tmp_path / "x.csv", content)
+    assert mentions(rows) == ["good", None, None, None, None, None, "last"]
+    assert problems(rows) == [
+        (2, 3, "not valid utf-8 text"),
+        (3, 4, "a NUL byte"),
+        (4, 5, "3 cells, but the header has 2"),
+        (5, 6, "1 cells, but the header has 2"),
+        (6, 7, "not a row of this format: ',' expected after '\"'"),
+    ]
+    assert rows[-1] == Row(7, 8, "last", None)
+
+
+def test_bad_bytes_in_a_column_that_is_not_read_do_no_harm(tmp_path):
+    assert mentions(read(tmp_path / "x.csv", b"mention,b\ngood,\xe9\n")) == ["good"]
+    rows = read(tmp_path / "x.csv", b"mention,b\ngood,\xe9\n", code_column="b")
+    assert problems(rows) == [(1, 2, "not valid utf-8 text in 'b'")]
+
+
+def test_a_quote_that_is_never_closed_does_not_swallow_the_file_silently(tmp_path):
+    rows = read(tmp_path / "x.csv", b'mention\na\n"b\nc\nd\n')
+    assert mentions(rows) == ["a", None]
+    assert problems(rows) == [(2, 3, "not a row of this format: unexpected end of data")]
+    rows = read(tmp_path / "y.csv", b'mention\n"' + b"x\n" * 600_000 + b"y\n")
+    assert problems(rows)[0] == (1, 2, "not a row of this format: field larger than field limit (1000000)")
+    assert mentions(rows)[-1] == "y"
+
+
+def test_a_cell_of_100000_characters_is_taken_whole(tmp_path):
+    cell = "x" * 100_000
+    assert mentions(read(tmp_path / "x.csv", f"mention\n{cell}\ny\n".encode())) == [cell, "y"]
+    assert mentions(read(tmp_path / "x.jsonl", json.dumps({"mention": cell}).encode())) == [cell]
+    assert mentions(read(tmp_path / "x.txt", cell.encode())) == [cell]
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.jsonl", "x.txt", "x.parquet", "x.csv.gz"])
+def test_an_empty_file(tmp_path, name):
+    content = gzip.compress(b"") if name.endswith("gz") else b""
+    with pytest.raises(InputError, match=rf"{name}: the file is empty"):
+        read(tmp_path / name, content)
+
+
+def test_a_header_alone_is_no_rows(tmp_path):
+    assert read(tmp_path / "x.csv", b"mention\n") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.csv", b"PK\x03\x04....", "an Excel or zip file; save it as CSV"),
+        ("x.csv", b"PAR1....", "a Parquet file"),
+        ("x.csv", "mention\nx\n".encode("utf-16"), "UTF-16 text; convert it to UTF-8"),
+        ("x.txt", gzip.compress(b"x\n"), "a gzip file; name it .gz"),
+        ("x.parquet", b"mention\nx\n", "no Parquet file that can be read"),
+        ("x.csv.gz", b"mention\nx\n", "damaged gzip file: Not a gzipped file"),
+        ("x.csv.gz", gzip.compress(b"mention\n" + b"x\n" * 99)[:-9], "damaged gzip file"),
+    ],
+)
+def test_a_file_of_another_kind(tmp_path, name, content, message):
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / name, content)
+
+
+def test_a_line_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("alphita.normalizer.tables.MAX_LINE_BYTES", 2**20)
+    with pytest.raises(InputError, match=r"x.txt:2: a line of more than 1 MB; is this a text file"):
+        read(tmp_path / "x.txt", b"a\n" + b"x" * (2**20 + 1))
+
+
+def test_a_missing_file_and_an_unknown_suffix(tmp_path):
+    with pytest.raises(InputError, match=r"none.csv: cannot read the input: No such file"):
+        read(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="No such file"):
+        read(tmp_path / "none.parquet")
+    with pytest.raises(UsageError, match=r"cannot tell the format of 'x.xlsx'; say --input-format"):
+        Table(tmp_path / "x.xlsx")
+    with pytest.raises(UsageError, match="unknown input format 'cvs'; did you mean 'csv'"):
+        Table(tmp_path / "x", format="cvs")
+
+
+def test_wrong_options(tmp_path):
+    with pytest.raises(UsageError, match="unknown encoding 'utf-9'"):
+        Table("x.csv", encoding="utf-9")
+    for encoding in ("utf-16", "rot13", "base64"):
+        with pytest.raises(UsageError, match="encoding"):
+            Table("x.csv", encoding=encoding)
+    with pytest.raises(UsageError, match="plain lines have no columns"):
+        Table("x.txt", column="a")
+    with pytest.raises(UsageError, match="one character, not '::'"):
+        Table("x.csv", delimiter="::")
+    with pytest.raises(UsageError, match="Parquet cannot be read from stdin"):
+        Table("-", format="parquet")
+
+
+def test_plain_lines_keep_their_numbers(tmp_path):
+    rows = read(tmp_path / "x.txt", b"a\n\nb, c\r\nbad \xff\nd")
+    assert mentions(rows) == ["a", "", "b, c", None, "d"]
+    assert problems(rows) == [(4, 4, "not valid utf-8 text")]
+
+
+def test_json_lines(tmp_path):
+    lines = [
+        {"mention": "a", "id": 7},
+        {"mention": None},
+        {"other": "b"},
+        {"mention": 5},
+        ["mention"],
+        {"mention": "c\ud800"},
+        {"mention": "d\0"},
+        {"mention": "e", "id": [1]},
+        {"mention": "é", "id": "x"},
+    ]
+    content = "\n".join(json.dumps(line) for line in lines) + "\n\n{oops\n"
+    rows = read(tmp_path / "x.jsonl", content.encode(), code_column="id")
+    assert [(row.mention, row.code) for row in rows if row.problem is None] == [("a", "7"), ("", None), ("é", "x")]
+    assert [(line, problem) for _, line, problem in problems(rows)] == [
+        (3, "no 'mention' in this object"),
+        (4, "'mention' is not a string"),
+        (5, "not a JSON object"),
+        (6, "not valid utf-8 text"),
+        (7, "a NUL byte"),
+        (8, "'id' is neither string nor number"),
+        (11, "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+    ]
+
+
+def test_deeply_nested_json_is_a_bad_row(tmp_path):
+    rows = read(tmp_path / "x.jsonl", b"[" * 200_000 + b'\n{"mention": "a"}\n')
+    assert mentions(rows) == [None, "a"]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+def test_parquet(tmp_path, kind):
+    values = ["a", None, "é\nb", ""] * 3
+    table = pa.table({"code": range(12), "term": pa.array(values, pa.string()).cast(kind)})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=5)
+    rows = read(tmp_path / "x.parquet", column="term", code_column="code")
+    assert mentions(rows) == ["a", "", "é\nb", ""] * 3
+    assert [row.code for row in rows] == [str(number) for number in range(12)]
+    assert [row.number for row in rows] == list(range(1, 13))
+
+
+def test_parquet_with_bytes_that_are_no_text(tmp_path):
+    raw = pa.array([b"good", b"bad \xe9"], pa.binary())
+    text = pa.Array.from_buffers(pa.string(), 2, raw.buffers())
+    pq.write_table(pa.table({"mention": text}), tmp_path / "x.parquet")
+    rows = read(tmp_path / "x.parquet")
+    assert mentions(rows) == ["good", None]
+    assert problems(rows) == [(2, 2, "not valid utf-8 text")]
+
+
+def test_stdin(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"a\nb\n")))
+    assert mentions(read("-")) == ["a", "b"]
+    monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"id,mention\n1,b\n")))
+    assert mentions(read("-", format="csv")) == ["b"]
+
+
+def test_rows_are_estimated_from_what_was_read(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b"mention\n" + b"some text\n" * 200_000)
+    table = Table(tmp_path / "x.csv")
+    rows = table.rows()
+    for _ in range(50_000):
+        next(rows)
+    assert table.estimate_rows(50_000) == pytest.approx(200_000, rel=0.05)
+    list(rows)
+    assert table.estimate_rows(50_000) == 200_000
+
+
+odd = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+
+
+@given(cells=st.lists(st.tuples(odd, odd), max_size=8))
+def test_csv_round_trip_of_odd_strings(tmp_path_factory, cells):
+    path = tmp_path_factory.mktemp("odd") / "x.csv"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\r\n").writerows([("code", "mention"), *cells])
+    rows = list(Table(path, code_column="code").rows())
+    assert [(row.code, row.mention) for row in rows] == cells
+
+
+@given(data=st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused_in_words(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("bytes") / "x"
+    path.write_bytes(data)
+    for kind in ("csv", "tsv", "jsonl", "lines", "parquet"):
+        # Anything but these two errors fails the test.
+        with contextlib.suppress(InputError, UsageError):
+            for row in Table(path, format=kind).rows():
+                assert (row.mention is None) == (row.problem is not None)

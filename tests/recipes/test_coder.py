@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+
+from alphita import artefact
+from alphita.config import resolve
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import InputError, UsageError
+from alphita.objectives.multi_similarity import term_term
+from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
+from alphita.recipes import coder
+from alphita.terminology.splits import hold_out_synonyms
+from alphita.terminology.store import Terminology, load_terminology
+from alphita.training.forward import TermForward
+from alphita.training.names import TrainingNames
+from alphita.training.triples import TripleSampler, usable_triples
+from tests.tiny import tiny_model, tiny_terminology
+
+SMALL = {
+    "k": 16, "m": 4, "steps": 60, "warmup_steps": 6, "accumulation": 1, "learning_rate": 2e-3, "pooling": "mean",
+    "precision": "fp32", "log_every": 5, "checkpoint_every": 10,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def terminology(tmp_path_factory) -> Terminology:
+    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+def lines(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_defaults_are_the_papers() -> None:
+    config = coder.Config()
+    assert (config.k, config.m, config.accumulation, config.max_length, config.pooling) == (128, 8, 8, 32, "cls")
+    assert (config.alpha, config.beta, config.lam, config.eps, config.mu) == (2.0, 50.0, 0.5, 0.1, 1.0)
+    assert (config.alpha_rel, config.beta_rel, config.lam_rel, config.eps_rel) == (2.0, 50.0, 0.5, 0.1)
+    assert (config.learning_rate, config.warmup_steps, config.steps, config.mining) == (2e-5, 10_000, 100_000, True)
+    assert all(field.description for field in coder.Config.model_fields.values())
+
+
+@pytest.mark.parametrize("bad", ["m=3", "k=1", "lamda=0.5", "steps=0", "relation_matrix=cubic", "pooling=max"])
+def test_impossible_settings_are_refused(bad: str) -> None:
+    with pytest.raises(UsageError, match=bad.split("=")[0]):
+        resolve(coder.Config, sets=[bad])
+
+
+def test_training_draws_synonyms_together(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    names = TrainingNames(terminology)
+    concepts = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
+
+    def nearest_is_synonym(folder: Path) -> float:
+        vectors = TermEncoder.load(folder, precision="fp32", pooling="mean").encode(names.strings)
+        similarity = vectors @ vectors.T
+        np.fill_diagonal(similarity, -1)
+        return float((concepts[similarity.argmax(1)] == concepts).mean())
+
+    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL))
+    assert nearest_is_synonym(tmp_path / "m") > nearest_is_synonym(model) + 0.3
+    log = lines(tmp_path / "m")
+    assert log[-1]["loss"] < 0.7 * log[0]["loss"]
+    for line in log:
+        assert line["loss"] == pytest.approx(line["term_loss"] + line["relation_loss"], abs=2e-6)
+
+
+def test_micro_loss_is_the_papers_sum(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    """The first logged loss equals both losses computed here, row by row, without sharing repeated rows."""
+    config = coder.Config(**SMALL | {"steps": 1, "warmup_steps": 0, "log_every": 1, "dropout": 0.0, "mu": 0.5})
+    figures = coder.train(terminology, str(model), tmp_path / "m", config)
+    names = TrainingNames(terminology)
+    triples = usable_triples(terminology.triples, names.offsets, len(terminology.relation_labels), inverse=True)
+    batch = TripleSampler(triples, names.offsets, k=config.k, m=config.m, seed=config.seed).batch(0)
+    encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=32)
+    forward = TermForward(encoder, precision="fp32")
+    with torch.no_grad():
+        heads, tails = (
+            forward(encoder.tokenize([names.strings[term] for term in terms]))
+            for terms in (batch.head_term, batch.tail_term)
+        )
+    head, relation, tail = (torch.from_numpy(a) for a in (batch.head, batch.relation, batch.tail))
+    expected_term = term_term(torch.cat([heads, tails]), torch.cat([head, tail]))
+    matrices = RelationMatrices(2 * len(terminology.relation_labels), encoder.dim, kind="diagonal")
+    expected_relation = term_relation_term(heads, relation, tails, tail, matrices)
+    assert figures["term_loss"] == pytest.approx(float(expected_term), rel=1e-4)
+    assert figures["relation_loss"] == pytest.approx(float(expected_relation.detach()), rel=1e-4)
+    assert figures["loss"] == pytest.approx(float(expected_term + 0.5 * expected_relation.detach()), rel=1e-4)
+
+
+def test_a_repeated_row_is_encoded_once(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
+    seen: list[int] = []
+    encode = TermForward.__call__
+
+    def counting(self: TermForward, token_lists):
+        seen.append(len(token_lists))
+        assert len({tuple(tokens) for tokens in token_lists}) == len(token_lists)
+        return encode(self, token_lists)
+
+    monkeypatch.setattr(TermForward, "__call__", counting)
+    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 5}))
+    # 4 distinct triples: at most 8 concepts of at most 3 names, out of 32 rows.
+    assert len(seen) == 5
+    assert max(seen) <= 24
+
+
+def test_held_out_strings_do_not_train(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
+    split = hold_out_synonyms(terminology, fraction=0.5, seed=1)
+    assert len(split) > 5
+    tokenized: set[str] = set()
+    tokenize = TermEncoder.tokenize
+
+    def spying(self: TermEncoder, strings):
+        tokenized.update(strings)
+        return tokenize(self, strings)
+
+    monkeypatch.setattr(TermEncoder, "tokenize", spying)
+    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 2}), split=split)
+    assert tokenized
+    assert not tokenized & split.cleaned
+    manifest = artefact.verify(tmp_path / "m", "model")
+    assert manifest["split"] == split.hash
+    assert manifest["terminology"] == terminology.content_hash
+    assert manifest["config"]["k"] == 16
+
+
+@pytest.mark.parametrize("kind", ["full", "low_rank"])
+def test_relation_matrices_are_saved_with_their_labels(
+    kind: str, terminology: Terminology, model: Path, tmp_path: Path
+) -> None:
+    config = coder.Config(**SMALL | {"steps": 3, "relation_matrix": kind, "rank": 2, "known_triples": True})
+    coder.train(terminology, str(model), tmp_path / "m", config)
+    tensors = load_file(tmp_path / "m" / "relations.safetensors")
+    labels = artefact.open_manifest(tmp_path / "m", "model")["relation_labels"]
+    assert labels == ["is_a", "inverse of is_a"]
+    assert all(len(tensor) == len(labels) for tensor in tensors.values())
+
+
+def test_without_relations_there_are_no_matrices(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    figures = coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 2, "mu": 0}))
+    assert "relation_loss" not in figures
+    assert not (tmp_path / "m" / "relations.safetensors").exists()
+
+
+def test_dev_synonyms_are_scored_and_not_trained(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    config = coder.Config(**SMALL | {"steps": 4, "evaluate_every": 2, "dev_synonyms": 8})
+    coder.train(terminology, str(model), tmp_path / "m", config)
+    scores = [line["dev_acc1"] for line in lines(tmp_path / "m") if "dev_acc1" in line]
+    assert len(scores) == 2
+    names = TrainingNames(terminology, dev=8, seed=config.seed)
+    assert len(names.dev_strings) == 8
+    assert not set(names.dev_strings) & set(names.strings)
+
+
+def test_existing_model_is_refused_and_force_replaces_it(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    config = coder.Config(**SMALL | {"steps": 1})
+    coder.train(terminology, str(model), tmp_path / "m", config)
+    with pytest.raises(UsageError, match="already exists"):
+        coder.train(terminology, str(model), tmp_path / "m", config)
+    coder.train(terminology, str(model), tmp_path / "m", config, force=True)
+    assert (tmp_path / "m.old-1").is_dir()
+    with pytest.raises(InputError, match="no such encoder"):
+        coder.train(terminology, "minlim", tmp_path / "n", config)
+
+
+def test_kill_9_and_resume_give_the_unbroken_run(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    settings = SMALL | {"steps": 150, "checkpoint_every": 5}
+    command = [
+        sys.executable, "-c", "from alphita.cli import main; main()", "train", "coder", "-t", str(terminology.path),
+        "--encoder", str(model), "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
+    ]  # fmt: skip
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run([*command, "-o", str(whole)], check=True, capture_output=True)
+    process = subprocess.Popen([*command, "-o", str(broken)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(broken.with_name("broken.training").glob("step-*/state.json")):
+        assert process.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not broken.exists()
+    refused = subprocess.run([*command, "-o", str(broken)], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    subprocess.run([*command, "-o", str(broken), "--resume"], check=True, capture_output=True)
+    assert not broken.with_name("broken.training").exists()
+    assert lines(broken)[-1]["loss"] == lines(whole)[-1]["loss"]
+    for name in ("model.safetensors", "relations.safetensors"):
+        assert artefact.hash_file(broken / name) == artefact.hash_file(whole / name)
+
+
+def test_sentence_transformers_opens_the_model(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 3}))
+    strings = ["heart pain", "haemorrhage of the eye", "x"]
+    theirs = SentenceTransformer(str(tmp_path / "m"), device="cpu").encode(strings, normalize_embeddings=True)
+    ours = TermEncoder.load(tmp_path / "m", precision="fp32").encode(strings)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_reopened_terminology_trains_the_same(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    config = coder.Config(**SMALL | {"steps": 3})
+    a = coder.train(terminology, str(model), tmp_path / "a", config)
+    b = coder.train(load_terminology(terminology.path), str(model), tmp_path / "b", config)
+    assert a["loss"] == b["loss"]

@@ -1,0 +1,129 @@
+"""`alphita terminology import | describe | split`, in this process."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import alphita
+from alphita import artefact
+from alphita.cli.terminology import app
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.terminology.splits import Split
+from tests.terminology.conftest import FIXTURES
+
+
+def run(*arguments: object) -> str:
+    """Run a command; return what it printed, or raise what it raised."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(autouse=True)
+def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Path:
+    output = tmp_path / "small.terminology"
+    said = run("import", "obo", FIXTURES / "small.obo", "-o", output, "--set", "language=de")
+    assert f"{output}: 4 concepts, 11 terms, 4 relations" in said
+    return output
+
+
+def test_import(imported: Path) -> None:
+    terminology = alphita.load_terminology(imported)
+    assert terminology.manifest["config"] == {
+        "format": "obo", "language": "de", "encoding": "utf-8", "missing_scope": "", "semantic_type": "",
+    }  # fmt: skip
+    assert not imported.with_name("small.terminology.rejects.csv").exists()
+    assert artefact.verify(imported, "terminology")["kind"] == "terminology"
+
+
+def test_import_of_several_tables(tmp_path: Path) -> None:
+    output = tmp_path / "t.terminology"
+    run("import", "table", FIXTURES / "terms.csv", FIXTURES / "relations.tsv", "-o", output)
+    assert alphita.load_terminology(output).n_relations == 3
+
+
+def test_rejects_are_counted_and_readable_by_their_owner_only(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.obo"
+    bad.write_text('format-version: 1.2\n\n[Term]\nid: X:1\nname: One\nsynonym: "Eins"\nis_a: X:404\n')
+    said = run("import", "obo", bad, "-o", tmp_path / "new" / "x.terminology")
+    rejects = tmp_path / "new" / "x.terminology.rejects.csv"
+    assert f"2 rows were left out; each is in {rejects} with its line" in said
+    assert [line.split(",")[1] for line in rejects.read_text().splitlines()[1:]] == ["6", "7"]
+    assert rejects.stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match=r"bad\.obo:6"):
+        run("import", "obo", bad, "-o", tmp_path / "y.terminology", "--strict")
+    assert not (tmp_path / "y.terminology").exists()
+
+
+def test_wrong_use(tmp_path: Path, imported: Path) -> None:
+    small = FIXTURES / "small.obo"
+    cases = [
+        (["import", "obo2", small, "-o", "x"], "unknown loader 'obo2'; did you mean 'obo'?"),
+        (["import", "obo", small, "-o", tmp_path / "x", "--set", "langage=de"], "did you mean 'language'"),
+        (["import", "obo", small, "-o", tmp_path / "x", "--set", "missing_scope=all"], "option 'missing_scope'"),
+        (["import", "obo", small, "-o", imported], "already exists"),
+        (["import", "obo", "-o", tmp_path / "x"], "give a format"),
+        (["import", "obo", "hpoo", "--packaged", "-o", tmp_path / "x"], "did you mean 'hpo'"),
+        (["split", imported, "-o", tmp_path / "s", "--assign", "0.8,0.2"], "three shares"),
+        (["import", "table", FIXTURES / "relations.tsv", "-o", tmp_path / "x", "--set", "tail_column=t"], "'t'"),
+    ]
+    for arguments, said in cases:
+        with pytest.raises(UsageError, match=said.replace("?", r"\?")) as raised:
+            run(*arguments)
+        assert raised.value.exit_code == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.terminology"]
+
+
+def test_force_moves_the_old_one_aside(imported: Path) -> None:
+    run("import", "obo", FIXTURES / "small.obo", "-o", imported, "--force")
+    assert alphita.load_terminology(imported.with_name("small.terminology.old-1")).n_concepts == 4
+
+
+def test_list_shows_every_format_and_option() -> None:
+    said = run("import", "--list")
+    for name in ("obo: ", "icd10cm: ", "table: ", "--set language=en", "--set term_column=term"):
+        assert name in said
+
+
+def test_describe(imported: Path, tmp_path: Path) -> None:
+    said = run("describe", imported, "-o", tmp_path / "report.json")
+    for words in ("terms by language", "terms by kind", "semantic type", "relations", "homonyms", "left out"):
+        assert words in said
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["totals"]["live concepts"] == 3
+    assert report["terms_by_language"] == {"de": 10}
+    with pytest.raises(InputError, match="no such terminology"):
+        run("describe", tmp_path / "none")
+
+
+def test_split(imported: Path, tmp_path: Path) -> None:
+    said = run("split", imported, "-o", tmp_path / "x.split", "--fraction", "1", "--seed", "4")
+    split = Split.load(tmp_path / "x.split")
+    assert f"{len(split)} strings held out ({len(split)} test); 0 dropped" in said
+    assert len(split) == 2
+    run("split", imported, "-o", tmp_path / "a.split", "--assign", "0,0.5,0.5", "--seed", "4")
+    assert len(Split.load(tmp_path / "a.split")) == 4
+
+
+def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(np, "save", full)
+    with pytest.raises(AlphitaError, match=r"could not write .*No space left on device; nothing was changed"):
+        run("import", "obo", FIXTURES / "small.obo", "-o", tmp_path / "x.terminology")
+    assert list(tmp_path.iterdir()) == []

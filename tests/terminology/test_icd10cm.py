@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from alphita.errors import InputError, Rejects
+from alphita.terminology.loaders import icd10cm
+from alphita.terminology.store import Terminology
+from tests.terminology.conftest import FIXTURES, Load
+
+Write = Callable[[str, str | bytes], Path]
+SMALL = FIXTURES / "small_tabular.xml"
+
+
+@pytest.fixture
+def icd(load: Load) -> Terminology:
+    terminology, rejects = load(icd10cm, SMALL)
+    assert rejects == []
+    return terminology
+
+
+def test_levels_and_hierarchy(icd: Terminology) -> None:
+    levels = {icd.concept_id(row): dict(icd.concept(row).properties)["level"] for row in range(icd.n_concepts)}
+    assert levels == {
+        "ICD10CM:A00-B99": "chapter", "ICD10CM:A00-A09": "section", "ICD10CM:A00": "category",
+        "ICD10CM:A00.0": "code", "ICD10CM:A00.8": "code", "ICD10CM:B20-B20": "section", "ICD10CM:B20": "category",
+        "ICD10CM:S00-T88": "chapter", "ICD10CM:S00-S09": "section", "ICD10CM:S06": "category",
+        "ICD10CM:S06.0": "code", "ICD10CM:S06.0XXA": "7th character", "ICD10CM:S06.0XXD": "7th character",
+        "ICD10CM:S06.307": "code", "ICD10CM:S06.307A": "7th character",
+    }  # fmt: skip
+    assert icd.concept("ICD10CM:A00.0").parents == ["ICD10CM:A00"]
+    assert icd.concept("ICD10CM:A00").parents == ["ICD10CM:A00-A09"]
+    assert icd.concept("ICD10CM:A00-A09").parents == ["ICD10CM:A00-B99"]
+    assert icd.concept("ICD10CM:B20").parents == ["ICD10CM:B20-B20"]
+    assert icd.concept("ICD10CM:A00-B99").parents == []
+    assert icd.concept("ICD10CM:S06.0XXA").parents == ["ICD10CM:S06.0"]
+    assert icd.relation_labels == ["is_a"]
+
+
+def test_titles_and_inclusion_terms(icd: Terminology) -> None:
+    assert icd.concept("ICD10CM:A00-B99").name == "Certain infections"
+    assert icd.concept("ICD10CM:A00").name == "Cholera & kin"
+    assert icd.concept("ICD10CM:S06.0XXA").name == "Concussion, initial encounter"
+    terms = {term.string: term for term in icd.concept("ICD10CM:A00.0").terms}
+    assert list(terms) == ["Cholera of kind 0", "Classical cholera", "Asiatic cholera"]
+    assert {(term.scope, term.code, term.source, term.language) for term in terms.values()} == {
+        ("exact", "A00.0", "ICD10CM", "en")
+    }
+    assert [term.scope for term in icd.concept("ICD10CM:A00.8").terms] == ["exact", "narrow"]
+    includes = icd.concept("ICD10CM:A00-B99").terms[1]
+    assert (includes.scope, includes.term_type) == ("narrow", "includes note")
+
+
+def test_manifest(icd: Terminology) -> None:
+    [source] = icd.manifest["sources"]
+    assert (source["name"], source["version"]) == ("ICD10CM", "2026")
+    assert icd.manifest["dropped"] == {
+        "codeFirst": 1, "excludes1": 1, "introduction": 1, "notes": 1, "sevenChrNote": 1,
+    }  # fmt: skip
+
+
+def test_options(load: Load) -> None:
+    terminology, _ = load(icd10cm, SMALL, seventh_characters=False, other_inclusions="exact")
+    assert terminology.n_concepts == 12
+    assert [term.scope for term in terminology.concept("ICD10CM:A00.8").terms] == ["exact", "exact"]
+
+
+def test_gzip(load: Load, icd: Terminology, write: Write) -> None:
+    assert load(icd10cm, write("t.xml.gz", gzip.compress(SMALL.read_bytes())))[0].content_hash == icd.content_hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem", "line"),
+    [
+        ("<name>A00.0</name>", "", "without a name", 20),
+        ("<name>A00.0</name>", "<name>cholera</name>", "not an ICD-10-CM code", 20),
+        ("<name>A00.8</name>", "<name>A00.0</name>", "defined before, at line 20", 26),
+        ("<desc>Cholera of kind 0</desc>", "<desc> </desc>", "without a title", 20),
+        ("<note>Asiatic cholera</note>", "<note></note>", "empty note", 24),
+        ("Asiatic cholera", "x" * 100_000, "100,000 characters", 24),
+    ],
+)
+def test_bad_entries_are_set_aside(load: Load, write: Write, old: str, new: str, problem: str, line: int) -> None:
+    text = SMALL.read_text()
+    assert old in text
+    terminology, rejects = load(icd10cm, write("bad.xml", text.replace(old, new, 1)))
+    assert problem in rejects[0][4]
+    assert int(rejects[0][1]) == line
+    assert terminology.concept("ICD10CM:B20").name == "An infection"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "empty"),
+        (b"not xml", "damaged, or no XML"),
+        (b"<html></html>", "first element should be ICD10CM.tabular"),
+        (b"<ICD10CM.tabular></ICD10CM.tabular>", "no chapter and no code"),
+        (SMALL.read_bytes()[:1500], "cut short"),
+        (SMALL.read_bytes()[:-3], "cut short"),
+        (gzip.compress(SMALL.read_bytes())[:-30], "cut short"),
+        (SMALL.read_bytes().replace(b"moon", b"mo\0on"), "damaged"),
+        (SMALL.read_bytes().replace(b"moon", b"mo\xe9on"), "damaged"),
+        (b'<!DOCTYPE x [<!ENTITY a "b">]><ICD10CM.tabular/>', "document type declaration"),
+        (SMALL.read_bytes().replace(b"&amp;", b"&bomb;"), "undefined entity"),
+    ],
+)
+def test_a_file_that_is_not_the_format_is_an_error(write: Write, content: bytes, problem: str) -> None:
+    path = write("bad.xml", content)
+    with pytest.raises(InputError, match=problem) as raised:
+        icd10cm.load([path], icd10cm.Options(), Rejects(None))
+    assert str(path) in str(raised.value)

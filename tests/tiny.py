@@ -1,0 +1,65 @@
+"""A BERT of two small layers with random weights, and an ontology of some diseases: both made in a moment."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from alphita.errors import Rejects
+from alphita.terminology.store import Terminology, load_terminology, save
+
+SITES = ("heart", "liver", "kidney", "skin", "brain", "lung", "bone", "eye")
+FINDINGS = (("pain", "ache"), ("swelling", "oedema"), ("bleeding", "haemorrhage"))
+
+
+def tiny_model(folder: Path, *, dropout: float = 0.1) -> Path:
+    """Write a model folder in the layout of transformers, with a WordPiece tokenizer over letters and some words."""
+    import torch
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel
+
+    letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    words += [*SITES, *itertools.chain(*FINDINGS), "of", "the", "disorder"]
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    folder.mkdir(parents=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+        max_position_embeddings=64, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+def tiny_terminology(folder: Path) -> Terminology:
+    """Write and open an ontology: each finding at each site, three names each, below a disorder of that site."""
+    from alphita.terminology.loaders import obo
+
+    lines = ["format-version: 1.2", "ontology: tiny", ""]
+    numbers = itertools.count(1)
+    for site in SITES:
+        parent = f"T:{next(numbers):07d}"
+        lines += [
+            "[Term]",
+            f"id: {parent}",
+            f"name: disorder of the {site}",
+            f'synonym: "{site} disorder" EXACT []',
+            "",
+        ]
+        for plain, learned in FINDINGS:
+            lines += [
+                "[Term]", f"id: T:{next(numbers):07d}", f"name: {plain} of the {site}",
+                f'synonym: "{site} {plain}" EXACT []', f'synonym: "{site} {learned}" EXACT []', f"is_a: {parent}", "",
+            ]  # fmt: skip
+    source = folder.with_suffix(".obo")
+    source.write_text("\n".join(lines), encoding="utf-8")
+    options = obo.Options()
+    with Rejects() as rejects:
+        save(obo.load([source], options, rejects), folder)
+    return load_terminology(folder)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import InputError
+from alphita.training.triples import KnownTriples, TripleSampler, relation_labels, usable_triples
+
+
+def graph(seed: int, n_concepts: int = 20, n_triples: int = 40):
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 6, n_concepts)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    triples = np.stack(
+        [rng.integers(0, n_concepts, n_triples), rng.integers(0, 3, n_triples), rng.integers(0, n_concepts, n_triples)],
+        1,
+    ).astype(np.int32)
+    return usable_triples(triples, offsets, 3, inverse=True), offsets
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), m=st.sampled_from([1, 2, 4, 8]), number=st.integers(0, 200))
+def test_batch_holds_each_triple_m_times_with_names_of_its_own_concepts(seed: int, m: int, number: int) -> None:
+    triples, offsets = graph(seed)
+    batch = TripleSampler(triples, offsets, k=16, m=m, seed=seed).batch(number)
+    known = {tuple(triple) for triple in triples.tolist()}
+    stands = Counter(zip(batch.head.tolist(), batch.relation.tolist(), batch.tail.tolist(), strict=True))
+    assert set(stands) <= known
+    assert sum(stands.values()) == 16
+    assert all(count % m == 0 for count in stands.values())
+    for concepts, terms in ((batch.head, batch.head_term), (batch.tail, batch.tail_term)):
+        for start in range(0, 16, m):
+            concept = concepts[start]
+            own = set(range(offsets[concept], offsets[concept + 1]))
+            shown = Counter(terms[start : start + m].tolist())
+            assert set(shown) <= own
+            # Different names where they exist; else every name before any again.
+            assert len(shown) == min(m, len(own))
+            assert max(shown.values()) - min(shown.values()) <= 1
+
+
+def test_batches_follow_from_their_number_alone() -> None:
+    triples, offsets = graph(3)
+    one, other = (TripleSampler(triples, offsets, k=16, m=4, seed=9) for _ in range(2))
+    for number in (0, 1, 2, 3):
+        one.batch(number)
+    for number in (7, 3, 0):
+        a, b = one.batch(number), other.batch(number)
+        assert all(np.array_equal(getattr(a, key), getattr(b, key)) for key in a.__dataclass_fields__)
+    assert not np.array_equal(one.batch(0).head_term, one.batch(1).head_term)
+
+
+def test_an_epoch_shows_every_triple_once() -> None:
+    triples, offsets = graph(5)
+    sampler = TripleSampler(triples, offsets, k=4, m=2, seed=1)
+    seen: Counter[tuple[int, ...]] = Counter()
+    for number in range(len(triples)):  # two triples a batch: two epochs
+        batch = sampler.batch(number)
+        for row in (0, 2):
+            seen[(int(batch.head[row]), int(batch.relation[row]), int(batch.tail[row]))] += 1
+    assert set(seen.values()) == {2}
+    assert len(seen) == len(triples)
+
+
+def test_usable_triples_drops_loops_repeats_and_unnamed_ends() -> None:
+    offsets = np.array([0, 1, 1, 3, 4], np.int64)  # concept 1 has no name
+    triples = np.array([[0, 0, 2], [0, 0, 2], [2, 1, 2], [0, 0, 1], [3, 1, 0]], np.int32)
+    kept = usable_triples(triples, offsets, 2, inverse=False)
+    assert kept.tolist() == [[0, 0, 2], [3, 1, 0]]
+    both = usable_triples(triples, offsets, 2, inverse=True)
+    assert both.tolist() == [[0, 0, 2], [3, 1, 0], [2, 2, 0], [0, 3, 3]]
+    assert usable_triples(triples, offsets, 2, inverse=True, least_head_names=2).tolist() == [[2, 2, 0]]
+    assert relation_labels(["is_a", "part_of"], inverse=True)[both[2, 1]] == "inverse of is_a"
+
+
+def test_nothing_to_train_on_is_an_error() -> None:
+    with pytest.raises(InputError, match="nothing to train on"):
+        TripleSampler(np.empty((0, 3), np.int32), np.array([0, 2]), k=4, m=2, seed=0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_known_triples_equals_set_membership(seed: int) -> None:
+    triples, _ = graph(seed)
+    known = {tuple(triple) for triple in triples.tolist()}
+    rng = np.random.default_rng(seed)
+    chosen = triples[rng.integers(0, len(triples), 12)]
+    found = KnownTriples(triples).matrix(chosen[:, 0], chosen[:, 1], chosen[:, 2])
+    for i, (head, relation, _) in enumerate(chosen.tolist()):
+        for j, (_, _, tail) in enumerate(chosen.tolist()):
+            assert found[i, j] == ((head, relation, tail) in known)
+    assert found.diagonal().all()
