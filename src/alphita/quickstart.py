@@ -160,11 +160,11 @@ def read_sample(path: Path) -> tuple[list[str], list[str | None]]:
 
 def expected_minutes(steps: int) -> str:
     """Say how long training will take on this machine, from its processor flags and cores."""
-    # Seconds a step, measured on 2 cores (docs/log.md).
+    # Seconds a step of the default settings on 2 cores; the second and third measured (docs/log.md).
     if machine.has_amx():
         seconds, why = 0.25, "AMX"
     elif machine.fast_bf16():
-        seconds, why = 0.40, "AVX-512 BF16, no AMX"
+        seconds, why = 0.33, "AVX-512 BF16, no AMX"
     else:
         seconds, why = 1.6, "no bf16 arithmetic"
     minutes = steps * seconds * 2 / min(4, machine.cores()) / 60
@@ -202,7 +202,7 @@ def _import(source: Path, paths: Paths) -> str:
 
     with Rejects(paths.folder / "import.rejects.csv") as rejects:
         tables = obo.load([source], obo.Options(), rejects)
-        store.save(tables, paths.terminology)
+        store.save(tables, paths.terminology, rejects=rejects)
     terminology = store.load_terminology(paths.terminology)
     live = terminology.n_concepts - int(terminology.retired.sum())
     return f"{live:,} concepts, {terminology.n_terms:,} terms, {terminology.n_relations:,} relations"

@@ -1,4 +1,4 @@
-"""CODER (paper 3, §3.3): L_MS and L_MS_rel, pair by pair."""
+"""CODER (Yuan et al. 2022, §3.3): L_MS and L_MS_rel, pair by pair."""
 
 from __future__ import annotations
 

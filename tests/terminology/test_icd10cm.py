@@ -113,3 +113,15 @@ def test_a_file_that_is_not_the_format_is_an_error(write: Write, content: bytes,
     with pytest.raises(InputError, match=problem) as raised:
         icd10cm.load([path], icd10cm.Options(), Rejects(None))
     assert str(path) in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "note",
+    ["Conditions classifiable to C51-C63", "Should be coded to closed", "This category is for use here"],
+)
+def test_instructions_are_no_terms(load: Load, write: Write, note: str) -> None:
+    path = write("x.xml", SMALL.read_text().replace("Asiatic cholera", note))
+    terminology, rejects = load(icd10cm, path)
+    assert rejects == []
+    assert len(terminology.concept("ICD10CM:A00.0").terms) == 2
+    assert terminology.manifest["dropped"]["notes that instruct coders and name nothing"] == 1

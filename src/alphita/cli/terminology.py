@@ -59,9 +59,9 @@ def import_(
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
         output.parent.mkdir(parents=True, exist_ok=True)
     with Rejects(report, strict=strict) as rejects:
-        tables = loader.load(files, options, rejects)
-        settings_used = {"format": format_, **options.model_dump()}
-        store.save(tables, output, config=settings_used, rejects=rejects, force=force)
+        used = {"format": format_, **options.model_dump()}
+        # Not held by a name here, so that saving frees each table once it is written.
+        store.save(loader.load(files, options, rejects), output, config=used, rejects=rejects, force=force)
     terminology = store.load_terminology(output)
     counts = terminology.manifest["counts"]
     print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))

@@ -1,4 +1,4 @@
-"""Multi-similarity (MS) loss with the mining of CODER (paper 3, §3.3; Wang et al., CVPR 2019).
+"""Multi-similarity (MS) loss with the mining of CODER (Yuan et al. 2022, §3.3; Wang et al., CVPR 2019).
 
 For n anchors i and m others j with similarity S_ij, of which some pairs are positive and some negative:
 

@@ -1,4 +1,4 @@
-"""Term-relation-term similarity and its MS loss (CODER, paper 3, §3.3).
+"""Term-relation-term similarity and its MS loss (CODER, Yuan et al. 2022, §3.3).
 
     S_rel_ij = cos(M_r_i^T e_i, e_j),   1 <= i <= k heads, k + 1 <= j <= 2k tails
     tau_rel_ij = 1 if (h_i, r_i, t_{j-k}) is in the graph; in a batch: if t_i = t_{j-k}

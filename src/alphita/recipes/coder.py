@@ -1,4 +1,4 @@
-"""CODER: knowledge-infused cross-lingual medical term embedding for term normalization (paper 3).
+"""CODER: knowledge-infused cross-lingual medical term embedding (Yuan et al. 2022).
 
 A batch of triples (h, r, t) is drawn from a terminology's knowledge graph, each several times under different names.
 Terms of one concept are drawn together and others pushed apart (MS loss on term pairs); and a head seen through its

@@ -70,7 +70,7 @@ def usable_triples(
 
 
 class TripleSampler:
-    """Draws batches of k triples of which each stands m times, under different names where they exist (paper 3, §3.3).
+    """Draws batches of k triples of which each stands m times, under different names where they exist (§3.3).
 
     Triples come in shuffled epochs without replacement. A concept with c >= m names shows m different ones; with fewer,
     every name shows before any shows again.

@@ -3,8 +3,8 @@
 Read: chapters, sections (blocks) and codes with their titles, the hierarchy as is_a, inclusion terms as synonyms, notes
 of what a chapter, section or code `includes` as narrow terms, and the codes that 7th-character tables make
 ("S52.521A"), named as the official code list names them: title, comma, extension. Left out and counted in the manifest:
-excludes1, excludes2, codeFirst, codeAlso, useAdditionalCode and other notes, the introduction, the tables of visual
-impairment.
+inclusion terms and notes that instruct coders and name nothing; excludes1, excludes2, codeFirst, codeAlso,
+useAdditionalCode and other notes; the introduction; the tables of visual impairment.
 
 Inclusion terms under a title that says "other ..." list conditions that share the code rather than name it: they are
 narrow, not exact. Chapters and sections are named by their range ("A00-B99", "B20-B20"), as UMLS does. ICD-10-CM has no
@@ -45,6 +45,12 @@ _RANGE = re.compile(r"\s*\(([A-Z][0-9A-Z]{2}(?:-[A-Z][0-9A-Z]{2})?)\)\s*$")
 _OTHER = re.compile(r"\bother\b", re.IGNORECASE)
 # "7th characters D and S do not apply to codes in category S06 with 6th character 7 - death due to ..., or 8 - ..."
 _EXCEPTION = re.compile(r"7th characters? (.+?) do(?:es)? not apply to codes in category \w+ with 6th character(.+)")
+# Inclusion terms that name nothing: "... should be coded to complete", "Conditions classifiable to C51-C63".
+_INSTRUCTION = re.compile(
+    r"\bcoded? to\b|\bthese codes\b|\bthis (code|category) (is|may)\b|\bcategories [A-Z]\d\d|\b(is|are) for use\b"
+    r"|\bclassifiable to\b|^screening is\b|^code (also|first)\b",
+    re.IGNORECASE,
+)
 _BYTES_AT_ONCE = 1 << 20
 
 
@@ -243,6 +249,9 @@ class _Reader:
     def _term(self, code: str, string: str, line: int, *, scope: str, term_type: str, preferred: bool = False) -> None:
         if not string:
             self._refuse("an empty note", line, term_type)
+            return
+        if not preferred and _INSTRUCTION.search(string):
+            self.dropped["notes that instruct coders and name nothing"] += 1
             return
         if len(string) > model.MAX_TERM_CHARACTERS:
             problem = f"{len(string):,} characters; at most {model.MAX_TERM_CHARACTERS:,} are read"
