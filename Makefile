@@ -29,10 +29,10 @@ test: install-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest
 
 check-slow: install-dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m 'slow or gpu'
 
 bench: install-dev
 	$(BIN)/python bench/encode.py

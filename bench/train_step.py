@@ -130,7 +130,7 @@ LADDER = {
 
 
 def sentence_transformers_step() -> Step | None:
-    """Return a step of the sentence-transformers trainer in bf16 (same loss as the published loop), or None without it."""
+    """Return a step of the sentence-transformers trainer in bf16, with the published loss; None if it is missing."""
     try:
         import accelerate  # noqa: F401
         import datasets
@@ -148,7 +148,7 @@ def sentence_transformers_step() -> Step | None:
         def forward(self, features: list[dict[str, torch.Tensor]], labels: torch.Tensor) -> torch.Tensor:
             return metric_learning_loss(model(features[0])["sentence_embedding"].float(), labels)
 
-    class Clock(TrainerCallback):  # type: ignore[misc]
+    class Clock(TrainerCallback):
         seconds = 0.0
 
         def on_step_begin(self, *_args: object, **_options: object) -> None:
@@ -212,7 +212,7 @@ def main() -> None:
         origin = report.provenance(
             config={"k": K, "m": 8, "max_length": LENGTH, "rounds": arguments.rounds}, seed=0, data={"ontology": "hpo"}
         )
-        report.write(arguments.output, figures, origin)
+        report.write(arguments.output, figures, provenance=origin)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ from typing import Any
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS",
 )  # fmt: skip
+# How often a thread of GNU OpenMP looks for work before it sleeps. The default keeps it spinning for milliseconds, and
+# where another program uses a core a training step then takes some ten times as long (docs/log.md).
+SPIN_COUNT = "20000"
 
 
 @functools.cache
@@ -53,6 +56,7 @@ def set_threads(n: int | None) -> int:
     n = n or cores()
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(n)
+    os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(n)
     if "faiss" in sys.modules:

@@ -39,6 +39,7 @@ TRAINING: dict[str, Any] = {
     "mining": False,
     "least_head_names": 2,
     "dropout": 0.0,
+    "start_share": 0.3,
     "checkpoint_every": 150,
     "log_every": 25,
     "seed": 0,

@@ -157,6 +157,18 @@ def test_without_relations_there_are_no_matrices(terminology: Terminology, model
     assert not (tmp_path / "m" / "relations.safetensors").exists()
 
 
+def test_start_share_averages_the_starting_weights_in(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    for share in (0.0, 0.25):
+        config = coder.Config(**SMALL | {"steps": 5, "start_share": share})
+        coder.train(terminology, str(model), tmp_path / f"{share}", config)
+    start, plain, mixed = (
+        load_file(folder / "model.safetensors") for folder in (model, tmp_path / "0.0", tmp_path / "0.25")
+    )
+    for name, value in mixed.items():
+        np.testing.assert_allclose(value, 0.75 * plain[name] + 0.25 * start[name], atol=1e-6)
+    assert any(np.abs(plain[name] - start[name]).max() > 1e-3 for name in plain)
+
+
 def test_dev_synonyms_are_scored_and_not_trained(terminology: Terminology, model: Path, tmp_path: Path) -> None:
     config = coder.Config(**SMALL | {"steps": 4, "evaluate_every": 2, "dev_synonyms": 8})
     coder.train(terminology, str(model), tmp_path / "m", config)

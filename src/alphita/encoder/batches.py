@@ -51,9 +51,7 @@ def by_token_budget(
         if one_length:
             stop = min(stop, int(np.searchsorted(-sizes, -sizes[start], side="right")))
         rows = order[start:stop]
-        ids = np.fromiter(
-            (token for row in rows for token in token_lists[row]), np.int64, int(ends[stop - 1]) - before
-        )
+        ids = np.fromiter((token for row in rows for token in token_lists[row]), np.int64, int(ends[stop - 1]) - before)
         values, counts = np.unique(-sizes[start:stop], return_counts=True)
         yield rows, Batch(ids, [(int(count), -int(value)) for value, count in zip(values, counts, strict=True)])
         start = stop

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 # Tokenized at once: enough to find rows of one length, few enough that their tokens fit the memory.
 STRINGS_AT_ONCE = 65_536
+# Terms of random words on which the export to int8 sees the ranges of the states.
+EXAMPLES = 128
 
 
 class Runtime(Protocol):
@@ -274,7 +276,8 @@ class TermEncoder:
         runtime = self._torch()
         if layout.noted(Path(path), "weights_hash") != runtime.weights_hash():
             raise InputError("not the saved folder of this model", file=path, remedy="save(path) it first")
-        return onnx_export.write(runtime, self.settings, Path(path), precision=precision)
+        examples = self.tokenize(self._tokenizer.random_terms(EXAMPLES))
+        return onnx_export.write(runtime, self.settings, Path(path), precision=precision, examples=examples)
 
     def _torch(self) -> Any:  # noqa: ANN401 - a TorchRuntime; torch may be absent
         if not hasattr(self._runtime, "pad"):

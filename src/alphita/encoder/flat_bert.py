@@ -1,9 +1,10 @@
 """A BERT forward pass for encoding: no gradients, no padding, weights laid out once for the processor.
 
-The tokens of all rows lie end to end, so embeddings, projections and feed-forward layers run on real tokens only; rows of
-one length attend together, and no mask is needed. The query, key and value projections are one matrix. On a CPU, oneDNN
-gets the matrices in its own layout: with bf16 that saves the reordering at each call, and in fp32 it is over twice as fast
-as torch's default (MKL) on processors that are not Intel's. The result equals the model's own forward; tests hold it to that.
+The tokens of all rows lie end to end, so embeddings, projections and feed-forward layers run on real tokens only; rows
+of one length attend together, and no mask is needed. The query, key and value projections are one matrix. On a CPU,
+oneDNN gets the matrices in its own layout: with bf16 that saves the reordering at each call, and in fp32 it is over
+twice as fast as torch's default (MKL) on processors that are not Intel's. The result equals the model's own forward;
+tests hold it to that.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from torch.nn import functional
 
 from alphita.encoder.batches import Batch
 
-# Position 0 of a row in the position embedding: RoBERTa's start after the padding token's.
 SUPPORTED = ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel")
 
 
@@ -50,8 +50,8 @@ class Linear:
         if self.packed is None:
             y = functional.linear(x, self.weight, self.bias)
             return functional.gelu(y) if self.gelu else y
-        after = ("gelu", [], "none") if self.gelu else ("none", [], "")
-        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, *after)
+        name, kind = ("gelu", "none") if self.gelu else ("none", "")
+        result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, name, [], kind)
         return result
 
 
@@ -74,6 +74,7 @@ class FlatBert:
         """Copy the weights of `model`, which `supports` must accept, in precision `dtype`."""
         config, embeddings = model.config, model.embeddings
         self.heads: int = config.num_attention_heads
+        # RoBERTa's positions start behind the padding token's.
         first = 0 if type(model).__name__ == "BertModel" else config.pad_token_id + 1
         with torch.inference_mode():
             positions = embeddings.position_embeddings.weight[first:] + embeddings.token_type_embeddings.weight[0]

@@ -1,10 +1,10 @@
 """The model folder: the layout of sentence-transformers, read and written without that library.
 
-    config.json, model.safetensors, tokenizer.json, ...   the transformer
-    modules.json, 1_Pooling/, 2_Normalize/                what follows it
-    sentence_bert_config.json                             the maximal length
-    alphita.json                                          pooling, length, normalisation again, for alphita
-    onnx/                                                 the same model for the runtime without torch
+config.json, model.safetensors, tokenizer.json, ...   the transformer
+modules.json, 1_Pooling/, 2_Normalize/                what follows it
+sentence_bert_config.json                             the maximal length
+alphita.json                                          pooling, length, normalisation again, for alphita
+onnx/                                                 the same model for the runtime without torch
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read(folder: Path, *, pooling: str | None = None, max_length: int | None = N
     if not (transformer / "config.json").is_file():
         raise InputError("not a model folder: no config.json", file=folder, remedy="give a trained or downloaded model")
     if pooling is not None:
-        settings = replace(settings, pooling=pooling)  # type: ignore[arg-type]
+        settings = replace(settings, pooling=pooling)
     length = min(max_length or settings.max_length, _positions(transformer / "config.json"))
     if settings.pooling == "legacy_coder":
         length = min(length, LEGACY_LENGTH)
@@ -144,7 +144,9 @@ def _positions(file: Path) -> int:
     if not isinstance(positions, int):
         return 512
     # RoBERTa's positions start behind the padding token's.
-    before = config.get("pad_token_id", 1) + 1 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else 0
+    before = (
+        config.get("pad_token_id", 1) + 1 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else 0
+    )
     return positions - before
 
 
@@ -167,6 +169,7 @@ def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
     only = {"opens_with": "alphita.TermEncoder.load only"} if settings.pooling == "legacy_coder" else {}
     _write(folder / SETTINGS, {**asdict(settings), "dim": dim, **notes, **only})
     if settings.pooling == "legacy_coder":
+        (folder / "modules.json").unlink(missing_ok=True)
         return
     kinds = [("Transformer", ""), ("Pooling", "1_Pooling")] + [("Normalize", "2_Normalize")] * settings.normalize
     for _, path in kinds[1:]:

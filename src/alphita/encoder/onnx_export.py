@@ -1,13 +1,16 @@
 """A BERT written out as an ONNX graph, in fp32 or int8, straight from its weights.
 
 The graph takes rows of one length, so it needs no mask. In int8 every matrix has one scale a column, and every token's
-state one scale of its own, found as it runs: a vector then does not depend on what else is in the batch, as it would with
-the usual one scale a tensor. Sums are exact 32-bit integers; attention, layer norms and GELU stay in fp32.
+state one scale of its own, found as it runs: a vector then does not depend on what else is in the batch, as it would
+with the usual one scale a tensor. Sums are exact 32-bit integers; attention, layer norms and GELU stay in fp32. A layer
+norm's few large channels would cost the others their digits, so part of each channel's range goes into the matrix that
+follows (G. Xiao et al., SmoothQuant, ICML 2023, eq. 4 with alpha 0.5); the ranges are seen on random words of the
+vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +31,21 @@ IR_VERSION = 8
 CONTRIB = "com.microsoft"
 # int8 sums are of unsigned states times signed weights, the pairing that processors multiply fastest.
 MIDDLE = 128
+# GELU's values lie above -0.17: their zero is low, so that most steps are left for the positive ones.
+GELU_ZERO, GELU_LEAST = 24, 0.17
 
 
-def write(runtime: TorchRuntime, settings: Settings, folder: Path, *, precision: str) -> Path:
+def write(
+    runtime: TorchRuntime, settings: Settings, folder: Path, *, precision: str, examples: Sequence[Sequence[int]]
+) -> Path:
     """Write the model of `runtime` as FILES[precision] into `folder`.
+
+    Args:
+        runtime: holds the model.
+        settings: its pooling.
+        folder: the saved model folder.
+        precision: fp32 or int8.
+        examples: token lists on which int8 sees the ranges of the states.
 
     Raises:
         InputError: its kind of model cannot be exported.
@@ -39,12 +53,12 @@ def write(runtime: TorchRuntime, settings: Settings, folder: Path, *, precision:
     """
     require("onnx", "train")
     config = runtime.config
-    if not runtime.exportable or getattr(config, "hidden_act", "gelu") != "gelu":
+    if not runtime.exportable:
         raise InputError("only BERT and RoBERTa models with GELU can be exported to ONNX", value=config.model_type)
     first = 0 if config.model_type == "bert" else config.pad_token_id + 1
     model = build(
         runtime.weights(), settings.pooling, heads=config.num_attention_heads, layers=config.num_hidden_layers,
-        eps=config.layer_norm_eps, first_position=first, precision=precision,
+        eps=config.layer_norm_eps, first_position=first, peaks=runtime.peaks(examples) if precision == "int8" else None,
     )  # fmt: skip
     for key, value in {
         "weights_hash": runtime.weights_hash(), "precision": precision, "pooling": settings.pooling,
@@ -66,7 +80,7 @@ def build(
     layers: int,
     eps: float,
     first_position: int,
-    precision: str,
+    peaks: Mapping[str, NDArray[np.float32]] | None,
 ) -> Any:  # noqa: ANN401 - an onnx.ModelProto
     """Return the ONNX model: input_ids (rows, length) int64, rows of one length -> vectors (rows, dim) float32.
 
@@ -77,11 +91,12 @@ def build(
         layers: transformer layers.
         eps: of the layer norms.
         first_position: row of the position embedding for a row's first token.
-        precision: fp32 or int8.
+        peaks: for int8, the largest absolute input of each channel of the linear layers behind a layer norm, by their
+            names; None for fp32.
     """
     from onnx import TensorProto, helper
 
-    graph = _Graph(quantize=precision == "int8", eps=eps)
+    graph = _Graph(peaks, eps)
     dim = weights["embeddings.word_embeddings.weight"].shape[1]
     graph.constant("flat_shape", np.array([-1, dim]))
     graph.node("Shape", ["input_ids"], "ids_shape")
@@ -113,15 +128,17 @@ def build(
 class _Graph:
     """Nodes and constants in the making; tensors go by name."""
 
-    def __init__(self, *, quantize: bool, eps: float) -> None:
-        self.quantize, self.eps = quantize, eps
+    def __init__(self, peaks: Mapping[str, NDArray[np.float32]] | None, eps: float) -> None:
+        self.quantize, self.peaks, self.eps = peaks is not None, peaks or {}, eps
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
-        if quantize:
-            self.constant("steps", np.float32(1 / 127))
-            self.constant("tiny", np.float32(1e-12))
-            self.constant("middle", np.uint8(MIDDLE))
-            self.constant("one_middle", np.array([MIDDLE], np.uint8))
+        if self.quantize:
+            for name, zero, step in (("even", MIDDLE, 1 / (255 - MIDDLE)), ("gelu", GELU_ZERO, 1 / (255 - GELU_ZERO))):
+                self.constant(f"{name}.zero", np.uint8(zero))
+                self.constant(f"{name}.zeros", np.array([zero], np.uint8))
+                self.constant(f"{name}.steps", np.float32(step))
+            self.constant("even.least", np.float32(1e-12))
+            self.constant("gelu.least", np.float32(GELU_LEAST / GELU_ZERO))
 
     def constant(self, name: str, value: Any) -> str:  # noqa: ANN401 - what NumPy takes
         from onnx import numpy_helper
@@ -135,27 +152,48 @@ class _Graph:
         self.nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
         return output
 
-    def quantized(self, x: str) -> str:
-        """Add the quantisation of x (tokens, d): {x}.q uint8, {x}.scale (tokens,)."""
-        self.node("Abs", [x], f"{x}.abs")
-        self.node("ReduceMax", [f"{x}.abs"], f"{x}.max", axes=[-1], keepdims=0)
-        self.node("Mul", [f"{x}.max", "steps"], f"{x}.step")
-        self.node("Max", [f"{x}.step", "tiny"], f"{x}.scale")
-        self.node("Shape", [f"{x}.scale"], f"{x}.tokens")
-        self.node("Expand", ["one_middle", f"{x}.tokens"], f"{x}.middle")
-        return self.node("QuantizeLinear", [x, f"{x}.scale", f"{x}.middle"], f"{x}.q", axis=0)
+    def products(
+        self, x: str, weights: Mapping[str, NDArray[np.float32]], outputs: Mapping[str, str], *, gelu: bool = False
+    ) -> None:
+        """Add x W^T, without bias, for states x (tokens, in) and each of `outputs`: name of a linear layer -> output.
 
-    def product(self, x: str, weight: NDArray[np.float32], output: str) -> str:
-        """Add x W^T, without the bias, of x (tokens, in) and weight (out, in); `quantized(x)` comes before, in int8."""
+        Args:
+            x: the states; the layers share their quantisation.
+            weights: by name; (out, in).
+            outputs: name of each linear layer -> name of its output.
+            gelu: whether x comes from a GELU.
+        """
+        matrices = {name: weights[f"{name}.weight"] for name in outputs}
         if not self.quantize:
-            return self.node("MatMul", [x, self.constant(f"{output}.weight", weight.T.copy())], output)
-        scale = np.maximum(np.abs(weight).max(1) / 127, 1e-12).astype(np.float32)
-        steps = np.rint(weight / scale[:, None]).astype(np.int8)
-        self.constant(f"{output}.weight", steps.T.copy())
-        self.constant(f"{output}.weight_scale", scale)
-        self.node("MatMulInteger", [f"{x}.q", f"{output}.weight", "middle"], f"{output}.sum")
-        self.node("DequantizeLinear", [f"{output}.sum", f"{x}.scale"], f"{output}.rows", axis=0)
-        return self.node("Mul", [f"{output}.rows", f"{output}.weight_scale"], output)
+            for name, output in outputs.items():
+                self.node("MatMul", [x, self.constant(f"{output}.weight", matrices[name].T.copy())], output)
+            return
+        first = next(iter(outputs))
+        if first in self.peaks:
+            weight_peaks = np.abs(np.concatenate(list(matrices.values()))).max(0)
+            share = np.sqrt(np.maximum(self.peaks[first], 1e-5) / np.maximum(weight_peaks, 1e-5)).astype(np.float32)
+            matrices = {name: matrix * share for name, matrix in matrices.items()}
+            x = self.node("Mul", [x, self.constant(f"{first}.smooth", 1 / share)], f"{first}.x")
+        kind = "gelu" if gelu else "even"
+        self._quantized(x, kind)
+        for name, output in outputs.items():
+            scale = np.maximum(np.abs(matrices[name]).max(1) / 127, 1e-12).astype(np.float32)
+            steps = np.rint(matrices[name] / scale[:, None]).astype(np.int8)
+            self.constant(f"{output}.weight", steps.T.copy())
+            self.constant(f"{output}.weight_scale", scale)
+            self.node("MatMulInteger", [f"{x}.q", f"{output}.weight", f"{kind}.zero"], f"{output}.sum")
+            self.node("DequantizeLinear", [f"{output}.sum", f"{x}.scale"], f"{output}.rows", axis=0)
+            self.node("Mul", [f"{output}.rows", f"{output}.weight_scale"], output)
+
+    def _quantized(self, x: str, kind: str) -> None:
+        """Add x (tokens, d) as {x}.q uint8 with one {x}.scale (tokens,) a token."""
+        size = x if kind == "gelu" else self.node("Abs", [x], f"{x}.abs")
+        self.node("ReduceMax", [size], f"{x}.max", axes=[-1], keepdims=0)
+        self.node("Mul", [f"{x}.max", f"{kind}.steps"], f"{x}.step")
+        self.node("Max", [f"{x}.step", f"{kind}.least"], f"{x}.scale")
+        self.node("Shape", [f"{x}.scale"], f"{x}.tokens")
+        self.node("Expand", [f"{kind}.zeros", f"{x}.tokens"], f"{x}.zeros")
+        self.node("QuantizeLinear", [x, f"{x}.scale", f"{x}.zeros"], f"{x}.q", axis=0)
 
 
 def _embeddings(graph: _Graph, weights: Mapping[str, NDArray[np.float32]], first_position: int) -> str:
@@ -187,34 +225,32 @@ def _embeddings(graph: _Graph, weights: Mapping[str, NDArray[np.float32]], first
 
 def _layer(graph: _Graph, x: str, prefix: str, weights: Mapping[str, NDArray[np.float32]], heads: int) -> str:
     """Add one layer to the states x (tokens, d)."""
-    parts = [prefix + f"attention.self.{part}." for part in ("query", "key", "value")]
-    if graph.quantize:
-        graph.quantized(x)
+    parts = [prefix + f"attention.self.{part}" for part in ("query", "key", "value")]
+    graph.products(x, weights, {name: f"{name}.flat" for name in parts})
     for name in parts:
-        graph.product(x, weights[name + "weight"], name + "flat")
-        graph.node("Reshape", [name + "flat", "states_shape"], name + "rows")
-    bias = graph.constant(prefix + "bias", np.concatenate([weights[name + "bias"] for name in parts]))
+        graph.node("Reshape", [f"{name}.flat", "states_shape"], f"{name}.rows")
+    bias = graph.constant(prefix + "bias", np.concatenate([weights[f"{name}.bias"] for name in parts]))
     graph.node(
-        "MultiHeadAttention", [*(name + "rows" for name in parts), bias], prefix + "context",
+        "MultiHeadAttention", [*(f"{name}.rows" for name in parts), bias], prefix + "context",
         domain=CONTRIB, num_heads=heads,
     )  # fmt: skip
     context = graph.node("Reshape", [prefix + "context", "flat_shape"], prefix + "context.flat")
     x = _after(graph, context, x, prefix + "attention.output.", weights)
-    if graph.quantize:
-        graph.quantized(x)
-    wide = graph.product(x, weights[prefix + "intermediate.dense.weight"], prefix + "wide")
-    bias = graph.constant(prefix + "wide.bias", weights[prefix + "intermediate.dense.bias"])
-    wide = graph.node("BiasGelu", [wide, bias], prefix + "gelu", domain=CONTRIB)
-    return _after(graph, wide, x, prefix + "output.", weights)
+    wide = prefix + "intermediate.dense"
+    graph.products(x, weights, {wide: f"{wide}.flat"})
+    bias = graph.constant(f"{wide}.bias", weights[f"{wide}.bias"])
+    graph.node("BiasGelu", [f"{wide}.flat", bias], prefix + "gelu", domain=CONTRIB)
+    return _after(graph, prefix + "gelu", x, prefix + "output.", weights, gelu=True)
 
 
-def _after(graph: _Graph, x: str, residual: str, prefix: str, weights: Mapping[str, NDArray[np.float32]]) -> str:
+def _after(
+    graph: _Graph, x: str, residual: str, prefix: str, weights: Mapping[str, NDArray[np.float32]], *, gelu: bool = False
+) -> str:
     """Add norm(residual + x W^T + b)."""
-    if graph.quantize:
-        graph.quantized(x)
-    product = graph.product(x, weights[prefix + "dense.weight"], prefix + "product")
+    graph.products(x, weights, {prefix + "dense": prefix + "flat"}, gelu=gelu)
     names = ("LayerNorm.weight", "LayerNorm.bias", "dense.bias")
     constants = [graph.constant(prefix + name, weights[prefix + name]) for name in names]
     return graph.node(
-        "SkipLayerNormalization", [product, residual, *constants], prefix + "states", domain=CONTRIB, epsilon=graph.eps
-    )
+        "SkipLayerNormalization", [prefix + "flat", residual, *constants], prefix + "states",
+        domain=CONTRIB, epsilon=graph.eps,
+    )  # fmt: skip

@@ -32,7 +32,7 @@ class OnnxRuntime:
         exportable: it is exported already.
     """
 
-    budget = 4096
+    budget = 1024
     one_length = True
     exportable = False
 
@@ -69,7 +69,7 @@ class OnnxRuntime:
             raise InputError("the tokenizer is not the one the model was saved with", file=folder, remedy=remedy)
         if notes.get("pooling") != settings.pooling:
             raise UsageError(
-                f"{file} pools by {notes.get('pooling')}, not by {settings.pooling}; pooling can only be chosen with torch"
+                f"{file} pools by {notes.get('pooling')}, not by {settings.pooling}; only with torch can that be chosen"
             )
         self.dim = int(notes["dim"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from pathlib import Path
 
 from alphita import artefact
@@ -30,15 +31,18 @@ def resolve(name: str) -> Path:
         InputError: no such folder, or the packaged files are not the published ones.
         AlphitaError: the hub cannot be reached.
     """
-    if Path(name).is_dir():
-        return Path(name)
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise InputError("an encoder is a folder, and this is a file", file=path)
     if name == "minilm":
         return _packaged_minilm() or _from_hub(MINILM_HUB, "or install the package: pip install 'alphita[open]'")
-    if name.count("/") != 1 or name.startswith((".", "/", "~")) or Path(name).exists():
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
         raise InputError(
             "no such encoder", value=name, remedy="give minilm, the folder of a model, or a hub name like owner/model"
         )
-    return _from_hub(name, "is the name right, and the network there? A local folder works too")
+    return _from_hub(name, "there is no such folder either; is the name right, and the network there?")
 
 
 def _packaged_minilm() -> Path | None:
@@ -66,7 +70,9 @@ def check_files(folder: Path, expected: dict[str, str]) -> None:
         found = artefact.hash_file(folder / name)
         if found != sha256:
             raise InputError(
-                f"sha256 {found} is not the published {sha256}", file=folder / name, remedy=f"reinstall {MINILM_PACKAGE}"
+                f"sha256 {found} is not the published {sha256}",
+                file=folder / name,
+                remedy=f"reinstall {MINILM_PACKAGE}",
             )
 
 

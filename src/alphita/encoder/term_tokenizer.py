@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,13 @@ class TermTokenizer:
         # A tokenizer without special tokens gives an empty string no token at all.
         return [encoding.ids or [self.pad_id] for encoding in encodings]
 
+    def random_terms(self, n: int) -> list[str]:
+        """Return `n` terms of 1 to 5 random words of the vocabulary, always the same."""
+        vocabulary = (token.removeprefix("▁").removeprefix("Ġ") for token in self._tokenizer.get_vocab())
+        words = sorted({word for word in vocabulary if word.isalpha()}) or ["a"]
+        chance = random.Random(0)
+        return [" ".join(chance.choices(words, k=chance.randint(1, 5))) for _ in range(n)]
+
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and what transformers wants beside it."""
         if not (self.folder / "tokenizer.json").is_file():
@@ -92,7 +100,9 @@ def _open(folder: Path) -> Any:  # noqa: ANN401 - a tokenizers.Tokenizer
 def _by_transformers(folder: Path) -> Any:  # noqa: ANN401 - a transformers tokenizer
     import transformers
 
-    if not any((folder / name).is_file() for name in ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")):
+    if not any(
+        (folder / name).is_file() for name in ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
+    ):
         raise InputError("has no tokenizer: neither tokenizer.json nor a vocabulary file", file=folder)
     try:
         return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.encoder import flat_bert, pooling
-from alphita.encoder.batches import Batch
+from alphita.encoder.batches import Batch, by_token_budget
 from alphita.encoder.layout import Settings
 from alphita.errors import InputError, UsageError, require
 
@@ -74,7 +76,7 @@ class TorchRuntime:
     """
 
     # Tokens a batch. Larger ones fall out of the processor's cache; a GPU takes more.
-    BUDGET = {"cpu": 4096, "cuda": 65536}
+    BUDGET: ClassVar[dict[str, int]] = {"cpu": 2048, "cuda": 65536}
 
     def __init__(self, folder: Path, settings: Settings, *, precision: str, device: str, pad_id: int) -> None:
         """Load the transformer in `folder`.
@@ -86,7 +88,7 @@ class TorchRuntime:
         self.settings, self.precision, self.pad_id = settings, precision, pad_id
         self._module = TermModule(_load(folder, settings), settings).to(self.device).eval()
         self._trained = False
-        self._prepared: tuple[flat_bert.FlatBert | torch.nn.Module, bool] | None = None
+        self._forward: Callable[[Batch], torch.Tensor] | None = None
         self._hash: str | None = None
 
     @property
@@ -118,7 +120,7 @@ class TorchRuntime:
     @property
     def exportable(self) -> bool:
         """Whether it can be exported to ONNX."""
-        return flat_bert.supports(self._model)
+        return flat_bert.supports(self._model) and self.config.hidden_act == "gelu"
 
     def pad(self, token_lists: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (input_ids, attention_mask), each (n, longest) int64 on the module's device."""
@@ -134,41 +136,60 @@ class TorchRuntime:
 
     def prepare(self) -> None:
         """Lay out the weights for encoding, anew if training may have changed them."""
-        if self._prepared is not None and not self._trained:
+        if self._forward is not None and not self._trained:
             return
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
-        model = self._model
-        if flat_bert.supports(model):
-            self._prepared = flat_bert.FlatBert(model, dtype), True
-        elif dtype == torch.float32:
-            self._prepared = model, False
+        if flat_bert.supports(self._model):
+            self._forward = flat_bert.FlatBert(self._model, dtype)
         else:
-            import copy
-
-            self._prepared = copy.deepcopy(model).to(dtype).eval(), False
+            model = self._model if dtype == torch.float32 else copy.deepcopy(self._model).to(dtype)
+            self._forward = functools.partial(_own_forward, model)
 
     def run(self, batch: Batch) -> NDArray[np.float32]:
         """Return (rows, dim) float32 of one batch, not scaled to length 1."""
-        if self._prepared is None:
-            self.prepare()
-        assert self._prepared is not None
-        model, flat = self._prepared
+        assert self._forward is not None, "prepare() comes first"
         with torch.inference_mode():
-            if flat:
-                hidden = model(batch)
-            else:
-                ((rows, length),) = batch.runs
-                was_training = model.training  # type: ignore[union-attr]
-                model.eval()  # type: ignore[union-attr]
-                ids = torch.from_numpy(batch.ids).to(self.device).view(rows, length)
-                hidden = model(input_ids=ids).last_hidden_state.reshape(rows * length, -1)
-                model.train(was_training)  # type: ignore[union-attr]
-            vectors = flat_bert.pool(hidden, batch.runs, mean=self.settings.pooling == "mean")
+            vectors = flat_bert.pool(self._forward(batch), batch.runs, mean=self.settings.pooling == "mean")
             if self.settings.pooling == "legacy_coder":
                 dense = self._model.pooler.dense
                 vectors = pooling.legacy_coder(vectors[:, None], dense.weight, dense.bias)
         result: NDArray[np.float32] = vectors.cpu().numpy()
         return result
+
+    def peaks(self, token_lists: Sequence[Sequence[int]]) -> dict[str, NDArray[np.float32]]:
+        """Return the largest absolute value of each channel that enters the linear layers behind a layer norm.
+
+        Args:
+            token_lists: rows to run.
+
+        Returns:
+            (hidden,) by the name of the layer.
+        """
+        found: dict[str, torch.Tensor] = {}
+
+        def note(name: str) -> Any:  # noqa: ANN401 - a hook
+            def hook(_layer: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+                peak = inputs[0].abs().flatten(0, -2).amax(0)
+                found[name] = torch.maximum(found[name], peak) if name in found else peak
+
+            return hook
+
+        hooks = [
+            layer.register_forward_pre_hook(note(name))
+            for name, layer in self._model.named_modules()
+            if name.endswith(("attention.self.query", "intermediate.dense"))
+        ]
+        was_training = self._model.training
+        self._model.eval()
+        try:
+            with torch.inference_mode():
+                for _, batch in by_token_budget(token_lists, self.budget, one_length=True):
+                    self._model(input_ids=torch.from_numpy(batch.ids).to(self.device).view(batch.runs[0]))
+        finally:
+            self._model.train(was_training)
+            for hook in hooks:
+                hook.remove()
+        return {name: peak.cpu().numpy() for name, peak in found.items()}
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
         """Return the weights that the vectors depend on, in fp32, sorted by name."""
@@ -198,8 +219,22 @@ class TorchRuntime:
         return self._module.model
 
 
+def _own_forward(model: Any, batch: Batch) -> torch.Tensor:  # noqa: ANN401 - a transformers model
+    """Return the last hidden state of every token, (tokens, hidden), of a batch of one length."""
+    (shape,) = batch.runs
+    was_training = model.training
+    model.eval()
+    hidden = model(input_ids=torch.from_numpy(batch.ids).to(model.device).view(shape)).last_hidden_state
+    model.train(was_training)
+    return hidden.reshape(len(batch.ids), -1)
+
+
 def _load(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 - a transformers model
     transformers = require("transformers", "train")
+    if not any(folder.glob("*.safetensors")):
+        pickled = (folder / "pytorch_model.bin").is_file()
+        problem = "has only pickled weights, which alphita never opens" if pickled else "has no model.safetensors"
+        raise InputError(problem, file=folder, remedy="give a model saved as safetensors")
     transformers.utils.logging.disable_progress_bar()
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()  # what is missing is said below, as an error

@@ -208,7 +208,7 @@ class Index:
                 )  # fmt: skip
 
 
-def _encode(strings: Any, encoder: Encoder, path: Path) -> None:
+def _encode(strings: Any, encoder: Encoder, path: Path) -> None:  # noqa: ANN401
     shape = (len(strings), encoder.dim)
     vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
     with progress.bar("Encoding terms", total=len(strings), unit="terms") as bar:

@@ -312,7 +312,7 @@ def _format_of(path: Path) -> str:
     return SUFFIXES[suffix]
 
 
-def _check_text(name: str, kind: Any) -> None:
+def _check_text(name: str, kind: Any) -> None:  # noqa: ANN401
     import pyarrow as pa
 
     value = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -320,7 +320,7 @@ def _check_text(name: str, kind: Any) -> None:
         raise UsageError(f"column {name!r} holds {kind}, not strings; name another with --column")
 
 
-def _texts(column: Any) -> list[str | None]:
+def _texts(column: Any) -> list[str | None]:  # noqa: ANN401
     """Return a Parquet column as strings; bytes that are no UTF-8 become lone surrogates."""
     import pyarrow as pa
 

@@ -13,6 +13,7 @@ Deviations from the paper:
 - `least_head_names` above 1 draws only triples whose head has that many names, so that every anchor has a positive.
 - Names are cleaned before encoding (lower case, spaces; the model's manifest lists the rules), so that training and
   normalization see the same strings.
+- `start_share` averages some of the starting weights into the final ones (Wortsman et al. 2022), against forgetting.
 - AdamW's weight decay and the clipping of gradients are not stated; the values here are the common ones.
 """
 
@@ -74,6 +75,9 @@ class Config(alphita.config.Config):
     clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated)")
     dropout: float | None = Field(None, ge=0, lt=1, description="dropout (not stated; None: the encoder's own)")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="arithmetic while training (ours)")
+    start_share: float = Field(
+        0.0, ge=0, lt=1, description="share of the starting weights averaged into the final ones (WiSE-FT; ours)"
+    )
     seed: int = Field(0, ge=0, description="of sampling, initial values and dropout (ours)")
     # Watching
     dev_synonyms: int = Field(0, ge=0, description="synonyms held out of training to score accuracy@1 with (ours)")
@@ -121,12 +125,14 @@ def train(
     from alphita.training.loop import Plan, fit
     from alphita.training.names import TrainingNames
     from alphita.training.runs import open_run, save_model
+    from alphita.training.soup import copy_of, mix_in
     from alphita.training.triples import KnownTriples, TripleSampler, usable_triples
 
     # Model: the term encoder and, for the relations, M_r.
     torch.manual_seed(config.seed)
     term_encoder = TermEncoder.load(encoder, precision="fp32", pooling=config.pooling, max_length=config.max_length)
     forward = TermForward(term_encoder, precision=config.precision, dropout=config.dropout)
+    start = copy_of(forward.module) if config.start_share > 0 else {}
     modules: dict[str, torch.nn.Module] = {"encoder": forward.module}
     labels = relation_labels(terminology.relation_labels, inverse=config.inverse_relations)
     if config.mu > 0:
@@ -182,6 +188,10 @@ def train(
         modules, micro_loss, plan, work, fingerprint=fingerprint, resume=resume,
         evaluate=names.dev_accuracy(term_encoder) if config.dev_synonyms else None, label="training coder",
     )  # fmt: skip
+
+    # Some of the starting weights keep what names alone do not teach: misspellings, words around a term.
+    if config.start_share > 0:
+        mix_in(forward.module, start, config.start_share)
 
     # Save: a folder that SentenceTransformer opens; M_r and the log lie beside.
     tensors = {"relations": matrices.state_dict()} if config.mu > 0 else {}

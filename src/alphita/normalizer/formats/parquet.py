@@ -48,7 +48,7 @@ def finish(part: Path, out: Path) -> None:
     part.unlink()
 
 
-def _schema(columns: Sequence[str]) -> Any:
+def _schema(columns: Sequence[str]) -> Any:  # noqa: ANN401
     import pyarrow as pa
 
     kinds = {int: pa.int64(), float: pa.float64(), str: pa.string()}
@@ -56,5 +56,5 @@ def _schema(columns: Sequence[str]) -> Any:
     return pa.schema([(name, next(kinds[t] for t in kinds if t in _members(hints[name]))) for name in columns])
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def _members(hint: Any) -> tuple[Any, ...]:  # noqa: ANN401
     return getattr(hint, "__args__", (hint,))

