@@ -120,3 +120,18 @@ def test_a_checkpoint_of_other_modules_is_refused(tmp_path) -> None:
     checkpoints.save(tmp_path, 3, {"net": net}, optimizer)
     with pytest.raises(InputError, match="relations"):
         checkpoints.load_latest(tmp_path, {"net": net, "relations": torch.nn.Linear(1, 1)}, optimizer)
+
+
+def test_a_full_disk_at_a_checkpoint_is_one_clear_error(tmp_path, monkeypatch) -> None:
+    from safetensors import SafetensorError
+
+    def full(*_arguments: object) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    net = make_net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    checkpoints.save(tmp_path, 1, {"net": net}, optimizer)
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(AlphitaError, match=r"No space left on device.*--resume"):
+        checkpoints.save(tmp_path, 2, {"net": net}, optimizer)
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]

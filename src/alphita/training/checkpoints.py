@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from alphita.errors import InputError
+from alphita.errors import AlphitaError, InputError
 
 KEPT = 2
 
@@ -32,7 +33,22 @@ def save(folder: Path, step: int, modules: Mapping[str, torch.nn.Module], optimi
     target = folder / f"step-{step:08d}"
     aside = folder / f".{target.name}.draft"
     shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
+    try:
+        aside.mkdir(parents=True)
+        _write(aside, step, modules, optimizer)
+        shutil.rmtree(target, ignore_errors=True)
+        aside.rename(target)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise AlphitaError(
+            f"could not write the checkpoint {target}: {error}; make room and go on with --resume"
+        ) from error
+    for old in _checkpoints(folder)[:-KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
+
+
+def _write(aside: Path, step: int, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> None:
     names = _parameter_names(modules, optimizer)
     moments = {
         f"{name}|{key}": value.detach().clone().contiguous()
@@ -48,11 +64,6 @@ def save(folder: Path, step: int, modules: Mapping[str, torch.nn.Module], optimi
     for file in aside.iterdir():
         with open(file, "rb") as handle:
             os.fsync(handle.fileno())
-    shutil.rmtree(target, ignore_errors=True)
-    aside.rename(target)
-    for old in _checkpoints(folder)[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
-    return target
 
 
 def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer: torch.optim.Optimizer) -> int:
