@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -135,7 +136,7 @@ def sentence_transformers_step() -> Step | None:
         import accelerate  # noqa: F401
         import datasets
         from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
-        from sentence_transformers.training_args import SentenceTransformerTrainingArguments
+        from sentence_transformers.sentence_transformer.training_args import SentenceTransformerTrainingArguments
         from transformers import TrainerCallback
     except ImportError:
         return None
@@ -143,6 +144,8 @@ def sentence_transformers_step() -> Step | None:
 
     model = SentenceTransformer(str(resolve("minilm")), device="cpu")
     model.max_seq_length = LENGTH
+
+    folder = tempfile.TemporaryDirectory()
 
     class Loss(torch.nn.Module):
         def forward(self, features: list[dict[str, torch.Tensor]], labels: torch.Tensor) -> torch.Tensor:
@@ -160,7 +163,7 @@ def sentence_transformers_step() -> Step | None:
     def step(strings: list[str], concept: torch.Tensor) -> float:
         data = datasets.Dataset.from_dict({"sentence": strings, "label": concept.tolist()})
         arguments = SentenceTransformerTrainingArguments(
-            output_dir="/dev/null", per_device_train_batch_size=len(strings), max_steps=1, use_cpu=True,
+            output_dir=folder.name, per_device_train_batch_size=len(strings), max_steps=1, use_cpu=True,
             bf16=machine.fast_bf16(), report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
         )  # fmt: skip
         clock = Clock()
@@ -180,8 +183,6 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     machine.set_threads(None)
-    import tempfile
-
     print(json.dumps(machine.describe()))
     figures: dict[str, dict[str, dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as folder:

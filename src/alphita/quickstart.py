@@ -350,7 +350,7 @@ def show(figures: Mapping[str, Any], folder: Path) -> None:
         ("sample", "The sample's strings that name a concept"),
     ):
         rows = {label: figures[name][system] for system, label in SYSTEMS.items()}
-        columns = {f"acc{k}": f"acc@{k}, % [95 % interval]" for k in ACCURACIES}
+        columns = {f"acc{k}": f"acc@{k} [95 %]" for k in ACCURACIES}
         console.print(render_table(rows, columns, title=f"{title} ({figures[name]['n']:,} strings)"))
     nil = figures["nil"]
     console.print(
