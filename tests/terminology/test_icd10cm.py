@@ -125,3 +125,10 @@ def test_instructions_are_no_terms(load: Load, write: Write, note: str) -> None:
     assert rejects == []
     assert len(terminology.concept("ICD10CM:A00.0").terms) == 2
     assert terminology.manifest["dropped"]["notes that instruct coders and name nothing"] == 1
+
+
+def test_unknown_encoding_is_a_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "tabular.xml"
+    path.write_text('<?xml version="1.0" encoding="tf-8"?>\n<ICD10CM.tabular></ICD10CM.tabular>\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"encoding that cannot be read.*tf-8"):
+        icd10cm.load([path], icd10cm.Options(), Rejects())

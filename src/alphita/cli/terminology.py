@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, config, machine, progress, registry
+from alphita.cli import terminology_changes, terminology_merge, terminology_subset
 from alphita.errors import Rejects, UsageError
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ def import_(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="An option of the format; may be repeated.")
     ] = None,
     config_file: Annotated[Path | None, typer.Option("--config", help="TOML file of such options.")] = None,
+    onto: Annotated[
+        Path | None, typer.Option("--onto", metavar="BASE.terminology", help="babelon, hpoa: what they add to.")
+    ] = None,
     packaged: Annotated[
         bool, typer.Option("--packaged", help="PATH is a name: hpo or icd10cm, found inside an installed package.")
     ] = False,
@@ -49,7 +53,8 @@ def import_(
     if not format_ or not paths or output is None:
         raise UsageError("give a format, at least one file and -o OUTPUT.terminology; --list shows the formats")
     loader = registry.load(LOADERS, format_)
-    options = config.resolve(loader.Options, file=config_file, sets=settings or [])
+    sets = [*(settings or []), *_onto(format_, onto, loader.Options)]
+    options = config.resolve(loader.Options, file=config_file, sets=sets)
     files = [_find(path, packaged) for path in paths]
     if output.exists() and not force:
         raise UsageError(f"{output} already exists; choose another name or use --force (the old one is moved aside)")
@@ -60,6 +65,8 @@ def import_(
         output.parent.mkdir(parents=True, exist_ok=True)
     with Rejects(report, strict=strict) as rejects:
         used = {"format": format_, **options.model_dump()}
+        if "onto" in used:  # of a path only its last part, which says nothing private
+            used["onto"] = Path(used["onto"]).name
         # Not held by a name here, so that saving frees each table once it is written.
         store.save(loader.load(files, options, rejects), output, config=used, rejects=rejects, force=force)
     terminology = store.load_terminology(output)
@@ -118,6 +125,15 @@ def split_(
     print(f"{output}: {len(split):,} strings held out ({parts or 'none'}); {dropped:,} dropped as equal to a kept term")
 
 
+def _onto(format_: str, onto: Path | None, options: type[config.Config]) -> list[str]:
+    """Return `--onto` as a setting of the formats that have it."""
+    if onto is None:
+        return []
+    if "onto" not in options.model_fields:
+        raise UsageError(f"{format_} makes a terminology of its own; --onto is for formats that add to one")
+    return [f"onto={onto}"]
+
+
 def _find(path: str, packaged: bool) -> Path:
     from alphita.terminology.packaged import find_packaged
 
@@ -165,3 +181,8 @@ def _show(found: Description) -> None:
     for example in found.examples[:5]:
         console.print(f"    {example['string']!r}: {'; '.join(example['concepts'][:4])}", highlight=False, markup=False)
     table("left out on purpose", found.left_out)
+
+
+app.command("merge")(terminology_merge.merge)
+app.command("changes")(terminology_changes.changes)
+app.command("subset")(terminology_subset.subset)

@@ -129,6 +129,10 @@ class _Reader:
             raise InputError(
                 f"the XML is {what}: {expat.ErrorString(error.code)}", file=self.path, line=error.lineno
             ) from None
+        except (LookupError, ValueError) as error:  # an encoding that Python does not know, or cannot give to expat
+            raise InputError(
+                f"the XML declares an encoding that cannot be read: {error}", file=self.path, line=1, remedy="use UTF-8"
+            ) from None
 
     def _doctype(self, *_declaration: object) -> None:
         line = self.parser.CurrentLineNumber

@@ -1,0 +1,101 @@
+"""`alphita terminology merge`."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alphita import artefact, config, machine, progress
+from alphita.errors import Rejects, UsageError
+
+SHOWN = 8
+
+
+def merge(
+    terminologies: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="X.terminology…", help="Terminologies; a merged concept takes the id of the first."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to create: OUT.terminology.")] = None,
+    mappings: Annotated[
+        list[Path] | None, typer.Option("--mappings", "-m", help="SSSOM/TSV file of mappings; may be repeated.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A choice of the policy; may be repeated.")
+    ] = None,
+    config_file: Annotated[Path | None, typer.Option("--config", help="TOML file of such choices.")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row of a mapping file.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the choices of the policy, and leave.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+) -> None:
+    """Join several terminologies by their cross-references and by mapping files.
+
+    Beside OUT.terminology come OUT.terminology.joined.tsv (what was joined, and why), .conflicts.tsv (what was refused,
+    with the chain that would have put two concepts of one source together) and .merge.json (all counts).
+    """
+    machine.set_threads(threads)
+    from alphita.terminology import merge as merging
+    from alphita.terminology import store
+
+    if list_:
+        for option in config.options(merging.Options):
+            print(f"--set {option.name}={option.default}  {option.description}")
+        return
+    if not terminologies or output is None:
+        raise UsageError("give at least two terminologies (or one and --mappings FILE) and -o OUT.terminology")
+    options = config.resolve(merging.Options, file=config_file, sets=settings or [])
+    if output.exists() and not force:
+        raise UsageError(f"{output} already exists; choose another name or use --force (the old one is moved aside)")
+    opened = [store.load_terminology(path) for path in terminologies]
+    report = _beside(output, "rejects.csv")
+    with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
+        output.parent.mkdir(parents=True, exist_ok=True)
+    with Rejects(report, strict=strict) as rejects:
+        merged = merging.merge(opened, mappings or [], options, rejects)
+        used = {
+            "merged": [{"name": found.path.name, "content_hash": found.content_hash} for found in opened],
+            "mappings": [path.name for path in mappings or []],
+            **options.model_dump(),
+        }
+        store.save(merged.tables, output, config=used, rejects=rejects, force=force)
+    _write_tsv(_beside(output, "joined.tsv"), merging.JOINED_COLUMNS, merged.joined)
+    _write_tsv(_beside(output, "conflicts.tsv"), merging.CONFLICT_COLUMNS, merged.conflicts)
+    counts = store.load_terminology(output).manifest["counts"]
+    with artefact.atomic_file(_beside(output, "merge.json"), "w") as file:
+        json.dump({"config": used, "saved": counts, **merged.counts}, file, indent=1, ensure_ascii=False)
+    _show(merged.counts)
+    print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+    progress.say(f"what was joined is in {_beside(output, 'joined.tsv')}")
+    if merged.conflicts:
+        progress.say(f"{len(merged.conflicts):,} claims were refused; see {_beside(output, 'conflicts.tsv')}")
+    if rejects.count:
+        progress.say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
+
+
+def _beside(output: Path, name: str) -> Path:
+    return output.with_name(f"{output.name}.{name}")
+
+
+def _write_tsv(path: Path, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> None:
+    with artefact.atomic_file(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, columns, delimiter="\t", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _show(counts: Mapping[str, Mapping[str, int]]) -> None:
+    for title, numbers in counts.items():
+        if not numbers:
+            continue
+        print(title)
+        for name, number in list(numbers.items())[:SHOWN]:
+            print(f"  {number:>10,}  {name}")
+        if len(numbers) > SHOWN:
+            print(f"  {sum(list(numbers.values())[SHOWN:]):>10,}  in {len(numbers) - SHOWN} more")

@@ -1,0 +1,70 @@
+"""`alphita terminology subset`."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alphita import progress
+from alphita.errors import Rejects, UsageError
+
+
+def subset(
+    terminology: Annotated[Path, typer.Argument(metavar="X.terminology", help="Terminology folder.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to create: Y.terminology.")],
+    sources: Annotated[
+        list[str] | None, typer.Option("--source", help="Facts of this source only: HP, DOID, …; may be repeated.")
+    ] = None,
+    languages: Annotated[
+        list[str] | None, typer.Option("--language", help="Terms of this language: en, it, …; may be repeated.")
+    ] = None,
+    semantic_types: Annotated[
+        list[str] | None, typer.Option("--semantic-type", help="A name or code; may be repeated.")
+    ] = None,
+    descendants_of: Annotated[
+        list[str] | None, typer.Option("--descendants-of", metavar="CURIE", help="With itself; may be repeated.")
+    ] = None,
+    list_file: Annotated[
+        Path | None, typer.Option("--list", help="File of ids, one a line; of a table the first column.")
+    ] = None,
+    retired: Annotated[bool, typer.Option("--retired/--no-retired", help="Keep retired concepts that fit.")] = True,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first id of the list that is unknown.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+) -> None:
+    """Keep a part: several choices hold together, several values of one are alternatives."""
+    from alphita.terminology import store
+    from alphita.terminology import subset as choosing
+
+    if not (sources or languages or semantic_types or descendants_of or list_file or not retired):
+        raise UsageError(
+            "say what to keep: --source, --language, --semantic-type, --descendants-of, --list, --no-retired"
+        )
+    if output.exists() and not force:
+        raise UsageError(f"{output} already exists; choose another name or use --force (the old one is moved aside)")
+    opened = store.load_terminology(terminology)
+    report = output.with_name(output.name + ".rejects.csv")
+    with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
+        output.parent.mkdir(parents=True, exist_ok=True)
+    with Rejects(report, strict=strict) as rejects:
+        listed = choosing.read_list(list_file, opened, rejects) if list_file is not None else None
+        choice = choosing.Choice(
+            sources or (), languages or (), semantic_types or (), descendants_of or (), listed, retired
+        )
+        tables = choosing.subset(opened, choice)
+        left_out = tables.dropped
+        used = {
+            "subset_of": {"name": opened.path.name, "content_hash": opened.content_hash},
+            "sources": list(choice.sources), "languages": list(choice.languages),
+            "semantic_types": list(choice.semantic_types), "descendants_of": list(choice.descendants_of),
+            "listed": None if listed is None else len(listed), "retired": retired,
+        }  # fmt: skip
+        store.save(tables, output, config=used, rejects=rejects, force=force)
+    counts = store.load_terminology(output).manifest["counts"]
+    print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+    for name, count in left_out.items():
+        progress.say(f"left out: {count:,} {name}")
+    if rejects.count:
+        progress.say(f"{rejects.count:,} rows were left out; each is in {report} with its line")

@@ -1,0 +1,254 @@
+"""What changed between two releases of a terminology: concepts, names, synonyms, parents.
+
+Concepts are compared by their id. Of a concept that was added, retired, merged into another or removed only that is
+told; of one that is live in both releases every difference. A string is a new synonym only if the concept had it in no
+role before, and a lost one only if it has it in none now: a name that became a synonym is a change of name alone.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from alphita import artefact
+from alphita.errors import UsageError
+from alphita.terminology import model, reading
+from alphita.terminology.model import Tables
+from alphita.terminology.store import Terminology
+
+# kind -> what it means, in the order they are told.
+KINDS = {
+    "added": "new concept; `new` is its name",
+    "retired": "live before, retired now; `new` is what replaces it, `detail` what to consider instead",
+    "merged": "gone as a concept; its id is now an alternative id of `new`",
+    "removed": "gone without a trace",
+    "restored": "retired before, live now",
+    "replacement": "retired before and now; what replaces it changed",
+    "renamed": "another preferred term in this language",
+    "synonym_added": "a string the concept did not have in this language; `detail` is its scope",
+    "synonym_lost": "a string the concept has no more in this language; `detail` is its scope",
+    "scope": "a synonym's scope changed: `detail` is the string",
+    "moved": "`old` parents lost, `new` parents won",
+}  # fmt: skip
+COLUMNS = ("kind", "concept", "name", "language", "old", "new", "detail")
+_STRINGS = dict.fromkeys(COLUMNS, pl.String)
+JOINT = " | "
+EXAMPLES = 2
+SUFFIXES = (".csv", ".tsv", ".json")
+
+
+@dataclass
+class Changes:
+    """The changes between two terminologies.
+
+    Attributes:
+        old: name, content hash, versions, live and retired concepts, terms, of the old one.
+        new: the same of the new one.
+        counts: changes by kind, in the order of `KINDS`; kinds without any are 0.
+        table: one row a change, `COLUMNS`, all strings; sorted by kind, concept, language.
+    """
+
+    old: dict[str, Any]
+    new: dict[str, Any]
+    counts: dict[str, int] = field(default_factory=dict)
+    table: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_STRINGS))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self) | {"table": self.table.to_dicts()}
+
+    def summary(self) -> str:
+        """Return one screen of text: what there is, how many changes of each kind, and examples."""
+        lines = [_headline("old", self.old), _headline("new", self.new), ""]
+        for kind, count in self.counts.items():
+            shown = self.table.filter(pl.col("kind") == kind).head(EXAMPLES)
+            examples = "; ".join(_example(row) for row in shown.iter_rows(named=True))
+            lines.append(f"{count:>9,}  {kind:<14} {examples}"[:118].rstrip())
+        return "\n".join(lines)
+
+    def write(self, path: Path) -> None:
+        """Write it as .csv, .tsv or .json, by the name's suffix.
+
+        Raises:
+            UsageError: another suffix.
+        """
+        suffix = path.suffix.lower()
+        if suffix not in SUFFIXES:
+            raise UsageError(f"{path}: the name must end in one of {list(SUFFIXES)}")
+        with artefact.atomic_file(path, "w", newline="") as file:
+            if suffix == ".json":
+                json.dump(self.as_json(), file, indent=1, ensure_ascii=False)
+                return
+            writer = csv.writer(file, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows(self.table.iter_rows())
+
+
+def changes(old: Terminology, new: Terminology) -> Changes:
+    """Compare two releases, the older first."""
+    before, after = _Release(old), _Release(new)
+    found = pl.concat([*_of_concepts(before, after), *_of_live_ones(before, after)])
+    order = pl.col("kind").replace_strict(list(KINDS), list(range(len(KINDS))), return_dtype=pl.Int32)
+    table = found.sort(order, "concept", "language", "old", "new", "detail")
+    numbers = Counter(table["kind"].to_list())
+    return Changes(_facts(old), _facts(new), {kind: numbers[kind] for kind in KINDS}, table)
+
+
+class _Release:
+    """One release as frames by CURIE."""
+
+    def __init__(self, terminology: Terminology) -> None:
+        tables = reading.tables_of(terminology)
+        self.ids = tables.concepts["id"]
+        self.concepts = tables.concepts.select("id", "retired").with_columns(
+            name=pl.Series(terminology.concept_names.to_pylist(), dtype=pl.String)
+        )
+        self.terms = self._terms(tables)
+        self.parents = self._parents(tables)
+        self.replacements = self._replacements(tables)
+        self.aliases = tables.aliases.select("alias", self._curie(tables.aliases["concept"]).alias("id"))
+
+    def _curie(self, rows: pl.Series) -> pl.Series:
+        return self.ids.gather(rows)
+
+    def _terms(self, tables: Tables) -> pl.DataFrame:
+        """Return id, language, string, preferred, scope: one row a string, in its best role."""
+        return tables.terms.select(
+            self._curie(tables.terms["concept"]).alias("id"), pl.col("language").cast(pl.String), "string", "preferred",
+            pl.col("scope").cast(pl.String),
+        ).unique(["id", "language", "string"], keep="first", maintain_order=True)  # fmt: skip
+
+    def _parents(self, tables: Tables) -> pl.DataFrame:
+        frame = tables.relations.filter(pl.col("relation").cast(pl.String).is_in(list(tables.parent_relations)))
+        return pl.DataFrame({"id": self._curie(frame["head"]), "parent": self._curie(frame["tail"])}).unique()
+
+    def _replacements(self, tables: Tables) -> pl.DataFrame:
+        """Return id, replaced_by, consider; several joined."""
+        frame = tables.replacements.select(
+            self._curie(tables.replacements["concept"]).alias("id"), pl.col("predicate").cast(pl.String), "object"
+        )
+        said = {"replaced_by": model.REPLACED_BY, "consider": model.CONSIDER}
+        return frame.group_by("id").agg(
+            pl.col("object").filter(pl.col("predicate") == predicate).unique().sort().str.join(JOINT).alias(name)
+            for name, predicate in said.items()
+        )
+
+
+def _of_concepts(before: _Release, after: _Release) -> list[pl.DataFrame]:
+    """Return the changes of whole concepts."""
+    both = before.concepts.join(after.concepts, on="id", how="full", suffix="_now", coalesce=True)
+    told = before.replacements.rename({"replaced_by": "was", "consider": "was_considered"})
+    both = both.join(after.replacements, on="id", how="left").join(told, on="id", how="left")
+    was_live, is_live = pl.col("retired").not_(), pl.col("retired_now").not_()
+    gone = both.filter(was_live & pl.col("name_now").is_null())
+    heir = after.aliases.unique("alias", keep="first", maintain_order=True)
+    merged = gone.join(heir, left_on="id", right_on="alias", how="inner", suffix="_heir")
+    kept_retired = both.filter(pl.col("retired") & pl.col("retired_now"))
+    return [
+        _rows(both.filter(pl.col("name").is_null() & is_live), "added", name="name_now", new="name_now"),
+        _rows(both.filter(was_live & pl.col("retired_now")), "retired", new="replaced_by", detail="consider"),
+        _rows(merged, "merged", new="id_heir"),
+        _rows(gone.join(heir, left_on="id", right_on="alias", how="anti"), "removed"),
+        _rows(both.filter(pl.col("retired") & is_live), "restored", name="name_now"),
+        _rows(
+            kept_retired.filter(pl.col("replaced_by").fill_null("") != pl.col("was").fill_null("")),
+            "replacement", old="was", new="replaced_by", detail="consider",
+        ),
+    ]  # fmt: skip
+
+
+def _of_live_ones(before: _Release, after: _Release) -> list[pl.DataFrame]:
+    """Return the changes of concepts that are live in both."""
+    live = after.concepts.filter(~pl.col("retired")).join(
+        before.concepts.filter(~pl.col("retired")).select("id"), on="id", how="semi"
+    )
+    names = live.select("id", "name")
+    old_terms, new_terms = (release.terms.join(names, on="id") for release in (before, after))
+    renamed = _renamed(old_terms, new_terms)
+    return [
+        _rows(renamed, "renamed", old="old_name", new="new_name", detail="said", language="language"),
+        *_synonyms(old_terms, new_terms),
+        _moved(before, after, names),
+    ]
+
+
+def _renamed(old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+    """Return id, language, name, old_name, new_name, said."""
+
+    def preferred(terms: pl.DataFrame, name: str) -> pl.DataFrame:
+        chosen = terms.filter("preferred").group_by("id", "language", "name")
+        return chosen.agg(pl.col("string").unique().sort().str.join(JOINT).alias(name), pl.col("string").alias("all"))
+
+    both = preferred(old, "old_name").join(preferred(new, "new_name").drop("name"), on=["id", "language"])
+    both = both.filter(pl.col("old_name") != pl.col("new_name"))
+    kept = both.select("id", "language", string="old_name").join(new, on=["id", "language", "string"], how="semi")
+    kept = kept.select("id", "language", said=pl.lit("the old name is a synonym now"))
+    return both.join(kept, on=["id", "language"], how="left")
+
+
+def _synonyms(old: pl.DataFrame, new: pl.DataFrame) -> list[pl.DataFrame]:
+    key = ["id", "language", "string"]
+    won = _not_renamed(new.join(old, on=key, how="anti"), old)
+    lost = _not_renamed(old.join(new, on=key, how="anti"), new)
+    scoped = old.join(new.select(*key, scope_now="scope"), on=key).filter(pl.col("scope") != pl.col("scope_now"))
+    return [
+        _rows(won, "synonym_added", new="string", detail="scope", language="language"),
+        _rows(lost, "synonym_lost", old="string", detail="scope", language="language"),
+        _rows(scoped, "scope", old="scope", new="scope_now", detail="string", language="language"),
+    ]
+
+
+def _not_renamed(terms: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+    """Leave out the preferred terms of which the other release has its own: the change of name tells them."""
+    named = other.filter("preferred").select("id", "language", named=pl.lit(True)).unique()
+    return terms.join(named, on=["id", "language"], how="left").filter(
+        ~(pl.col("preferred") & pl.col("named").fill_null(False))
+    )
+
+
+def _moved(before: _Release, after: _Release, names: pl.DataFrame) -> pl.DataFrame:
+    def listed(frame: pl.DataFrame, name: str) -> pl.DataFrame:
+        return frame.group_by("id").agg(pl.col("parent").sort().str.join(JOINT).alias(name))
+
+    lost = before.parents.join(after.parents, on=["id", "parent"], how="anti")
+    won = after.parents.join(before.parents, on=["id", "parent"], how="anti")
+    both = listed(lost, "lost").join(listed(won, "won"), on="id", how="full", coalesce=True).join(names, on="id")
+    return _rows(both, "moved", old="lost", new="won")
+
+
+def _rows(frame: pl.DataFrame, kind: str, *, name: str = "name", **columns: str) -> pl.DataFrame:
+    """Return rows of the table; `columns` says which column of the frame each of its own comes from."""
+    cells = {"concept": "id", "name": name, **columns}
+    return frame.select(
+        pl.lit(kind).alias("kind"),
+        *(
+            (pl.col(cells[column]).cast(pl.String).fill_null("") if column in cells else pl.lit("")).alias(column)
+            for column in COLUMNS[1:]
+        ),
+    )
+
+
+def _facts(terminology: Terminology) -> dict[str, Any]:
+    retired = int(terminology.retired.sum())
+    versions = [str(source["version"]) for source in terminology.manifest.get("sources", []) if source.get("version")]
+    return {
+        "name": terminology.path.name, "content_hash": terminology.content_hash, "versions": versions,
+        "live concepts": terminology.n_concepts - retired, "retired concepts": retired, "terms": terminology.n_terms,
+    }  # fmt: skip
+
+
+def _headline(label: str, facts: dict[str, Any]) -> str:
+    numbers = ", ".join(f"{facts[name]:,} {name}" for name in ("live concepts", "retired concepts", "terms"))
+    return f"{label}: {facts['name']} ({', '.join(facts['versions'][:2]) or 'no version'}): {numbers}"[:118]
+
+
+def _example(row: dict[str, str]) -> str:
+    change = " -> ".join(filter(None, (row["old"], row["new"])))
+    said = f"{row['concept']} {row['name']}" if row["name"] not in (row["old"], row["new"]) else row["concept"]
+    return f"{said}: {change}" if change else said

@@ -1,0 +1,308 @@
+"""Babelon tables, and the synonym tables beside them: translations added to an existing terminology.
+
+A Babelon table (`hp-fr.babelon.tsv`) has one translated label, definition or synonym a row, with its status. The tables
+of synonyms (`hp-fr.synonyms.tsv`) are of another shape: subject_id, translation_value and columns that differ from file
+to file; several synonyms may stand in one cell, joined by `|`; the status may stand in the comment; a second header row
+holds ROBOT's template, which states the language; and where nobody translated, English was left in place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects, shorten
+from alphita.terminology import model, prefixes, reading
+from alphita.terminology.loaders import _files, _tsv
+from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.model import Tables
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean
+
+DESCRIPTION = "translations of an ontology, such as HPO's; adds to a terminology (--onto)"
+
+NOT_TRANSLATED = "NOT_TRANSLATED"
+STATUSES = {"OFFICIAL": "official", "UNDER_REVIEW": "candidate", "CANDIDATE": "candidate"}
+MACHINE = "ALGORITHM"
+LABEL, DEFINITION = "rdfs:label", "IAO:0000115"
+SYNONYMS = {f"oboInOwl:has{scope.title()}Synonym": scope for scope in model.SCOPES}
+# What stands for an empty cell in tables that statistics programs wrote.
+EMPTY = frozenset({"", "NA"})
+
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
+_TEMPLATE = re.compile(r"AL?\s+(\S+?)(?:@([\w-]+))?(?:\s+SPLIT=(\S+))?")
+_NAMED = re.compile(r"[A-Za-z0-9]+[-_]([a-z]{2,3}(?:-[A-Za-z]{2,4})?)[.-].*")
+_REMEDY = "a Babelon table has the columns subject_id, predicate_id, translation_language, translation_value"
+
+
+class Options(Config):
+    """Options of the Babelon loader."""
+
+    onto: str = Field("", description="terminology to add to; on the command line --onto")
+    language: str = Field(
+        "", description="BCP-47 tag of synonym tables that state none; empty: what the name tells (hp-fr.synonyms.tsv)"
+    )
+    status: str = Field(
+        "official", pattern="^(official|candidate|machine)$", description="of rows of synonym tables that state none"
+    )
+    encoding: str = Field("utf-8", description="of the files")
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read the base terminology and add the translations in the files.
+
+    Raises:
+        InputError: a file has not the columns, is empty or unreadable; the base is no terminology.
+        UsageError: no base was named; an unknown encoding.
+    """
+    base = reading.open_base(options.onto, "babelon")
+    reader = _Reader(options, rejects)
+    sources = [reader.read(Path(path)) for path in paths]
+    tables = reading.tables_of(base)
+    adder = _Adder(base, rejects, reader.dropped)
+    adder.add(reader.found)
+    frames = adder.columns.frames()
+    tables.terms = reading.added(tables.terms, frames["terms"])
+    tables.definitions = reading.added(tables.definitions, frames["definitions"])
+    tables.sources += sources
+    tables.dropped = dict(Counter(tables.dropped) + reader.dropped)
+    return tables
+
+
+@dataclass
+class _Translation:
+    """One string, as read; `scope` is None for a definition."""
+
+    file: str
+    line: int
+    concept: str
+    string: str
+    language: str
+    status: str
+    scope: str | None
+    label: bool = False
+    synonym_type: str = ""
+    reference: str = ""
+    from_synonyms: bool = False
+
+
+class _Reader:
+    """Reads files one after another into translations."""
+
+    def __init__(self, options: Options, rejects: Rejects) -> None:
+        self.options, self.rejects = options, rejects
+        self.found: list[_Translation] = []
+        self.dropped: Counter[str] = Counter()
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """Read one file; return its entry for the manifest."""
+        self.path = path
+        lines = _files.lines(path, self.options.encoding, self.rejects)
+        first = next(((number, line) for number, line in lines if line.strip() and not line.startswith("#")), None)
+        if first is None:
+            raise InputError("no header in this file", file=path, remedy=_REMEDY)
+        header = [name.lower().replace(" ", "_") for name in _tsv.cells(first[1])]
+        _tsv.check_header(header, ("subject_id", "translation_value"), path, first[0], _REMEDY)
+        rows = _tsv.rows(lines, header, path, self.rejects)
+        version = None
+        if "predicate_id" in header:
+            _tsv.check_header(header, ("translation_language", "translation_status"), path, first[0], _REMEDY)
+            version = self._babelon(rows)
+        else:
+            self._synonyms(rows)
+        return _files.source(path, name=path.name.split(".")[0], version=version)
+
+    # --- Babelon -----------------------------------------------------------------------------------------------------
+
+    def _babelon(self, rows: Iterator[tuple[int, dict[str, str]]]) -> str | None:
+        version = None
+        for line, row in rows:
+            version = version or row.get("source_version") or None
+            status = self._status(row["translation_status"], row.get("translator_expertise", ""), line)
+            if status is None:
+                continue
+            predicate = row["predicate_id"]
+            if predicate not in (LABEL, DEFINITION, *SYNONYMS):
+                self.dropped[f"predicate {shorten(predicate)}"] += 1
+                continue
+            self._translation(
+                row, line, row["translation_value"], row["translation_language"], status,
+                scope=None if predicate == DEFINITION else SYNONYMS.get(predicate, "exact"), label=predicate == LABEL,
+            )  # fmt: skip
+        return version
+
+    def _status(self, written: str, expertise: str, line: int) -> str | None:
+        """Return the status in the word used here; None for a row to be left out."""
+        if written == NOT_TRANSLATED:
+            self.dropped["not translated"] += 1
+            return None
+        status = STATUSES.get(written)
+        if status is None:
+            problem = f"unknown status; it must be one of {[*STATUSES, NOT_TRANSLATED]}"
+            self._refuse(problem, line, "translation_status", written)
+        # A machine's translation that somebody has made official is one no longer.
+        elif expertise == MACHINE and status != "official":
+            return "machine"
+        return status
+
+    # --- tables of synonyms ------------------------------------------------------------------------------------------
+
+    def _synonyms(self, rows: Iterator[tuple[int, dict[str, str]]]) -> None:
+        scope, language, separator = "exact", "", "|"
+        for line, row in rows:
+            if row["subject_id"] == "ID":
+                template = _TEMPLATE.fullmatch(row["translation_value"])
+                if template is None or template[1] not in SYNONYMS:
+                    self._refuse("not a ROBOT template of synonyms", line, "translation_value",
+                                 row["translation_value"])  # fmt: skip
+                    continue
+                scope, language, separator = SYNONYMS[template[1]], template[2] or "", template[3] or "|"
+                continue
+            language = row.get("translation_language") or language or self._own_language(line)
+            status = self._synonym_status(row, line)
+            if status is None:
+                continue
+            for string in row["translation_value"].split(separator):
+                self._translation(row, line, string.strip(), language, status, scope=scope, from_synonyms=True)
+
+    def _own_language(self, line: int) -> str:
+        named = _NAMED.fullmatch(self.path.name)
+        language = self.options.language or (named[1] if named else "")
+        if not language:
+            raise InputError("nothing states the language of these synonyms", file=self.path, line=line,
+                             remedy="name it: --set language=fr, say")  # fmt: skip
+        return language
+
+    def _synonym_status(self, row: dict[str, str], line: int) -> str | None:
+        for column in ("translation_status", "status", "comment"):
+            if row.get(column, "") in (*STATUSES, NOT_TRANSLATED):
+                return self._status(row[column], row.get("translator_expertise", ""), line)
+        return self.options.status
+
+    # --- both --------------------------------------------------------------------------------------------------------
+
+    def _translation(
+        self, row: dict[str, str], line: int, string: str, language: str, status: str, *, scope: str | None,
+        label: bool = False, from_synonyms: bool = False,
+    ) -> None:  # fmt: skip
+        concept = prefixes.normalize(row["subject_id"])
+        limit = model.MAX_TEXT_CHARACTERS if scope is None else model.MAX_TERM_CHARACTERS
+        if not concept:
+            self._refuse("a row without subject_id", line, "subject_id", None)
+        elif not _LANGUAGE.fullmatch(language):
+            self._refuse("not a language tag such as fr or pt-BR", line, "translation_language", language)
+        elif string in EMPTY:
+            self._refuse("no translation, though its status says that there is one", line, "translation_value", string)
+        elif len(string) > limit:
+            self._refuse(f"{len(string):,} characters; at most {limit:,} are read", line, "translation_value", string)
+        else:
+            self.found.append(
+                _Translation(
+                    str(self.path), line, concept, string, language, status, scope, label,
+                    row.get("synonym_type", ""), row.get("translator") or row.get("contributor") or "", from_synonyms,
+                )
+            )  # fmt: skip
+
+    def _refuse(self, problem: str, line: int, field: str, value: str | None) -> None:
+        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+
+
+class _Adder:
+    """Turns translations into rows of terms and definitions of the base."""
+
+    def __init__(self, base: Terminology, rejects: Rejects, dropped: Counter[str]) -> None:
+        self.base, self.rejects, self.dropped = base, rejects, dropped
+        self.columns = Columns()
+        self._known: dict[int, list[dict[str, Any]]] = {}
+
+    def add(self, translations: list[_Translation]) -> None:
+        """Fill the columns; of several rows with one string the best is kept."""
+        rows = reading.rows_of(self.base, (entry.concept for entry in translations))
+        best: dict[tuple[int, str, str, bool], _Translation] = {}
+        for entry in translations:
+            row = rows.get(entry.concept)
+            if row is None:
+                self.rejects.add("no concept has this id", file=entry.file, line=entry.line, field="subject_id",
+                                 value=entry.concept)  # fmt: skip
+            elif self._is_wanted(row, entry):
+                key = (row, entry.language, entry.string, entry.scope is None)
+                if (other := best.get(key)) is not None:
+                    self.dropped["repeated rows"] += 1
+                    # A machine's label that a person gives as a synonym is official, and still the label.
+                    entry = replace(min(other, entry, key=_rank), label=other.label or entry.label)
+                best[key] = entry
+        named: set[tuple[int, str]] = set()
+        # A better label of another file comes before the one read first.
+        for (row, *_), entry in sorted(best.items(), key=lambda item: _rank(item[1])):
+            if entry.scope is None:
+                self._definition(row, entry)
+            else:
+                self._term(row, entry, named)
+
+    def _is_wanted(self, row: int, entry: _Translation) -> bool:
+        if entry.scope is None:
+            # A definition has no status, so what a machine wrote could not be told from the rest.
+            if entry.status == "machine":
+                self.dropped["machine-translated definitions"] += 1
+                return False
+            return True
+        known = self._terms(row)
+        if any(term["language"] == entry.language and term["string"] == entry.string for term in known):
+            self.dropped["terms that the terminology has"] += 1
+            return False
+        if not entry.from_synonyms:
+            return True  # a label may well be the same word in both languages; its status says that it was translated
+        cleaned = clean(entry.string)
+        if any(term["language"] != entry.language and term["cleaned"] == cleaned for term in known):
+            self.dropped["synonyms left untranslated"] += 1
+            return False
+        return True
+
+    def _terms(self, row: int) -> list[dict[str, Any]]:
+        """Return string, language, preferred, status and cleaned string of the base's terms of a concept."""
+        if row not in self._known:
+            start, end = (int(place) for place in self.base.concept_terms[row : row + 2])
+            columns = self.base.terms.select(["string", "language", "preferred", "status"])
+            terms = columns.slice(start, end - start).to_pylist()
+            self._known[row] = [term | {"cleaned": clean(term["string"])} for term in terms]
+        return self._known[row]
+
+    def _term(self, row: int, entry: _Translation, named: set[tuple[int, str]]) -> None:
+        known = self._terms(row)
+        # The name that is shown must stay the base's own, so a translation is preferred only beside a safe one.
+        safe = bool(known) and known[0]["preferred"] and known[0]["status"] == "official"
+        taken = (row, entry.language) in named or any(
+            term["preferred"] and term["language"] == entry.language for term in known
+        )
+        preferred = entry.label and safe and not taken
+        if preferred:
+            named.add((row, entry.language))
+        kind = re.split(r"[#/]", entry.synonym_type)[-1]
+        prefix, code = self._source(row)
+        self.columns.add(
+            "terms", concept=str(row), string=entry.string, language=entry.language, scope=entry.scope,
+            preferred=preferred, type=model.term_type(kind), status=entry.status, source=prefix, code=code,
+            term_type=kind or None, reference=entry.reference or None, file=entry.file, line=entry.line,
+        )  # fmt: skip
+
+    def _definition(self, row: int, entry: _Translation) -> None:
+        self.columns.add(
+            "definitions", concept=str(row), text=entry.string, language=entry.language, source=self._source(row)[0],
+            reference=entry.reference or None, file=entry.file, line=entry.line,
+        )  # fmt: skip
+
+    def _source(self, row: int) -> tuple[str, str]:
+        identifier = self.base.concept_id(row)
+        return prefixes.parse_curie(identifier) or ("", identifier)
+
+
+def _rank(entry: _Translation) -> tuple[int, bool, bool]:
+    """Sort official before candidate before machine, then labels before synonyms; equal ones stay in their order."""
+    return model.STATUSES.index(entry.status), not entry.label, entry.from_synonyms

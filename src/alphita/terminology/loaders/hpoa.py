@@ -1,0 +1,288 @@
+"""phenotype.hpoa, HPO's annotations of diseases: diseases and their phenotypes, added to a terminology that has HPO.
+
+Each disease becomes a concept (unless the terminology has it), named by the file. An annotation becomes a relation from
+the disease to a term of HPO; what it says of frequency and onset becomes further relations, and properties that keep
+the numbers. The header's old and new spellings are read ("#DatabaseID", "database_id").
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects
+from alphita.terminology import model, prefixes, reading
+from alphita.terminology.loaders import _files, _tsv
+from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.model import Tables
+from alphita.terminology.store import Terminology
+
+DESCRIPTION = "HPO's disease annotations (phenotype.hpoa); adds to a terminology (--onto)"
+
+# Column names without case and underscores.
+NEEDED = ("databaseid", "diseasename", "hpoid")
+ASPECTS = {
+    "P": "has_phenotype", "I": "has_inheritance", "C": "has_clinical_course", "M": "has_clinical_modifier",
+    "H": "has_past_medical_history",
+}  # fmt: skip
+ONSET = "HP:0003674"
+# HPO's terms of frequency, and what share of the patients each stands for at least.
+FREQUENCIES = {
+    "HP:0040280": "obligate", "HP:0040281": "very_frequent", "HP:0040282": "frequent", "HP:0040283": "occasional",
+    "HP:0040284": "very_rare", "HP:0040285": "excluded",
+}  # fmt: skip
+_SHARES = {"obligate": Fraction(1), "very_frequent": Fraction(80, 100), "frequent": Fraction(30, 100),
+           "occasional": Fraction(5, 100)}  # fmt: skip
+_RATIO = re.compile(r"(\d{1,9})\s*/\s*(\d{1,9})")
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
+_CURIE = re.compile(r"[^\s:]+:\S+")
+_REMEDY = "phenotype.hpoa has the columns database_id, disease_name, qualifier, hpo_id, …"
+
+
+class Options(Config):
+    """Options of the loader of HPO annotations."""
+
+    onto: str = Field("", description="terminology with HPO to add to; on the command line --onto")
+    frequency: bool = Field(True, description="add relations such as has_frequent_phenotype where a frequency is given")
+    negated: bool = Field(
+        False, description="take annotations with NOT, or of frequency 0, as lacks_phenotype; otherwise left out"
+    )
+    language: str = Field("en", description="BCP-47 tag of the names of diseases")
+    encoding: str = Field("utf-8", description="of the files")
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read the base terminology and add the diseases and annotations in the files.
+
+    Raises:
+        InputError: a file has not the columns, is empty or unreadable; the base is no terminology.
+        UsageError: no base was named; an unknown encoding.
+    """
+    base = reading.open_base(options.onto, "hpoa")
+    reader = _Reader(options, rejects)
+    sources = [reader.read(Path(path)) for path in paths]
+    tables = reading.tables_of(base)
+    adder = _Adder(base, options, rejects, reader.dropped)
+    adder.add(reader.found)
+    frames = adder.columns.frames()
+    for name in ("concepts", "terms", "relations", "properties"):
+        setattr(tables, name, reading.added(getattr(tables, name), frames[name]))
+    tables.sources += sources
+    tables.dropped = dict(Counter(tables.dropped) + reader.dropped)
+    return tables
+
+
+@dataclass
+class _Annotation:
+    file: str
+    line: int
+    disease: str
+    name: str
+    term: str
+    relation: str
+    negated: bool
+    frequency: str
+    onset: str
+
+
+class _Reader:
+    """Reads files one after another into annotations."""
+
+    def __init__(self, options: Options, rejects: Rejects) -> None:
+        self.options, self.rejects = options, rejects
+        self.found: list[_Annotation] = []
+        self.dropped: Counter[str] = Counter()
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """Read one file; return its entry for the manifest."""
+        self.path = path
+        lines = _files.lines(path, self.options.encoding, self.rejects)
+        remarks: dict[str, str] = {}
+        for number, line in lines:
+            header = [name.lower().replace("_", "") for name in _tsv.cells(line.removeprefix("#"))]
+            if "databaseid" in header or (line.strip() and not line.startswith("#")):
+                _tsv.check_header(header, NEEDED, path, number, _REMEDY)
+                break
+            key, _, value = line.removeprefix("#").partition(":")
+            remarks[key.strip().lower()] = value.strip()
+        else:
+            raise InputError("no header in this file", file=path, remedy=_REMEDY)
+        for number, row in _tsv.rows(lines, header, path, self.rejects):
+            self._row(number, row)
+        version = remarks.get("version") or remarks.get("date")
+        return _files.source(path, name=path.name.split(".")[0] + ".hpoa", version=version)
+
+    def _row(self, line: int, row: dict[str, str]) -> None:
+        disease, term = prefixes.normalize(row["databaseid"]), prefixes.normalize(row["hpoid"])
+        aspect = row.get("aspect", "") or "P"
+        for field, value in (("database_id", disease), ("hpo_id", term)):
+            if not _CURIE.fullmatch(value) or len(value) > 1000:
+                self._refuse("not an id such as OMIM:154700", line, field, value)
+                return
+        if row.get("qualifier", "") not in ("", "NOT"):
+            self._refuse("the qualifier must be NOT or nothing", line, "qualifier", row["qualifier"])
+            return
+        if aspect not in ASPECTS:
+            self._refuse(f"unknown aspect; it must be one of {[*ASPECTS]}", line, "aspect", aspect)
+            return
+        if len(row["diseasename"]) > model.MAX_TERM_CHARACTERS:
+            self._refuse("a name longer than a term may be", line, "disease_name", row["diseasename"])
+            return
+        for column in ("sex", "modifier"):
+            if row.get(column):
+                self.dropped[f"{column} of an annotation"] += 1
+        self.found.append(
+            _Annotation(
+                str(self.path), line, disease, row["diseasename"], term, ASPECTS[aspect], row.get("qualifier") == "NOT",
+                row.get("frequency", ""), prefixes.normalize(row.get("onset", "")),
+            )
+        )  # fmt: skip
+
+    def _refuse(self, problem: str, line: int, field: str, value: str) -> None:
+        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+
+
+def frequency_class(written: str) -> str | None:
+    """Return HPO's word for a frequency ("HP:0040283", "3/20", "15%"); None where it cannot be read."""
+    if written in FREQUENCIES:
+        return FREQUENCIES[written]
+    if found := _RATIO.fullmatch(written):
+        part, whole = int(found[1]), int(found[2])
+        if part > whole or whole == 0:
+            return None
+        share = Fraction(part, whole)
+    elif found := _PERCENT.fullmatch(written):
+        share = Fraction(found[1]) / 100
+        if share > 1:
+            return None
+    else:
+        return None
+    if share == 0:
+        return "excluded"
+    return next((name for name, least in _SHARES.items() if share >= least), "very_rare")
+
+
+class _Adder:
+    """Turns annotations into rows added to the base: its rows first, then one for each new disease."""
+
+    def __init__(self, base: Terminology, options: Options, rejects: Rejects, dropped: Counter[str]) -> None:
+        self.base, self.options, self.rejects, self.dropped = base, options, rejects, dropped
+        self.columns = Columns()
+        self.seen: set[tuple[str, ...]] = set()
+
+    def add(self, annotations: list[_Annotation]) -> None:
+        """Fill the columns."""
+        asked = {id_ for entry in annotations for id_ in (entry.disease, entry.term, entry.onset) if id_}
+        self.rows = reading.rows_of(self.base, asked)
+        self.n = self.base.n_concepts
+        self.is_named = {
+            row for row in self.rows.values() if self.base.concept_terms[row] < self.base.concept_terms[row + 1]
+        }
+        onset = reading.rows_of(self.base, [ONSET]).get(ONSET)
+        self.onsets = set() if onset is None else {onset, *self.base.descendants(onset).tolist()}
+        # A term that the base lacks must not be taken for a disease of the file.
+        self.terms = {entry.term: self.rows.get(entry.term) for entry in annotations}
+        for entry in annotations:
+            self._annotation(entry)
+
+    def _annotation(self, entry: _Annotation) -> None:
+        term = self.terms[entry.term]
+        if term is None:
+            self._refuse("no concept has this id; is the terminology an older HPO?", entry, "hpo_id", entry.term)
+            return
+        frequency = frequency_class(entry.frequency) if entry.frequency else None
+        if entry.frequency and frequency is None:
+            problem = "unreadable frequency; the annotation is kept without it"
+            self._refuse(problem, entry, "frequency", entry.frequency)
+        disease = self._disease(entry)
+        if disease is None:
+            return
+        if entry.negated or frequency == "excluded":
+            if self.options.negated:
+                self._relation(entry, disease, "lacks" + entry.relation.removeprefix("has"), term)
+            else:
+                self.dropped["annotations with NOT or of frequency 0"] += 1
+            return
+        relation = entry.relation
+        if relation == "has_clinical_course" and term in self.onsets:
+            relation = "has_onset"
+        self._relation(entry, disease, relation, term)
+        if frequency is not None:
+            if self.options.frequency:
+                self._relation(entry, disease, f"has_{frequency}_{relation.removeprefix('has_')}", term)
+            self._property(entry, disease, "frequency", f"{self.base.concept_id(term)} {entry.frequency}")
+        if entry.onset:
+            self._onset(entry, disease, term)
+
+    def _onset(self, entry: _Annotation, disease: int, term: int) -> None:
+        onset = self.rows.get(entry.onset)
+        if onset is None or onset >= self.base.n_concepts:
+            problem = "no concept has this id; the annotation is kept without its onset"
+            self._refuse(problem, entry, "onset", entry.onset)
+            return
+        self._relation(entry, disease, "has_phenotype_onset", onset)
+        value = f"{self.base.concept_id(term)} {self.base.concept_id(onset)}"
+        self._property(entry, disease, "phenotype_onset", value)
+
+    def _disease(self, entry: _Annotation) -> int | None:
+        """Return the row of the disease, made new with the first annotation; further names are synonyms."""
+        row = self.rows.get(entry.disease)
+        if row is None:
+            if not entry.name:
+                self._refuse("a disease without a name", entry, "disease_name", entry.disease)
+                return None
+            row, self.n = self.n, self.n + 1
+            self.rows[entry.disease] = row
+            self.columns.add("concepts", id=entry.disease, source=self._source(entry), retired=False, **_place(entry))
+        if entry.name and not self._has_name(row, entry):
+            self.columns.add(
+                "terms", concept=str(row), string=entry.name, language=self.options.language, scope="exact",
+                preferred=row not in self.is_named, source=self._source(entry),
+                code=entry.disease.partition(":")[2], **_place(entry),
+            )  # fmt: skip
+            self.is_named.add(row)
+        return row
+
+    def _has_name(self, row: int, entry: _Annotation) -> bool:
+        if not self._is_new("terms", str(row), entry.name):
+            return True
+        if row >= self.base.n_concepts:
+            return False
+        start, end = (int(place) for place in self.base.concept_terms[row : row + 2])
+        known = self.base.terms.select(["string", "language"]).slice(start, end - start).to_pylist()
+        return {"string": entry.name, "language": self.options.language} in known
+
+    def _relation(self, entry: _Annotation, head: int, label: str, tail: int) -> None:
+        if self._is_new("relations", str(head), label, str(tail)):
+            self.columns.add(
+                "relations", head=str(head), relation=label, tail=str(tail), source="HPOA", **_place(entry)
+            )
+
+    def _property(self, entry: _Annotation, row: int, name: str, value: str) -> None:
+        if self._is_new("properties", str(row), name, value):
+            self.columns.add("properties", concept=str(row), name=name, value=value, source="HPOA", **_place(entry))
+
+    def _is_new(self, *values: str) -> bool:
+        # One disease has the same annotation from several publications.
+        if values in self.seen:
+            return False
+        self.seen.add(values)
+        return True
+
+    def _source(self, entry: _Annotation) -> str:
+        return entry.disease.partition(":")[0]
+
+    def _refuse(self, problem: str, entry: _Annotation, field: str, value: str) -> None:
+        self.rejects.add(problem, file=entry.file, line=entry.line, field=field, value=value)
+
+
+def _place(entry: _Annotation) -> dict[str, Any]:
+    return {"file": entry.file, "line": entry.line}

@@ -1,0 +1,450 @@
+"""LOINC: the table of its terms, and where they are given the parts, the hierarchy and the linguistic variants.
+
+Files are told by their names, wherever they lie in the folders or zip archives that are given; columns by their header.
+The files are CSV with quotes and hold 100,000 to a million rows.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.terminology import model
+from alphita.terminology.loaders import _release
+from alphita.terminology.loaders._release import Member, refuse
+from alphita.terminology.model import Tables
+
+DESCRIPTION = "LOINC: Loinc.csv, or the release's folder or zip archive with parts, hierarchy and translations"
+
+SOURCE = "LOINC"
+AXES = ("COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP")
+STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
+HIERARCHIES = ("componenthierarchybysystem.csv", "multiaxialhierarchy.csv", "multi-axial_hierarchy.csv")
+PART_LINKS = ("loincpartlink_primary.csv", "loincpartlink_supplementary.csv", "loincpartlink.csv")
+OTHERS = ("loinc.csv", "loinctablecore.csv", "mapto.csv", "part.csv", "consumername.csv")
+# deAT24LinguisticVariant.csv
+_VARIANT = re.compile(r"([a-z]{2})([A-Z]{2})\d*LinguisticVariant\.csv")
+_LOINC = r"^[0-9]{1,8}-[0-9]$"
+_PART = r"^LP[0-9]{1,9}-[0-9]$"
+
+
+class Options(Config):
+    """Options of the LOINC loader."""
+
+    languages: str = Field(
+        "", description="linguistic variants to read (de,fr-CA); empty: all that are there; none: English alone"
+    )
+    related_names: str = Field(
+        "english", pattern="^(none|english|all)$",
+        description="whose RELATEDNAMES2 to read as terms of scope related: none, english, or all languages",
+    )  # fmt: skip
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read a release into tables.
+
+    Raises:
+        InputError: no Loinc.csv among the files, or no usable term in it; a file cannot be read or is another kind.
+        UsageError: a language that cannot be understood.
+    """
+    return _Reader(_release.members(paths), options, rejects).read()
+
+
+class _Reader:
+    """Reads the files of a release, the terms' own first."""
+
+    def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
+        self.options, self.rejects = options, rejects
+        self.dropped: Counter[str] = Counter()
+        self.used: list[Member] = []
+        self.files: dict[str, Member] = {}
+        self.variants: list[tuple[str, Member]] = []
+        wanted = _language_option(options.languages)
+        for member in members:
+            name = member.name.lower()
+            if variant := _VARIANT.fullmatch(member.name):
+                tag = f"{variant[1]}-{variant[2]}"
+                if wanted is None or tag.lower() in wanted or variant[1] in wanted:
+                    self.variants.append((tag, member))
+                else:
+                    self.dropped["linguistic variants that were not wanted"] += 1
+            elif name in (*HIERARCHIES, *PART_LINKS, *OTHERS) and name not in self.files:
+                self.files[name] = member
+            else:
+                self.dropped["files of the release that are not read"] += 1
+        if not {"loinc.csv", "loinctablecore.csv"} & self.files.keys():
+            raise InputError(
+                f"no Loinc.csv among the {len(members)} files", file=members[0].path if members else None,
+                remedy="give the release's folder, its zip archive, or LoincTable/Loinc.csv",
+            )  # fmt: skip
+
+    def read(self) -> Tables:
+        loinc = self._loinc()
+        parts = self._parts()
+        links = self._links()
+        edges = self._edges()
+        found_parts = self._all_parts(parts, links, edges)
+        concepts = pl.concat(
+            [
+                loinc.select("concept", retired=pl.col("STATUS") == "DEPRECATED"),
+                found_parts.select("concept", "retired"),
+            ]
+        )
+        self.known = concepts["concept"].implode()
+        tables = Tables(
+            concepts=concepts.select("retired", id="concept", source=pl.lit(SOURCE)),
+            terms=self._terms(loinc, found_parts),
+            relations=pl.concat([self._link_relations(links), self._is_a(edges)]),
+            definitions=_with_source(
+                loinc.filter(_given("DefinitionDescription")).select(
+                    "concept", "file", "line", text="DefinitionDescription", language=pl.lit("en")
+                )
+            ),
+            semantic_types=self._semantic_types(loinc, found_parts),
+            replacements=self._replacements(concepts),
+            properties=self._properties(loinc),
+        )
+        tables.sources = _release.sources(self.used, "LOINC", _version)
+        tables.dropped = {what: count for what, count in self.dropped.items() if count}
+        return tables
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def _table(self, member: Member, columns: Sequence[str], optional: Sequence[str] = ()) -> pl.DataFrame:
+        """Return the columns of a file as stripped strings, with file and line; optional ones are "" where lacking."""
+        self.used.append(member)
+        rows = _rows(member, self.rejects)
+        _, header = next(rows)
+        names = [name.strip().casefold() for name in header]
+        for name in columns:
+            if name.casefold() not in names:
+                shown = [name[:40] for name in header[:20]]
+                raise InputError(f"no column {name!r}; its first line has {shown}", file=member.place, line=1)
+        places = {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
+        cells: dict[str, list[str]] = {name: [] for name in places}
+        lines: list[int] = []
+        for line, row in rows:
+            if len(row) != len(header):
+                problem = f"{len(row)} cells, but the header has {len(header)}"
+                self.rejects.add(problem, file=member.place, line=line, value=",".join(row)[:100])
+                continue
+            lines.append(line)
+            for name, place in places.items():
+                cells[name].append(row[place])
+        schema = {**dict.fromkeys(places, pl.String), "line": pl.Int64}
+        frame = pl.DataFrame({**cells, "line": lines}, schema=schema)
+        return frame.with_columns(
+            *(pl.col(name).str.strip_chars() for name in places),
+            *(pl.lit("").alias(name) for name in optional if name not in places),
+            file=pl.lit(member.place, dtype=pl.Categorical),
+        )
+
+    def _refuse(self, frame: pl.DataFrame, bad: pl.Expr, problem: str, member: Member, field: str) -> pl.DataFrame:
+        return refuse(frame, bad, problem, self.rejects, file=member.place, field=field)
+
+    def _loinc(self) -> pl.DataFrame:
+        member = self.files.get("loinc.csv") or self.files["loinctablecore.csv"]
+        optional = [
+            *AXES, "CLASS", "CLASSTYPE", "STATUS", "SHORTNAME", "DisplayName", "CONSUMER_NAME", "RELATEDNAMES2",
+            "DefinitionDescription", "EXTERNAL_COPYRIGHT_NOTICE",
+        ]  # fmt: skip
+        frame = self._table(member, ["LOINC_NUM", "LONG_COMMON_NAME"], optional)
+        number = pl.col("LOINC_NUM")
+        frame = self._refuse(frame, ~number.str.contains(_LOINC), "not a LOINC number", member, "LOINC_NUM")
+        frame = self._refuse(frame, ~number.is_first_distinct(), "this number was defined before", member, "LOINC_NUM")
+        frame = frame.with_columns(STATUS=pl.col("STATUS").str.to_uppercase().replace("", "ACTIVE"))
+        unknown = ~pl.col("STATUS").is_in(STATUSES)
+        frame = self._refuse(frame, unknown, f"must be one of {list(STATUSES)}", member, "STATUS")
+        if frame.is_empty():
+            raise InputError("no usable term in this file", file=member.place)
+        return frame.with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
+
+    def _parts(self) -> pl.DataFrame:
+        """Return the parts that Part.csv defines: concept, code, type, names, retired."""
+        member = self.files.get("part.csv")
+        if member is None:
+            return _no_parts()
+        frame = self._table(member, ["PartNumber", "PartName"], ["PartTypeName", "PartDisplayName", "Status"])
+        number = pl.col("PartNumber")
+        frame = self._refuse(frame, ~number.str.contains(_PART), "not a part number", member, "PartNumber")
+        frame = self._refuse(frame, ~number.is_first_distinct(), "this part was defined before", member, "PartNumber")
+        status = pl.col("Status").str.to_uppercase()
+        return frame.select(
+            "PartNumber", "PartTypeName", "PartName", "PartDisplayName", "file", "line",
+            retired=status.is_in(["DEPRECATED", "INACTIVE"]),
+        )  # fmt: skip
+
+    def _links(self) -> pl.DataFrame:
+        columns = ["LoincNumber", "PartNumber"]
+        optional = ["PartName", "PartTypeName", "Property"]
+        frames = []
+        for name in PART_LINKS:
+            if member := self.files.get(name):
+                frame = self._table(member, columns, optional)
+                bad = ~pl.col("PartNumber").str.contains(_PART)
+                frames.append(self._refuse(frame, bad, "not a part number", member, "PartNumber"))
+        return pl.concat(frames) if frames else _no_rows(*columns, *optional)
+
+    def _edges(self) -> pl.DataFrame:
+        columns = ["IMMEDIATE_PARENT", "CODE"]
+        optional = ["CODE_TEXT"]
+        for name in HIERARCHIES:
+            if member := self.files.get(name):
+                frame = self._table(member, columns, optional)
+                # The same hierarchy in another file of an older form says nothing new.
+                return self._refuse(frame, pl.col("CODE") == "", "an empty code", member, "CODE")
+        return _no_rows(*columns, *optional)
+
+    def _all_parts(self, parts: pl.DataFrame, links: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+        """Return the parts of Part.csv and those that only links or the hierarchy name, once each."""
+        blank = pl.lit("")
+        named = [
+            links.select(
+                "PartNumber", "PartTypeName", "PartName", "file", "line", PartDisplayName=blank, retired=pl.lit(False)
+            ),
+            edges.filter(pl.col("CODE").str.contains(_PART)).select(
+                "file", "line", PartNumber="CODE", PartTypeName=blank, PartName="CODE_TEXT", PartDisplayName=blank,
+                retired=pl.lit(False),
+            ),
+        ]  # fmt: skip
+        found = pl.concat([parts, *(frame.select(parts.columns) for frame in named)])
+        found = found.unique("PartNumber", keep="first", maintain_order=True)
+        return found.with_columns(concept=_curie("PartNumber"), code="PartNumber")
+
+    # --- terms -------------------------------------------------------------------------------------------------------
+
+    def _terms(self, loinc: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+        english = [*self._names(loinc, "en"), *self._consumer_names()]
+        if self.options.related_names != "none":
+            english.append(_related(loinc, "en"))
+        english += [
+            _terms(parts, "PartDisplayName", "en", term_type="PartDisplayName", preferred=True),
+            _terms(parts, "PartName", "en", term_type="PartName"),
+        ]
+        terms = pl.concat(english)
+        for tag, member in self.variants:
+            terms = pl.concat([terms, self._variant(tag, member)])
+        same = ["concept", "language", "string"]
+        once = terms.unique(same, keep="first", maintain_order=True)
+        self.dropped["names equal to another one of the same term"] += len(terms) - len(once)
+        # Some variants repeat the English name where there is no translation.
+        exact = once.filter((pl.col("language") == "en") & (pl.col("scope") == "exact")).select("concept", "string")
+        untranslated = once.filter(pl.col("language") != "en").join(exact, on=["concept", "string"], how="semi")
+        self.dropped["translations equal to the English name"] += len(untranslated)
+        if len(untranslated):
+            once = once.join(untranslated.select(same), on=same, how="anti", maintain_order="left")
+        return _with_source(once)
+
+    def _names(self, frame: pl.DataFrame, language: str) -> list[pl.DataFrame]:
+        """Return the names that the English table has, and the linguistic variants but for the display's name."""
+        own = language == "en"
+        axes = pl.concat_str(AXES, separator=":").str.strip_chars_end(":")
+        # A name of fewer axes than the first two says nothing.
+        named = frame.with_columns(FSN=pl.when(_given(AXES[0]) & _given(AXES[1])).then(axes).otherwise(pl.lit("")))
+        return [
+            _terms(frame, "LONG_COMMON_NAME", language, term_type="LONG_COMMON_NAME", preferred=own),
+            _terms(frame, "DisplayName" if own else "LinguisticVariantDisplayName", language, term_type="DisplayName"),
+            _terms(frame, "CONSUMER_NAME" if own else "ConsumerName", language, term_type="CONSUMER_NAME",
+                   type="layperson"),
+            _terms(named, "FSN", language, term_type="FSN"),
+            _terms(frame, "SHORTNAME", language, term_type="SHORTNAME", type="abbreviation"),
+        ]  # fmt: skip
+
+    def _consumer_names(self) -> list[pl.DataFrame]:
+        member = self.files.get("consumername.csv")
+        if member is None:
+            return []
+        frame = self._table(member, ["LoincNumber", "ConsumerName"])
+        frame = frame.with_columns(concept=_curie("LoincNumber"), code="LoincNumber")
+        return [_terms(frame, "ConsumerName", "en", term_type="CONSUMER_NAME", type="layperson")]
+
+    def _variant(self, tag: str, member: Member) -> pl.DataFrame:
+        language, _, _ = tag.partition("-")
+        if language not in _release.LANGUAGES:
+            raise InputError(f"its name says the language {language!r}, which ISO 639-1 has not", file=member.place)
+        optional = [
+            *AXES, "SHORTNAME", "LONG_COMMON_NAME", "RELATEDNAMES2", "LinguisticVariantDisplayName", "ConsumerName",
+        ]  # fmt: skip
+        frame = self._table(member, ["LOINC_NUM"], optional)
+        frame = frame.with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
+        terms = self._names(frame, tag)
+        if self.options.related_names == "all":
+            terms.append(_related(frame, tag))
+        return pl.concat(terms)
+
+    # --- the rest ----------------------------------------------------------------------------------------------------
+
+    def _link_relations(self, links: pl.DataFrame) -> pl.DataFrame:
+        """Return term -> part, called by the property that links them: "component", "system", "analyte_core", ..."""
+        # http://loinc.org/property/analyte-core; where a file has no such column, the part's type.
+        word = pl.when(_given("Property")).then(pl.col("Property").str.extract(r"([^/]+)/*$")).otherwise("PartTypeName")
+        labels = links.select(word=word)["word"].fill_null("")
+        names = {label: model.snake_case(label) or "part" for label in labels.unique().to_list()}
+        relation = labels.replace_strict(names, return_dtype=pl.String) if names else labels
+        return _with_source(
+            links.select(
+                "file",
+                "line",
+                head=_curie("LoincNumber"),
+                relation=relation.alias("relation"),
+                tail=_curie("PartNumber"),
+            )
+        )
+
+    def _is_a(self, edges: pl.DataFrame) -> pl.DataFrame:
+        found = edges.filter(_given("IMMEDIATE_PARENT"))
+        return _with_source(
+            found.select(
+                "file", "line", head=_curie("CODE"), relation=pl.lit(model.IS_A), tail=_curie("IMMEDIATE_PARENT")
+            )
+        )
+
+    def _semantic_types(self, loinc: pl.DataFrame, parts: pl.DataFrame) -> pl.DataFrame:
+        classes = loinc.filter(_given("CLASS")).select("concept", semantic_type="CLASS", code="CLASSTYPE")
+        kinds = parts.filter(_given("PartTypeName")).select(
+            "concept", semantic_type="PartTypeName", code=pl.lit("part")
+        )
+        found = pl.concat([classes, kinds]).with_columns(code=pl.col("code").replace("", None))
+        return _with_source(found)
+
+    def _replacements(self, concepts: pl.DataFrame) -> pl.DataFrame:
+        """Return what MapTo.csv names: one target replaces a deprecated term; several are to be chosen from."""
+        member = self.files.get("mapto.csv")
+        if member is None:
+            return model.empty("replacements")
+        frame = self._table(member, ["LOINC", "MAP_TO"]).with_columns(concept=_curie("LOINC"), object=_curie("MAP_TO"))
+        for column, field in (("concept", "LOINC"), ("object", "MAP_TO")):
+            unknown = ~pl.col(column).is_in(self.known)
+            frame = self._refuse(frame, unknown, "no concept has this number", member, field)
+        frame = frame.unique(["concept", "object"], keep="first", maintain_order=True)
+        frame = frame.join(concepts.select("concept", "retired"), on="concept", maintain_order="left")
+        follow = pl.col("retired") & (pl.len().over("concept") == 1)
+        predicate = pl.when(follow).then(pl.lit(model.REPLACED_BY)).otherwise(pl.lit(model.CONSIDER))
+        return _with_source(frame.select("concept", "object", "file", "line", predicate=predicate))
+
+    def _properties(self, loinc: pl.DataFrame) -> pl.DataFrame:
+        """Return the axes, the status where it is not ACTIVE, and the notice that third parties' content must carry."""
+        status = loinc.with_columns(STATUS=pl.col("STATUS").replace("ACTIVE", ""))
+        columns = {**{axis: axis.lower() for axis in AXES}, "STATUS": "status"}
+        columns["EXTERNAL_COPYRIGHT_NOTICE"] = "copyright_notice"
+        frames = [
+            status.filter(_given(column)).select("concept", "file", "line", name=pl.lit(name), value=column)
+            for column, name in columns.items()
+        ]
+        return _with_source(pl.concat(frames))
+
+
+def _terms(
+    frame: pl.DataFrame, column: str, language: str, *, term_type: str, scope: str = "exact", type: str | None = None,
+    preferred: bool = False,
+) -> pl.DataFrame:  # fmt: skip
+    return frame.filter(_given(column)).select(
+        "concept", "code", "file", "line", string=column, language=pl.lit(language), scope=pl.lit(scope),
+        preferred=pl.lit(preferred), type=pl.lit(type, dtype=pl.String), term_type=pl.lit(term_type),
+    )  # fmt: skip
+
+
+def _related(frame: pl.DataFrame, language: str) -> pl.DataFrame:
+    """Return RELATEDNAMES2, words joined by semicolons, that belong to the term's parts: related, not equal."""
+    split = frame.with_columns(pl.col("RELATEDNAMES2").str.split(";")).explode("RELATEDNAMES2")
+    split = split.with_columns(pl.col("RELATEDNAMES2").str.strip_chars().fill_null(""))
+    return _terms(split, "RELATEDNAMES2", language, term_type="RELATEDNAMES2", scope="related")
+
+
+def _rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line, cells) of a CSV file, its header first; lines that cannot be read go to `rejects`."""
+    data = _release.text_of(member).getvalue()
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
+    reader = csv.reader(io.StringIO(_text(data, member, rejects), newline=""), strict=True)
+    first = True
+    while True:
+        start = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            break
+        except csv.Error as error:
+            if first:
+                problem = f"its first line is no header: {error}"
+                raise InputError(problem, file=member.place, line=start) from None
+            rejects.add(f"not a row of CSV: {error}; a quote that is not closed?", file=member.place, line=start)
+            continue
+        if row:
+            first = False
+            yield start, row
+    if first:
+        raise InputError("the file is empty", file=member.place)
+
+
+def _text(data: bytes, member: Member, rejects: Rejects) -> str:
+    """Return a file's text; lines that are not text are reported and left empty, so that lines keep their numbers."""
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        text = data.decode()
+        if "\0" not in text:
+            return text
+    except UnicodeDecodeError:
+        pass
+    lines = []
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        try:
+            line = raw.decode()
+            problem = "a NUL byte in the line" if "\0" in line else ""
+        except UnicodeDecodeError as error:
+            line, problem = "", f"not UTF-8: byte 0x{raw[error.start]:02x}"
+        if problem:
+            rejects.add(problem, file=member.place, line=number, value=raw[:100].decode("ascii", "replace"))
+            line = ""
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _given(column: str) -> pl.Expr:
+    return pl.col(column) != ""
+
+
+def _curie(column: str) -> pl.Expr:
+    return pl.lit(f"{SOURCE}:") + pl.col(column)
+
+
+def _with_source(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(source=pl.lit(SOURCE))
+
+
+def _no_rows(*columns: str) -> pl.DataFrame:
+    return pl.DataFrame(schema={**dict.fromkeys(columns, pl.String), "line": pl.Int64, "file": pl.Categorical})
+
+
+def _no_parts() -> pl.DataFrame:
+    columns = ("PartNumber", "PartTypeName", "PartName", "PartDisplayName")
+    return _no_rows(*columns).select(*columns, "file", "line", retired=pl.lit(False))
+
+
+def _version(member: Member) -> str | None:
+    """Return the version in the archive's or the folder's name: Loinc_2.78.zip, Loinc_2.78/LoincTable/Loinc.csv."""
+    for part in reversed(member.path.parts[-4:]):
+        if found := re.search(r"loinc[_-]?v?(\d+\.\d+)", part, re.IGNORECASE):
+            return found[1]
+    return None
+
+
+def _language_option(option: str) -> frozenset[str] | None:
+    """Return the wanted languages in lower case; None for all."""
+    words = [word.strip().lower().replace("_", "-") for word in option.split(",") if word.strip()]
+    if not words:
+        return None
+    for word in words:
+        if word != "none" and word.partition("-")[0] not in _release.LANGUAGES:
+            raise UsageError(f"option languages: {word!r} is not a language, such as de or fr-CA; or none")
+    return frozenset(words)

@@ -1,0 +1,423 @@
+"""OMOP standardised vocabularies, as Athena hands them out: tab-delimited without quoting, despite their names (.csv).
+
+A concept's id is its code in its own vocabulary (`SNOMEDCT:22298006`), and the OMOP id (`OMOP:4329847`) is an alias: so
+an Athena download and a release of SNOMED CT or LOINC speak of the same concepts by the same ids, merge without a
+mapping, and decisions outlive a change of vocabulary version; whoever has OMOP ids resolves those. Codes that do not
+name one concept (the "OMOP generated" of metadata, codes used again for another meaning) leave the OMOP id as the id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.terminology import model, prefixes
+from alphita.terminology.loaders import _release
+from alphita.terminology.loaders._release import Member, refuse
+from alphita.terminology.model import Tables
+
+DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv and its companions"
+
+PREFIX = "OMOP"
+MAPS_TO = "OMOP:maps_to"
+# Concepts of languages, by which CONCEPT_SYNONYM names them. What is not here is looked up by its name in CONCEPT.csv.
+LANGUAGES = {
+    4180186: "en", 4182511: "es", 4180190: "fr", 4182504: "de", 4182507: "it", 4182503: "nl", 4181536: "pt",
+    4180183: "da", 4175777: "sv", 4181730: "fi", 4182948: "zh", 4181524: "ja", 4175771: "ko", 4181374: "ar",
+    4180047: "he",
+}  # fmt: skip
+# "German language" -> de, for languages that have a concept but no place above.
+LANGUAGE_NAMES = {
+    "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "croatian": "hr", "czech": "cs",
+    "danish": "da", "dutch": "nl", "english": "en", "estonian": "et", "finnish": "fi", "french": "fr", "german": "de",
+    "greek": "el", "hebrew": "he", "hindi": "hi", "hungarian": "hu", "icelandic": "is", "indonesian": "id",
+    "italian": "it", "japanese": "ja", "korean": "ko", "latin": "la", "latvian": "lv", "lithuanian": "lt",
+    "norwegian": "no", "persian": "fa", "polish": "pl", "portuguese": "pt", "romanian": "ro", "russian": "ru",
+    "serbian": "sr", "slovak": "sk", "slovenian": "sl", "spanish": "es", "swedish": "sv", "thai": "th", "turkish": "tr",
+    "ukrainian": "uk", "urdu": "ur", "vietnamese": "vi",
+}  # fmt: skip
+
+REPLACED = ("Concept replaced by", "Concept same_as to")
+TO_REVIEW = ("Concept poss_eq to", "Concept was_a to", "Concept alt_to to")
+# What is no relation but says what to use instead.
+POINTING = ("Maps to", *REPLACED, *TO_REVIEW)
+# Each relationship stands twice, once from each end. These are the ends that are not wanted.
+INVERSES = frozenset({
+    "Subsumes", "Mapped from", "Concept replaces", "Concept same_as from", "Concept poss_eq from", "Concept was_a from",
+    "Concept alt_to from", "Value mapped from", "Unit mapped from",
+})  # fmt: skip
+_BCP47 = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+
+
+class Options(Config):
+    """Options of the OMOP loader."""
+
+    vocabularies: str = Field("", description="vocabulary ids to read (SNOMED,RxNorm), joined by commas; empty: all")
+    semantic_types: str = Field(
+        "domain,class", pattern="^(domain|class|domain,class)$",
+        description="what to take as semantic types: the domain, the concept class, or both",
+    )  # fmt: skip
+    language: str = Field("en", description="BCP-47 tag of concept_name; OMOP does not state it")
+    languages: str = Field(
+        "", description="BCP-47 tags of language concepts that are not known here: 4182504=de,0=und"
+    )  # fmt: skip
+    relations: str = Field(
+        "all", pattern="^(all|is_a)$", description="relationships to read as relations: all, or is_a alone"
+    )
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read an Athena download into tables.
+
+    Raises:
+        InputError: no CONCEPT.csv among the files, or nothing usable in it; a file cannot be read or is another kind.
+        UsageError: an option that cannot be understood, or a vocabulary that is not there.
+    """
+    return _Reader(_release.members(paths), options, rejects).read()
+
+
+class _Reader:
+    """Reads the files, CONCEPT first, for all others name concepts by their OMOP id."""
+
+    def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
+        self.options, self.rejects = options, rejects
+        self.dropped: Counter[str] = Counter()
+        self.languages = LANGUAGES | _language_option(options.languages)
+        self.vocabularies = [word.strip() for word in options.vocabularies.split(",") if word.strip()]
+        self.files: dict[str, Member] = {}
+        for member in members:
+            kind = member.name.lower().removesuffix(".csv")
+            if kind in ("concept", "concept_synonym", "concept_relationship", "vocabulary", "relationship"):
+                if kind in self.files:
+                    raise UsageError(
+                        f"{member.place}: a second {kind.upper()}.csv; the first is {self.files[kind].place}"
+                    )
+                self.files[kind] = member
+            else:
+                self.dropped[f"file {member.name}"] += 1
+        if "concept" not in self.files:
+            raise InputError(
+                f"no CONCEPT.csv among the {len(members)} files", file=members[0].path if members else None,
+                remedy="give the folder or the zip archive that Athena made",
+            )  # fmt: skip
+
+    def read(self) -> Tables:
+        concepts = self._concepts()
+        self._learn_languages(concepts)
+        # From here on a concept is its row in this order.
+        concepts = concepts.sort("concept_id").with_columns(
+            row=pl.int_range(pl.len(), dtype=pl.Int32), prefix=_prefix_expression(concepts["vocabulary_id"])
+        )
+        self.ids: NDArray[np.int64] = concepts["concept_id"].to_numpy()
+        self.retired = concepts["retired"].to_numpy()
+        concepts = self._with_curies(concepts)
+        self.curies = concepts["curie"]
+        relations, replacements, xrefs = self._relationships()
+        tables = Tables(
+            concepts=concepts.select("source", "retired", id="curie"),
+            terms=self._terms(concepts), relations=relations, replacements=replacements, xrefs=xrefs,
+            semantic_types=self._semantic_types(concepts),
+            aliases=concepts.filter(pl.col("curie") != _omop("concept_id")).select(
+                concept="row", alias=_omop("concept_id"), source=pl.lit(PREFIX)
+            ),
+            properties=concepts.filter(pl.col("standard_concept") != "").select(
+                concept="row", name=pl.lit("standard_concept"), value="standard_concept", source=pl.lit(PREFIX)
+            ),
+        )  # fmt: skip
+        version = self._version()
+        tables.sources = _release.sources(list(self.files.values()), "OMOP vocabularies", lambda _: version)
+        tables.dropped = {what: count for what, count in self.dropped.items() if count}
+        return tables
+
+    # --- concepts ----------------------------------------------------------------------------------------------------
+
+    def _concepts(self) -> pl.DataFrame:
+        member = self.files["concept"]
+        place = member.place
+
+        def check(frame: pl.DataFrame, bad: pl.Expr, problem: str, field: str) -> pl.DataFrame:
+            return refuse(frame, bad, problem, self.rejects, file=place, field=field)
+
+        def prepare(frame: pl.DataFrame) -> pl.DataFrame:
+            frame = check(frame, _not_an_id("concept_id"), "not a number", "concept_id")
+            name = pl.col("concept_name")
+            frame = check(frame, name.str.strip_chars() == "", "an empty name", "concept_name")
+            frame = check(
+                frame, name.str.len_chars() > model.MAX_TERM_CHARACTERS, "longer than any term", "concept_name"
+            )
+            frame = check(frame, pl.col("vocabulary_id") == "", "an empty vocabulary", "vocabulary_id")
+            frame = check(
+                frame, ~pl.col("invalid_reason").is_in(["", "D", "U"]), "must be D, U or empty", "invalid_reason"
+            )
+            frame = check(
+                frame, ~pl.col("standard_concept").is_in(["", "S", "C"]), "must be S, C or empty", "standard_concept"
+            )
+            frame = self._dates(frame, place)
+            return frame.select(
+                pl.col("concept_id").cast(pl.Int64), "concept_name", "concept_code", "standard_concept",
+                *(pl.col(few).cast(pl.Categorical) for few in ("domain_id", "vocabulary_id", "concept_class_id")),
+                (pl.col("invalid_reason") != "").alias("retired"), "line",
+            )  # fmt: skip
+
+        columns = [
+            "concept_id", "concept_name", "domain_id", "vocabulary_id", "concept_class_id", "standard_concept",
+            "concept_code", "valid_start_date", "valid_end_date", "invalid_reason",
+        ]  # fmt: skip
+        found = _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
+        found = check(found, ~pl.col("concept_id").is_first_distinct(), "this id was defined before", "concept_id")
+        # "No matching concept": it would name whatever has no name.
+        self.left_out: NDArray[np.int64] = np.zeros(1, np.int64)
+        found = self._without("the concept 0", found, pl.col("concept_id") == 0)
+        if self.vocabularies:
+            there = sorted(found["vocabulary_id"].unique().cast(pl.String).to_list())
+            for name in self.vocabularies:
+                if name not in there:
+                    raise UsageError(f"option vocabularies: no concept of {name!r}; the file has {there}")
+            wanted = found["vocabulary_id"].cast(pl.String).is_in(self.vocabularies)
+            self._learn_languages(found)
+            self.left_out = np.append(0, np.sort(found.filter(~wanted)["concept_id"].to_numpy()))
+            self.dropped["concepts of other vocabularies"] = len(self.left_out) - 1
+            found = found.filter(wanted)
+        if found.is_empty():
+            raise InputError("no usable concept in this file", file=place)
+        return found
+
+    def _dates(self, frame: pl.DataFrame, place: str) -> pl.DataFrame:
+        for field in ("valid_start_date", "valid_end_date"):
+            bad = _release.not_a_date(field)
+            frame = refuse(frame, bad, "not a date of the form YYYYMMDD", self.rejects, file=place, field=field)
+        backwards = pl.col("valid_start_date") > pl.col("valid_end_date")
+        return refuse(
+            frame, backwards, "valid_end_date lies before valid_start_date", self.rejects, file=place,
+            field="valid_end_date",
+        )  # fmt: skip
+
+    def _with_curies(self, concepts: pl.DataFrame) -> pl.DataFrame:
+        """Add `curie`: vocabulary:code where that names one concept, or one live one, else the OMOP id."""
+        # HPO's codes have their prefix in them already.
+        code = pl.col("concept_code").str.strip_prefix(pl.col("prefix") + pl.lit(":"))
+        concepts = concepts.with_columns(concept_code=code)
+        same = ["prefix", "concept_code"]
+        alone = pl.len().over(same) == 1
+        only_live = ~pl.col("retired") & ((~pl.col("retired")).sum().over(same) == 1)
+        usable = pl.col("concept_code").str.contains(r"^\S{1,200}$") & (alone | only_live)
+        curie = pl.when(usable).then(pl.col("prefix") + pl.lit(":") + pl.col("concept_code"))
+        return concepts.with_columns(
+            curie=curie.otherwise(_omop("concept_id")),
+            # source:code must be a CURIE of this concept: the OMOP id is one where the code is not.
+            source=pl.when(usable).then("prefix").otherwise(pl.lit(PREFIX)),
+            code=pl.when(usable).then("concept_code").otherwise(pl.col("concept_id").cast(pl.String)),
+        )
+
+    def _semantic_types(self, concepts: pl.DataFrame) -> pl.DataFrame:
+        columns = {"domain": "domain_id", "class": "concept_class_id"}
+        frames = [
+            concepts.select(concept="row", semantic_type=pl.col(columns[kind]).cast(pl.String), source=pl.lit(PREFIX),
+                            code=pl.lit(columns[kind]))
+            for kind in self.options.semantic_types.split(",")
+        ]  # fmt: skip
+        return pl.concat(frames).filter(pl.col("semantic_type") != "")
+
+    # --- terms -------------------------------------------------------------------------------------------------------
+
+    def _terms(self, concepts: pl.DataFrame) -> pl.DataFrame:
+        names = concepts.select(
+            concept="row", string=pl.col("concept_name").str.strip_chars(), language=pl.lit(self.options.language),
+            preferred=pl.lit(True),
+        )  # fmt: skip
+        terms = pl.concat([names, self._synonyms()])
+        once = terms.unique(["concept", "string", "language"], keep="first", maintain_order=True)
+        self.dropped["synonyms equal to the name or to another synonym"] = len(terms) - len(once)
+        rows = once["concept"]
+        return once.with_columns(
+            source=concepts["source"].cast(pl.Categorical).gather(rows), code=concepts["code"].gather(rows)
+        )
+
+    def _synonyms(self) -> pl.DataFrame:
+        member = self.files.get("concept_synonym")
+        schema = {"concept": pl.Int32, "string": pl.String, "language": pl.String, "preferred": pl.Boolean}
+        if member is None:
+            return pl.DataFrame(schema=schema)
+        place = member.place
+
+        def prepare(frame: pl.DataFrame) -> pl.DataFrame:
+            name = pl.col("concept_synonym_name")
+            for bad, problem in (
+                (name.str.strip_chars() == "", "an empty synonym"),
+                (name.str.len_chars() > model.MAX_TERM_CHARACTERS, "longer than any term"),
+            ):
+                frame = refuse(frame, bad, problem, self.rejects, file=place, field="concept_synonym_name")
+            frame = self._at_concepts(frame, "concept_id", place)
+            language = pl.col("language_concept_id").cast(pl.Int64, strict=False)
+            language = language.replace_strict(self.languages, default=None, return_dtype=pl.String)
+            frame = frame.with_columns(language=language)
+            problem = "no language is known for this concept; the option languages can name it"
+            frame = refuse(
+                frame, pl.col("language").is_null(), problem, self.rejects, file=place, field="language_concept_id"
+            )
+            return frame.select(
+                concept="concept_id", string=name.str.strip_chars(), language="language", preferred=pl.lit(False)
+            )
+
+        columns = ["concept_id", "concept_synonym_name", "language_concept_id"]
+        return _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
+
+    def _learn_languages(self, concepts: pl.DataFrame) -> None:
+        """Add the languages that have a concept of their own in this download: "Polish language" -> pl."""
+        named = concepts.filter(pl.col("concept_name").str.contains(r"^[A-Z]\w+ language$"))
+        for identifier, name in named.select("concept_id", "concept_name").iter_rows():
+            tag = LANGUAGE_NAMES.get(name.removesuffix(" language").lower())
+            if tag:
+                self.languages.setdefault(identifier, tag)
+
+    # --- relationships -----------------------------------------------------------------------------------------------
+
+    def _relationships(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Return (relations, replacements of retired concepts, "Maps to" as cross-references)."""
+        member = self.files.get("concept_relationship")
+        if member is None:
+            return model.empty("relations"), model.empty("replacements"), model.empty("xrefs")
+        place, unwanted = member.place, self._unwanted()
+
+        def prepare(frame: pl.DataFrame) -> pl.DataFrame:
+            bad = ~pl.col("invalid_reason").is_in(["", "D", "U"])
+            frame = refuse(frame, bad, "must be D, U or empty", self.rejects, file=place, field="invalid_reason")
+            frame = self._without("invalid relationships", frame, pl.col("invalid_reason") != "")
+            frame = self._without(
+                "the other direction of relationships", frame, pl.col("relationship_id").is_in(unwanted)
+            )
+            itself = pl.col("concept_id_1") == pl.col("concept_id_2")
+            frame = self._without("relationships of a concept to itself", frame, itself)
+            if self.options.relations == "is_a":
+                others = ~pl.col("relationship_id").is_in(["Is a", *POINTING])
+                frame = self._without("relationships other than is_a", frame, others)
+            bad = pl.col("relationship_id").str.strip_chars() == ""
+            frame = refuse(frame, bad, "an empty label", self.rejects, file=place, field="relationship_id")
+            frame = self._dates(frame, place)
+            frame = self._at_concepts(frame, "concept_id_1", place)
+            frame = self._at_concepts(frame, "concept_id_2", place)
+            # Here, block by block, for labels as strings would be a GB or more in a whole download.
+            label = pl.col("relationship_id")
+            words = {name: model.snake_case(name) or name for name in frame["relationship_id"].unique().to_list()}
+            words |= {name: name for name in POINTING}
+            return frame.select(
+                head="concept_id_1", tail="concept_id_2", label=label.replace(words).cast(pl.Categorical),
+                points=label.is_in(POINTING),
+            )  # fmt: skip
+
+        columns = [
+            "concept_id_1", "concept_id_2", "relationship_id", "valid_start_date", "valid_end_date", "invalid_reason",
+        ]  # fmt: skip
+        found = _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
+        relations = found.filter(~pl.col("points")).select(
+            "head", "tail", relation="label", source=pl.lit(PREFIX, dtype=pl.Categorical)
+        )
+        pointed = found.filter("points").with_columns(pl.col("label").cast(pl.String)).unique(maintain_order=True)
+        pointed = pointed.with_columns(object=self.curies.gather(pointed["tail"]))
+        xrefs = pointed.filter(pl.col("label") == "Maps to").select(
+            "object", concept="head", predicate=pl.lit(MAPS_TO), source=pl.lit(PREFIX)
+        )
+        return relations, self._replacements(pointed), xrefs
+
+    def _replacements(self, pointed: pl.DataFrame) -> pl.DataFrame:
+        """Return what to use for a retired concept: one successor replaces it; several are for a person to choose from.
+
+        "Concept replaced by" and "Concept same_as to" come first; where a concept has neither, "Maps to" is followed.
+        """
+        mine = pointed.filter(pl.Series(self.retired[pointed["head"].to_numpy()]))
+        succeeded = pl.col("label").is_in(REPLACED).any().over("head")
+        followed = pl.col("label").is_in(REPLACED) | ((pl.col("label") == "Maps to") & ~succeeded)
+        mine = mine.with_columns(followed=followed)
+        n_targets = pl.col("tail").filter(pl.col("followed")).n_unique().over("head")
+        replaces = pl.col("followed") & (n_targets == 1)
+        predicate = pl.when(replaces).then(pl.lit(model.REPLACED_BY)).otherwise(pl.lit(model.CONSIDER))
+        mine = mine.filter(pl.col("followed") | pl.col("label").is_in(TO_REVIEW)).with_columns(predicate=predicate)
+        mine = mine.sort("head", pl.col("predicate") == model.CONSIDER, maintain_order=True)
+        mine = mine.unique(["head", "object"], keep="first", maintain_order=True)
+        return mine.select("predicate", "object", concept="head", source=pl.lit(PREFIX))
+
+    def _unwanted(self) -> list[str]:
+        """Return the relationships that say again, from the other end, what another one says."""
+        member = self.files.get("relationship")
+        if member is None:
+            return sorted(INVERSES)
+        found = _release.read_unquoted(member, ["relationship_id", "reverse_relationship_id"], self.rejects)
+        unwanted = set(INVERSES)
+        kept = {"Is a", *POINTING}
+        for one, other in found.select("relationship_id", "reverse_relationship_id").iter_rows():
+            if one != other and not {one, other} & unwanted:
+                # "Has ingredient" rather than "Ingredient of": from the whole to its part, as SNOMED CT states them.
+                unwanted.add(max((one, other), key=lambda name: (name not in kept, not name.startswith("Has "), name)))
+        return sorted(unwanted)
+
+    def _without(self, what: str, frame: pl.DataFrame, unwanted: pl.Expr) -> pl.DataFrame:
+        kept = frame.filter(~unwanted)
+        self.dropped[what] += len(frame) - len(kept)
+        return kept
+
+    def _at_concepts(self, frame: pl.DataFrame, column: str, place: str) -> pl.DataFrame:
+        """Replace OMOP ids by rows of the concepts; refuse those that no concept has."""
+        wanted = frame[column].cast(pl.Int64, strict=False).fill_null(-1).to_numpy()
+        rows = np.searchsorted(self.ids, wanted).clip(max=len(self.ids) - 1)
+        known = self.ids[rows] == wanted
+        if not known.all():
+            # Of a vocabulary that is not wanted: a choice of the user's, not a fault of the row.
+            left_out = np.isin(wanted, self.left_out) & ~known
+            self.dropped["synonyms and relationships of concepts that are left out"] += int(left_out.sum())
+            unknown = pl.Series("unknown", ~known & ~left_out)
+            frame = frame.with_columns(unknown, row=pl.Series(rows.astype(np.int32))).filter(pl.Series(~left_out))
+            problem = "no concept has this id"
+            frame = refuse(frame, pl.col("unknown"), problem, self.rejects, file=place, field=column)
+            return frame.with_columns(pl.col("row").alias(column)).drop("unknown", "row")
+        return frame.with_columns(pl.Series(column, rows.astype(np.int32)))
+
+    def _version(self) -> str | None:
+        """Return the vocabularies' version, which VOCABULARY.csv gives for the vocabulary "None"."""
+        member = self.files.get("vocabulary")
+        if member is None:
+            return None
+        found = _release.read_unquoted(member, ["vocabulary_id"], self.rejects, optional=["vocabulary_version"])
+        versions = found.filter(pl.col("vocabulary_id") == "None")["vocabulary_version"].to_list()
+        return versions[0] if versions and versions[0] else None
+
+
+def _omop(column: str) -> pl.Expr:
+    return pl.lit(f"{PREFIX}:") + pl.col(column).cast(pl.String)
+
+
+def _not_an_id(column: str) -> pl.Expr:
+    return ~pl.col(column).str.contains(r"^(0|[1-9][0-9]{0,17})$")
+
+
+def _prefix_expression(vocabularies: pl.Series) -> pl.Expr:
+    names = vocabularies.unique().cast(pl.String).to_list()
+    return (
+        pl.col("vocabulary_id").cast(pl.String).replace_strict(names, list(map(_prefix, names)), return_dtype=pl.String)
+    )
+
+
+def _prefix(vocabulary: str) -> str:
+    """Return the CURIE prefix of a vocabulary: "SNOMED" -> "SNOMEDCT", "RxNorm Extension" -> "RxNorm_Extension"."""
+    for row in prefixes.table().values():
+        if row.omop_vocabulary_id == vocabulary:
+            return row.prefix
+    return re.sub(r"[^\w.-]+", "_", prefixes.canonical(vocabulary)).strip("_") or f"{PREFIX}_other"
+
+
+def _language_option(option: str) -> dict[int, str]:
+    found = {}
+    for part in filter(None, (part.strip() for part in option.split(","))):
+        concept, equals, tag = part.partition("=")
+        if not equals or not concept.strip().isdecimal() or not _BCP47.fullmatch(tag.strip()):
+            raise UsageError(f"option languages: {part!r} is not of the form 4182504=de")
+        found[int(concept)] = tag.strip()
+    return found

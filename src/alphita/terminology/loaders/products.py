@@ -1,0 +1,206 @@
+"""Tables of products, for search among them: title, attribute name, attribute values.
+
+Each product is a concept, and so is each value of an attribute; the name of the attribute is the relation from one to
+the other, and the semantic type of the value. Two shapes are read: one attribute a row (columns title, attribute_name,
+attribute_values), and one product a row with a column for each attribute (option `attributes` names them). Several
+values in one cell are joined by `|`.
+
+Such tables have no ids. A concept's id is made of its cleaned string, so it is the same in the next release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.terminology import model, prefixes
+from alphita.terminology.loaders import _files, table
+from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.model import Tables
+from alphita.terminology.text import clean
+
+DESCRIPTION = "products with attributes: CSV, TSV or Parquet with title, attribute name, attribute values"
+
+PRODUCT = "product"
+
+
+class Options(Config):
+    """Options of the products loader: how columns are called, and how ids are made."""
+
+    title_column: str = Field("title", description="title of the product")
+    attribute_column: str = Field("attribute_name", description="name of the attribute; its values stand beside it")
+    values_column: str = Field("attribute_values", description="values of that attribute")
+    attributes: str = Field("", description="instead: columns that are attributes each, joined by ','; * means all")
+    id_column: str = Field("id", description="product id, where there is such a column: a CURIE or a bare code")
+    separator: str = Field("|", description="between the values in one cell; empty: a cell is one value")
+    empty: str = Field("", description="what a cell without a value holds, besides nothing: _ or n/a, say")
+    prefix: str = Field("PRODUCT", pattern=r"[^\s:]+", description="prefix of the ids of products")
+    value_prefix: str = Field("VALUE", pattern=r"[^\s:]+", description="prefix of the ids of values")
+    language: str = Field("en", description="BCP-47 tag of titles and values")
+    delimiter: str = Field("", description="between cells; by default what the name (.tsv) or the first line tells")
+    quote: str = Field('"', max_length=1, description="quotes a cell; empty: quotes mean nothing")
+    encoding: str = Field("utf-8", description="of CSV and TSV files")
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read tables of products.
+
+    Raises:
+        InputError: a file is empty, no table, or unreadable; nothing was left of it.
+        UsageError: a column is missing; an unknown encoding.
+    """
+    reader = _Reader(options, rejects)
+    sources = [reader.read(Path(path)) for path in paths]
+    if not reader.ids:
+        raise InputError("no usable row of products in these files", file=paths[0] if paths else None)
+    return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+
+
+class _Reader:
+    """Reads files one after another into columns."""
+
+    def __init__(self, options: Options, rejects: Rejects) -> None:
+        self.options, self.rejects = options, rejects
+        self.columns = Columns()
+        self.dropped: Counter[str] = Counter()
+        self.ids: set[str] = set()
+        self.seen: set[tuple[str, ...]] = set()
+        given = {"delimiter": options.delimiter, "quote": options.quote, "encoding": options.encoding}
+        self.format = table.Options(**given)
+
+    def read(self, path: Path) -> dict[str, Any]:
+        """Read one file; return its entry for the manifest."""
+        self.path, self.file = path, str(path)
+        is_parquet = table._is_parquet(path)
+        rows = table._parquet(path) if is_parquet else table._delimited(path, self.format, self.rejects)
+        _, header = next(rows)
+        # "Attribute Name" and attribute_name are the same column.
+        names = self.names = [model.snake_case(str(name)) for name in header]
+        self.places = {name: place for place, name in reversed(list(enumerate(names)))}
+        title = self._place("title_column")
+        id_place = self.places.get(model.snake_case(self.options.id_column))
+        wide = self._wide(names, {title, id_place})
+        attribute, values = (-1, -1) if wide else (self._place("attribute_column"), self._place("values_column"))
+        used = {title, id_place, attribute, values, *(place for _, place in wide)}
+        for place, name in enumerate(header):
+            if place not in used:
+                self.dropped[f"column {name!r} of {path.name}"] += 1
+        for line, found in rows:
+            cells = [cell.strip() for cell in found]
+            product = self._product(line, cells[title], "" if id_place is None else cells[id_place])
+            if product is None:
+                continue
+            if wide:
+                for name, place in wide:
+                    self._attribute(line, product, name, cells[place])
+            elif not self._attribute(line, product, cells[attribute], cells[values]):
+                self._refuse("no value", line, self.options.values_column, cells[values])
+        return _files.source(path, name=path.name.split(".")[0])
+
+    def _place(self, option: str) -> int:
+        name = getattr(self.options, option)
+        place = self.places.get(model.snake_case(name))
+        if place is None:
+            raise UsageError(
+                f"{self.path}: no column {name!r} (option {option}); its columns are {self.names}; where each "
+                "attribute has a column of its own, name them: --set attributes=ingredient,company"
+            )
+        return place
+
+    def _wide(self, names: list[str], others: set[int | None]) -> list[tuple[str, int]]:
+        """Return names and places of the columns that are attributes."""
+        if not self.options.attributes:
+            return []
+        if self.options.attributes.strip() == "*":
+            return [(name, place) for place, name in enumerate(names) if place not in others and name]
+        found = []
+        for name in self.options.attributes.split(","):
+            place = self.places.get(model.snake_case(name))
+            if place is None:
+                raise UsageError(f"{self.path}: no column {name.strip()!r} (option attributes); its columns are "
+                                 f"{self.names}")  # fmt: skip
+            found.append((name, place))
+        return found
+
+    # --- rows --------------------------------------------------------------------------------------------------------
+
+    def _product(self, line: int, title: str, code: str) -> str | None:
+        """Return the id of the row's product, made new where it is seen for the first time."""
+        if not self._is_term(title, line, self.options.title_column):
+            return None
+        if not code:
+            concept = _made_id(self.options.prefix, title)
+        elif prefixes.parse_curie(code):
+            concept = prefixes.normalize(code)
+        else:
+            concept = prefixes.normalize(f"{self.options.prefix}:{code}")
+        if len(concept) > 1000 or any(sign.isspace() for sign in concept):
+            self._refuse("not an id: too long, or with a space in it", line, self.options.id_column, code)
+            return None
+        self._concept(line, concept, title, PRODUCT)
+        return concept
+
+    def _attribute(self, line: int, product: str, name: str, cell: str) -> bool:
+        """Add the relations of one attribute; return whether it has a value."""
+        label = model.snake_case(name)
+        if not label or len(label) > 1000:
+            self._refuse("not a name of an attribute", line, self.options.attribute_column, name)
+            return True
+        parts = cell.split(self.options.separator) if self.options.separator else [cell]
+        values = [part.strip() for part in parts]
+        found = [value for value in values if value and value != self.options.empty]
+        for value in found:
+            if self._is_term(value, line, label):
+                concept = _made_id(self.options.value_prefix, value)
+                self._concept(line, concept, value, label)
+                if self._is_new("relation", product, label, concept):
+                    self._add("relations", line, product, head=product, relation=label, tail=concept)
+        return bool(found)
+
+    def _concept(self, line: int, concept: str, string: str, semantic_type: str) -> None:
+        is_first = concept not in self.ids
+        if is_first:
+            self.ids.add(concept)
+            self._add("concepts", line, concept, id=concept, retired=False)
+        if self._is_new("term", concept, string):
+            self._add(
+                "terms", line, concept, concept=concept, string=string, language=self.options.language,
+                preferred=is_first, code=concept.partition(":")[2],
+            )  # fmt: skip
+        if self._is_new("semantic type", concept, semantic_type):
+            self._add("semantic_types", line, concept, concept=concept, semantic_type=semantic_type)
+
+    def _add(self, name: str, line: int, owner: str, **values: Any) -> None:  # noqa: ANN401 - cells of any type
+        self.columns.add(name, source=owner.partition(":")[0], line=line, file=self.file, **values)
+
+    def _is_new(self, *values: str) -> bool:
+        if values in self.seen:
+            return False
+        self.seen.add(values)
+        return True
+
+    def _is_term(self, string: str, line: int, field: str) -> bool:
+        if not string or string == self.options.empty:
+            self._refuse("an empty cell", line, field, string)
+        elif len(string) > model.MAX_TERM_CHARACTERS:
+            problem = f"{len(string):,} characters; at most {model.MAX_TERM_CHARACTERS:,} are read"
+            self._refuse(problem, line, field, string)
+        else:
+            return True
+        return False
+
+    def _refuse(self, problem: str, line: int, field: str, value: str) -> None:
+        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+
+
+def _made_id(prefix: str, string: str) -> str:
+    """Return an id that two spellings of one string share, and that stays from release to release."""
+    digest = hashlib.sha256((clean(string) or string).encode()).hexdigest()
+    return f"{prefix}:{digest[:16]}"

@@ -1,0 +1,430 @@
+"""SNOMED CT in Release Format 2: the snapshot files of one edition, or of the International one and its extensions.
+
+Files are told by their names (`sct2_Concept_Snapshot_INT_20250101.txt`, ...), wherever they lie in the folders or zip
+archives that are given. Where several files hold versions of one component, the one of the latest effectiveTime counts,
+as the format's specification asks of an edition that is put together from modules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.terminology import model
+from alphita.terminology.loaders import _release
+from alphita.terminology.loaders._release import Member, refuse
+from alphita.terminology.model import Tables
+
+DESCRIPTION = "SNOMED CT, RF2 snapshot: folders, zip archives or files"
+
+SOURCE = "SNOMEDCT"
+IS_A = 116680003
+STATED = 900000000000010007
+FSN = 900000000000003001
+SYNONYM = 900000000000013009
+DEFINITION = 900000000000550004
+PREFERRED = 900000000000548007
+
+SAME_AS = 900000000000527005
+REPLACED_BY = 900000000000526001
+# Followed without a person, where a concept has but one such target.
+REPLACING = (SAME_AS, REPLACED_BY)
+# WAS A, PARTIALLY EQUIVALENT TO, POSSIBLY EQUIVALENT TO, POSSIBLY REPLACED BY, ALTERNATIVE: for a person to decide.
+TO_REVIEW = (900000000000528000, 1186924009, 900000000000523009, 1186921001, 900000000000530003)
+
+# The aliases of language reference sets in the appendix of the Expression Constraint Language's specification.
+DIALECTS = {
+    "da-dk": 554461000005103, "de": 722130004, "en-au": 32570271000036106, "en-ca": 19491000087109,
+    "en-gb": 900000000000508004, "en-ie": 21000220103, "en-nz": 271000210107, "en-us": 900000000000509007,
+    "es": 448879004, "es-ar": 450828004, "es-uy": 5641000179103, "et-ee": 71000181105, "fr": 722131000,
+    "fr-be": 21000172104, "fr-ca": 20581000087109, "ja": 722129009, "nb-no": 61000202103, "nl-be": 31000172101,
+    "nl-nl": 31000146106, "nn-no": 91000202106, "sv-se": 46011000052107, "zh": 722128001,
+}  # fmt: skip
+
+_COMPONENT = re.compile(
+    r"x?sct2_(Concept|Description|TextDefinition|Relationship|RelationshipConcreteValues)_(Snapshot|Full|Delta)"
+    r"(?:-[A-Za-z-]+)?_.*\.txt"
+)
+_REFSET = re.compile(r"x?der2_cRefset_\w*?(Association|Language)\w*?(Snapshot|Full|Delta)(?:-[A-Za-z-]+)?_.*\.txt")
+_TAG = r"^(.*\S)\s*\(([^()]+)\)\s*$"
+
+
+class Options(Config):
+    """Options of the SNOMED CT loader."""
+
+    dialect: str = Field(
+        "", description="language reference sets that say which terms are preferred, best first, joined by commas: "
+        "en-US, en-GB, es, ... or their ids; empty: the fully specified name, without its tag, stands for the concept",
+    )  # fmt: skip
+    languages: str = Field("", description="languages of terms and definitions to read (en,es); empty: all")
+    inactive_concepts: bool = Field(True, description="read retired concepts, their terms and their replacements")
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read a release into tables.
+
+    Raises:
+        InputError: no concept or description snapshot among the files; a file cannot be read or is not RF2.
+        UsageError: a dialect or a language that is not known, or that the release has not.
+    """
+    return _Reader(_release.members(paths), options, rejects).read()
+
+
+class _Reader:
+    """Reads the files of a release, kind by kind; concepts first, for all others name them."""
+
+    def __init__(self, members: Sequence[Member], options: Options, rejects: Rejects) -> None:
+        self.options, self.rejects = options, rejects
+        self.dropped: Counter[str] = Counter()
+        self.languages = _language_option(options.languages)
+        self.files: dict[str, list[Member]] = {}
+        self.used: list[Member] = []
+        others = 0
+        for member in members:
+            found = _COMPONENT.fullmatch(member.name) or _REFSET.fullmatch(member.name)
+            if found and found[2] == "Snapshot":
+                self.files.setdefault(found[1], []).append(member)
+            else:
+                others += 1
+        for kind in ("Concept", "Description"):
+            if kind not in self.files:
+                raise InputError(
+                    f"no {kind} snapshot among the files; its name is like sct2_{kind}_Snapshot…_INT_20250101.txt",
+                    file=members[0].path if members else None,
+                    remedy="give the release's folder Snapshot, or its zip archive; Full and Delta are not read",
+                )  # fmt: skip
+        if others:
+            self.dropped["files of the release that are not read"] = others
+
+    def read(self) -> Tables:
+        concepts = self._concepts()
+        self.ids = np.sort(concepts["id"].to_numpy())
+        concepts = concepts.sort("id")
+        self.active = concepts["active"].to_numpy()
+        descriptions = self._descriptions()
+        tables = Tables(
+            concepts=concepts.select(_curie("id").alias("id"), source=_source(), retired=~pl.col("active")),
+            terms=pl.DataFrame(),
+        )
+        tables.terms = self._terms(descriptions)
+        tables.semantic_types = self._semantic_types(descriptions)
+        tables.definitions = self._definitions(descriptions)
+        labels = self._labels(descriptions)
+        tables.relations = self._relations(labels)
+        tables.properties = self._concrete_values(labels)
+        tables.replacements, tables.xrefs = self._associations()
+        tables.sources = _release.sources(self.used, "SNOMED CT", _release.release_date)
+        tables.dropped = {what: count for what, count in self.dropped.items() if count}
+        return tables
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def _components(self, kind: str, columns: dict[str, str], *, key: str = "sctid") -> pl.DataFrame:
+        """Return the current version of each component of a kind.
+
+        Args:
+            kind: as in the files' names.
+            columns: name -> "id" (a number) or "text".
+            key: "sctid", or "uuid" for a reference set's members.
+        """
+        frames = []
+        for number, member in enumerate(self.files.get(kind, ())):
+            self.used.append(member)
+            frames.append(self._component_file(member, columns, key).with_columns(file=pl.lit(number, dtype=pl.UInt16)))
+        if not frames:
+            kinds = {name: pl.Int64 if what == "id" else pl.String for name, what in columns.items()}
+            schema = {"id": pl.Int64, "effectiveTime": pl.Int32, "active": pl.Boolean, **kinds, "line": pl.Int64}
+            return pl.DataFrame(schema={**schema, "file": pl.UInt16})
+        found = pl.concat(frames)
+        if len(frames) == 1:
+            return found
+        current = found.sort("effectiveTime", descending=True, maintain_order=True).unique(
+            "id", keep="first", maintain_order=True
+        )
+        if len(current) < len(found):
+            self.dropped[f"{kind}: other versions of a component in another file"] += len(found) - len(current)
+        return current
+
+    def _component_file(self, member: Member, columns: dict[str, str], key: str) -> pl.DataFrame:
+        place = member.place
+
+        def prepare(frame: pl.DataFrame) -> pl.DataFrame:
+            """Check and shrink a block: numbers for ids, so that millions of rows stay small."""
+            if key == "sctid":
+                bad = ~pl.col("id").str.contains(r"^[1-9][0-9]{5,17}$")
+                frame = refuse(frame, bad, "not an SCTID: 6 to 18 digits", self.rejects, file=place, field="id")
+            frame = refuse(
+                frame, ~pl.col("active").is_in(["0", "1"]), "must be 0 or 1", self.rejects, file=place, field="active"
+            )
+            frame = refuse(
+                frame, _release.not_a_date("effectiveTime"), "not a date of the form YYYYMMDD", self.rejects,
+                file=place, field="effectiveTime",
+            )  # fmt: skip
+            # An id that is no number becomes one that no concept has, and is refused as such with the others.
+            ids = [name for name, what in columns.items() if what == "id"]
+            return frame.with_columns(
+                pl.col("effectiveTime").cast(pl.Int32), pl.col("active") == "1",
+                *(pl.col(name).cast(pl.Int64, strict=False).fill_null(-1) for name in ids),
+                *([pl.col("id").cast(pl.Int64)] if key == "sctid" else [pl.col("id").hash()]),
+            )  # fmt: skip
+
+        frame = _release.read_unquoted(
+            member, ["id", "effectiveTime", "active", *columns], self.rejects, prepare=prepare
+        ).select("id", "effectiveTime", "active", *columns, "line")
+        field = "id" if key == "sctid" else "referencedComponentId"
+        repeated = ~pl.col("id").is_first_distinct()
+        return refuse(frame, repeated, "its id was defined before in this file", self.rejects, file=place, field=field)
+
+    def _refuse(self, frame: pl.DataFrame, bad: pl.Expr, problem: str, kind: str, field: str) -> pl.DataFrame:
+        """Refuse rows of several files, each with its file."""
+        mask = frame.select(bad.fill_null(True).alias("bad"))["bad"]
+        if not mask.any():
+            return frame
+        for value, line, file in frame.filter(mask).select(field, "line", "file").iter_rows():
+            self.rejects.add(problem, file=self.files[kind][file].place, line=line, field=field, value=value)
+        return frame.filter(~mask)
+
+    def _at_concepts(self, frame: pl.DataFrame, column: str, kind: str) -> pl.DataFrame:
+        """Replace SCTIDs by rows of the concepts; refuse those that no concept has."""
+        wanted = frame[column].to_numpy()
+        place = np.searchsorted(self.ids, wanted).clip(max=max(len(self.ids) - 1, 0))
+        known = self.ids[place] == wanted
+        if not known.all():
+            # "retired concepts are not read" is a choice of the user's, not a fault of the row.
+            left_out = np.isin(wanted, self.left_out)
+            self.dropped[f"{kind} of inactive concepts"] += int((left_out & ~known).sum())
+            frame = frame.with_columns(row=pl.Series(place.astype(np.int32)), known=pl.Series(known))
+            frame = frame.filter(pl.Series(known | ~left_out))
+            frame = self._refuse(frame, ~pl.col("known"), "no concept has this id", kind, column)
+            return frame.with_columns(pl.col("row").alias(column)).drop("row", "known")
+        return frame.with_columns(pl.Series(column, place.astype(np.int32)))
+
+    # --- concepts and terms ------------------------------------------------------------------------------------------
+
+    def _concepts(self) -> pl.DataFrame:
+        concepts = self._components("Concept", {})
+        self.left_out = np.empty(0, np.int64)
+        if not self.options.inactive_concepts:
+            self.left_out = concepts.filter(~pl.col("active"))["id"].to_numpy()
+            self.dropped["inactive concepts"] += len(self.left_out)
+            concepts = concepts.filter(pl.col("active"))
+        if concepts.is_empty():
+            raise InputError("no concept in this file", file=self.files["Concept"][0].place)
+        return concepts
+
+    def _descriptions(self) -> pl.DataFrame:
+        """Return the active descriptions and text definitions: id, concept (a row), languageCode, typeId, term."""
+        columns = {"conceptId": "id", "languageCode": "text", "typeId": "id", "term": "text"}
+        frames = []
+        for kind in ("Description", "TextDefinition"):
+            frame = self._components(kind, columns)
+            self.dropped[f"inactive {kind.lower()}s"] += len(frame) - int(frame["active"].sum())
+            frame = frame.filter(pl.col("active")).with_columns(pl.col("languageCode").str.to_lowercase())
+            unknown = ~pl.col("languageCode").is_in(sorted(_release.LANGUAGES))
+            frame = self._refuse(frame, unknown, "not a language of ISO 639-1", kind, "languageCode")
+            known = pl.col("typeId").is_in([FSN, SYNONYM, DEFINITION])
+            frame = self._refuse(frame, ~known, "neither a name, a synonym nor a definition", kind, "typeId")
+            is_text = pl.col("typeId") == DEFINITION
+            limit = pl.when(is_text).then(model.MAX_TEXT_CHARACTERS).otherwise(model.MAX_TERM_CHARACTERS)
+            length = pl.col("term").str.len_chars()
+            frame = self._refuse(frame, pl.col("term").str.strip_chars() == "", "an empty string", kind, "term")
+            frame = self._refuse(frame, length > limit, "longer than any term may be", kind, "term")
+            frame = self._at_concepts(frame, "conceptId", kind)
+            frames.append(frame.select("id", pl.col("conceptId").alias("concept"), "languageCode", "typeId", "term"))
+        return pl.concat(frames)
+
+    def _in_languages(self, descriptions: pl.DataFrame) -> pl.DataFrame:
+        """Leave out other languages; not before, for all names serve for semantic types and relation labels."""
+        if not self.languages:
+            return descriptions
+        wanted = descriptions.filter(pl.col("languageCode").is_in(sorted(self.languages)))
+        self.dropped["terms and definitions of other languages"] += len(descriptions) - len(wanted)
+        return wanted
+
+    def _terms(self, descriptions: pl.DataFrame) -> pl.DataFrame:
+        """Return names without their tags, and synonyms; the same string of a concept and language once."""
+        names = self._in_languages(descriptions.filter(pl.col("typeId") != DEFINITION))
+        is_name = pl.col("typeId") == FSN
+        stripped = pl.col("term").str.extract(_TAG, 1)
+        names = names.select(
+            "id", "concept", language="languageCode", is_name=is_name,
+            string=pl.when(is_name).then(stripped.fill_null(pl.col("term"))).otherwise(pl.col("term")).str.strip_chars(),
+        )  # fmt: skip
+        names = self._with_preference(names)
+        once = names.group_by("concept", "language", "string", maintain_order=True).agg(
+            pl.col("is_name").any(), pl.col("is_name").all().alias("only_name"), pl.col("rank").min()
+        )
+        self.dropped["strings equal to another of the concept (a name without its tag, say)"] += len(names) - len(once)
+        # Best first, for that order is kept where preference does not tell them apart: it decides a concept's name.
+        once = once.sort(
+            "concept", "rank", ~pl.col("is_name"), pl.col("language") != "en", maintain_order=True, nulls_last=True
+        )
+        codes = pl.Series(self.ids).cast(pl.String).gather(once["concept"])
+        return once.select(
+            "concept", "string", "language", preferred=pl.col("rank").is_not_null(), source=_source(), code=codes,
+            term_type=pl.when("only_name").then(pl.lit("FSN")).otherwise(pl.lit("SYN")),
+        )  # fmt: skip
+
+    def _with_preference(self, names: pl.DataFrame) -> pl.DataFrame:
+        """Add `rank`: the place in the option of the first dialect that prefers this synonym, or null."""
+        dialects = [_dialect(word) for word in self.options.dialect.split(",") if word.strip()]
+        if not dialects:
+            return names.with_columns(rank=pl.lit(None, dtype=pl.Int32))
+        columns = {"refsetId": "id", "referencedComponentId": "id", "acceptabilityId": "id"}
+        members = self._components("Language", columns, key="uuid").filter(pl.col("active"))
+        found = members["refsetId"].unique()
+        for dialect in dialects:
+            if dialect not in found:
+                raise UsageError(
+                    f"option dialect: no member of the language reference set {dialect} in these files; "
+                    f"they have {sorted(map(_dialect_name, found.to_list())) or 'no language reference set'}"
+                )
+        ranks = pl.DataFrame({"refsetId": dialects, "rank": range(len(dialects))}, schema_overrides={"rank": pl.Int32})
+        preferred = members.filter(pl.col("acceptabilityId") == PREFERRED).join(ranks, on="refsetId")
+        preferred = preferred.group_by("referencedComponentId").agg(pl.col("rank").min())
+        names = names.join(preferred, left_on="id", right_on="referencedComponentId", how="left", maintain_order="left")
+        # The fully specified name is preferred among such names; the preferred term is a synonym.
+        return names.with_columns(rank=pl.when(~pl.col("is_name")).then("rank"))
+
+    def _semantic_types(self, descriptions: pl.DataFrame) -> pl.DataFrame:
+        """Return the tag of each concept's name; of the English one where there is one, for tags are translated."""
+        names = descriptions.filter(pl.col("typeId") == FSN)
+        names = names.with_columns(tag=pl.col("term").str.extract(_TAG, 2).str.strip_chars())
+        without = names["tag"].null_count()
+        if without:
+            self.dropped["names without a tag: no semantic type"] += without
+        names = names.filter(pl.col("tag").is_not_null() & (pl.col("tag") != ""))
+        names = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
+        return names.sort("concept").select("concept", semantic_type="tag", source=_source())
+
+    def _definitions(self, descriptions: pl.DataFrame) -> pl.DataFrame:
+        found = self._in_languages(descriptions.filter(pl.col("typeId") == DEFINITION))
+        return found.select("concept", text="term", language="languageCode", source=_source())
+
+    # --- graph -------------------------------------------------------------------------------------------------------
+
+    def _labels(self, descriptions: pl.DataFrame) -> dict[int, str]:
+        """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id."""
+        names = descriptions.filter(pl.col("typeId") == FSN)
+        names = names.filter(pl.col("term").str.contains(r"\((attribute|linkage concept)\)\s*$"))
+        english = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
+        words = {
+            int(self.ids[row]): model.snake_case(re.sub(_TAG, r"\1", term))
+            for row, term in english.select("concept", "term").iter_rows()
+        }
+        taken = Counter(words.values())
+        labels = {concept: word for concept, word in words.items() if word and taken[word] == 1}
+        return labels | {IS_A: model.IS_A}
+
+    def _relations(self, labels: dict[int, str]) -> pl.DataFrame:
+        columns = dict.fromkeys(("sourceId", "destinationId", "typeId", "characteristicTypeId"), "id")
+        found = self._live("Relationship", columns)
+        found = self._at_concepts(found, "sourceId", "Relationship")
+        found = self._at_concepts(found, "destinationId", "Relationship")
+        return found.select(
+            head="sourceId", relation=_label("typeId", labels, found), tail="destinationId",
+            source=_source().cast(pl.Categorical),
+        )  # fmt: skip
+
+    def _concrete_values(self, labels: dict[int, str]) -> pl.DataFrame:
+        """Return attributes with a number or string for value, as properties: ("has_..._value", "500")."""
+        kind = "RelationshipConcreteValues"
+        columns = {"sourceId": "id", "value": "text", "typeId": "id", "characteristicTypeId": "id"}
+        found = self._live(kind, columns)
+        well_formed = pl.col("value").str.contains(r'^(#[-+]?[0-9]+(\.[0-9]+)?|"(?s:.+)"|true|false)$')
+        found = self._refuse(found, ~well_formed, 'must be #number, "text", true or false', kind, "value")
+        found = self._at_concepts(found, "sourceId", kind)
+        text = pl.col("value").str.strip_prefix("#")
+        text = pl.when(pl.col("value").str.starts_with('"')).then(text.str.slice(1, text.str.len_chars() - 2))
+        return found.select(
+            concept="sourceId", name=_label("typeId", labels, found),
+            value=text.otherwise(pl.col("value").str.strip_prefix("#")), source=_source(),
+        )  # fmt: skip
+
+    def _live(self, kind: str, columns: dict[str, str]) -> pl.DataFrame:
+        """Return active relationships that are not merely stated; the inferred form says all that those do."""
+        found = self._components(kind, columns)
+        self.dropped["inactive relationships"] += len(found) - int(found["active"].sum())
+        found = found.filter(pl.col("active"))
+        stated = pl.col("characteristicTypeId") == STATED
+        self.dropped["stated relationships"] += int(found.select(stated.sum()).item())
+        return found.filter(~stated)
+
+    def _associations(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return (replacements of retired concepts, all associations as cross-references with their kind)."""
+        kind = "Association"
+        columns = dict.fromkeys(("refsetId", "referencedComponentId", "targetComponentId"), "id")
+        found = self._components(kind, columns, key="uuid").filter(pl.col("active"))
+        bad = pl.col("referencedComponentId") < 0
+        found = self._refuse(found, bad, "not an SCTID: 6 to 18 digits", kind, "referencedComponentId")
+        # The two digits before the check digit say what an SCTID names: 00 and 10 a concept, others not.
+        partition = pl.col("referencedComponentId") // 10 % 100
+        of_concepts = partition.is_in([0, 10])
+        of_others = len(found)
+        found = found.filter(of_concepts)
+        self.dropped["associations of descriptions and other components"] += of_others - len(found)
+        found = self._at_concepts(found, "referencedComponentId", kind)
+        target = pl.col("targetComponentId")
+        found = found.with_columns(object=_curie("targetComponentId"))
+        found = self._at_concepts(found, "targetComponentId", kind).rename({"referencedComponentId": "concept"})
+        found = found.unique(["concept", "refsetId", "targetComponentId"], maintain_order=True)
+        xrefs = found.select("concept", "object", predicate=_curie("refsetId"), source=_source())
+        retired = pl.Series(~self.active[found["concept"].to_numpy()])
+        known = pl.col("refsetId").is_in([*REPLACING, *TO_REVIEW])
+        found = found.filter(retired & found.select(known.alias("known"))["known"])
+        replacing = pl.col("refsetId").is_in(REPLACING)
+        n_targets = target.filter(replacing).n_unique().over("concept")
+        predicate = pl.when(replacing & (n_targets == 1)).then(pl.lit(model.REPLACED_BY))
+        found = found.with_columns(predicate=predicate.otherwise(pl.lit(model.CONSIDER)))
+        # A target that both replaces and is to be considered does replace.
+        found = found.sort("concept", pl.col("predicate") == model.CONSIDER, maintain_order=True)
+        found = found.unique(["concept", "object"], keep="first", maintain_order=True)
+        return found.select("concept", "predicate", "object", source=_source()), xrefs
+
+
+def _source() -> pl.Expr:
+    return pl.lit(SOURCE)
+
+
+def _curie(column: str) -> pl.Expr:
+    return pl.lit(f"{SOURCE}:") + pl.col(column).cast(pl.String)
+
+
+def _label(column: str, labels: dict[int, str], frame: pl.DataFrame) -> pl.Expr:
+    """Name relationship types; one without a name of its own is called by its CURIE."""
+    found = frame[column].unique().to_list()
+    names = [labels.get(concept, f"{SOURCE}:{concept}") for concept in found]
+    return pl.col(column).replace_strict(found, names, return_dtype=pl.String).cast(pl.Categorical)
+
+
+def _language_option(option: str) -> frozenset[str]:
+    found = frozenset(word.strip().lower() for word in option.split(",") if word.strip())
+    if unknown := sorted(found - _release.LANGUAGES):
+        raise UsageError(f"option languages: {unknown[0]!r} is not a language of ISO 639-1, such as en, es, fr")
+    return found
+
+
+def _dialect(word: str) -> int:
+    """Return the id of a language reference set."""
+    word = word.strip().lower().replace("_", "-")
+    if word in DIALECTS:
+        return DIALECTS[word]
+    if re.fullmatch(r"[1-9]\d{5,17}", word):
+        return int(word)
+    raise UsageError(
+        f"option dialect: unknown dialect {word!r}; choose from {sorted(DIALECTS)}, or give the id of a language "
+        "reference set"
+    )
+
+
+def _dialect_name(identifier: int) -> str:
+    names = {known: word for word, known in DIALECTS.items()}
+    return names.get(identifier, str(identifier))

@@ -1,0 +1,110 @@
+"""UMLS Metathesaurus in Rich Release Format: the folder META of a release, a zip file of it, or single .RRF files.
+
+Read: MRCONSO (concepts and terms), MRREL (relations), MRSTY (semantic types), MRDEF (definitions), MRRANK (which term
+is preferred), MRCUI (retired concepts), MRSAB (versions of the sources), MRFILES (column order, row counts). Only
+MRCONSO must be there. The direction is UMLS's own: REL and RELA read from the second concept to the first, so the head
+is CUI2 and the tail CUI1 ("CUI2 isa CUI1").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import Rejects
+from alphita.terminology.loaders import _rrf
+from alphita.terminology.model import Tables
+
+DESCRIPTION = "UMLS Metathesaurus (RRF): MRCONSO, MRREL, MRSTY, MRDEF, ..."
+
+LAYOUTS = {
+    "MRFILES": "FIL DES FMT CLS RWS BTS",
+    "MRCONSO": "CUI LAT TS LUI STT SUI ISPREF AUI SAUI SCUI SDUI SAB TTY CODE STR SRL SUPPRESS CVF",
+    "MRREL": "CUI1 AUI1 STYPE1 REL CUI2 AUI2 STYPE2 RELA RUI SRUI SAB SL RG DIR SUPPRESS CVF",
+    "MRSTY": "CUI TUI STN STY ATUI CVF",
+    "MRDEF": "CUI AUI ATUI SATUI SAB DEF SUPPRESS CVF",
+    "MRSAB": "VCUI RCUI VSAB RSAB SON SF SVER VSTART VEND IMETA RMETA SLC SCC SRL TFR CFR CXTY TTYL ATNL LAT CENC "
+    "CURVER SABIN SSN SCIT",
+    "MRCUI": "CUI1 VER REL RELA MAPREASON CUI2 MAPIN",
+    "MRRANK": "RANK SAB TTY SUPPRESS",
+}
+# MRFILES calls the first column of MRRANK so.
+RANK_COLUMN = "MRRANK_RANK"
+UMLS = _rrf.Dialect(
+    prefix="UMLS", terms="MRCONSO", relations="MRREL", types="MRSTY", definitions="MRDEF", sources="MRSAB",
+    ranks="MRRANK",
+)  # fmt: skip
+LICENCE = "UMLS Metathesaurus License"
+RELEASE_NAME = re.compile(r"(?<!\d)((?:19|20)\d\d[A-C][A-C])(?![A-Za-z])")
+
+
+class Options(Config):
+    """Options of the UMLS loader; lists are separated by commas, an empty one takes all."""
+
+    languages: str = Field("", description="LAT codes or BCP-47 tags: ENG,SPA or en,es")
+    sources: str = Field("", description="SABs of terms, relations and definitions: SNOMEDCT_US,MSH,...")
+    term_types: str = Field("", description="TTYs of terms: PT,SY,...")
+    suppress: str = Field(
+        "", pattern=r"^[NOEY]?(,[NOEY])*$",
+        description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
+    )  # fmt: skip
+    semantic_types: str = Field("", description="concepts of these only, by TUI or name: T047,T033")
+    preferred_language: str = Field("ENG", description="of the terms that concepts are called by, where they have any")
+    relation_label: str = Field(
+        "both", pattern="^(rel|rela|both)$",
+        description="label of relations: rel (RO), rela (part_of; REL where empty) or both (RO:part_of)",
+    )  # fmt: skip
+    self_relations: bool = Field(False, description="keep relations between two terms of one concept")
+    retired: bool = Field(True, description="add the retired concepts of MRCUI with their replacements")
+
+
+def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
+    """Read a release into tables.
+
+    Raises:
+        InputError: MRCONSO is missing, a file cannot be read or is another, or no term is left.
+        UsageError: an option names an unknown language or semantic type.
+    """
+    filters = _rrf.Filters(
+        languages=_rrf.language_codes("languages", options.languages), sources=_rrf.listed(options.sources),
+        term_types=_rrf.listed(options.term_types), suppression=_rrf.listed(options.suppress),
+        semantic_types=_rrf.listed(options.semantic_types),
+    )  # fmt: skip
+    with _rrf.Release(paths, LAYOUTS, rejects) as release:
+        release.read_layouts("MRFILES")
+        release.rename("MRRANK", RANK_COLUMN, "RANK")
+        builder = _rrf.Builder(release, UMLS, filters, rejects)
+        versions = builder.versions()
+        builder.read_terms(options.preferred_language)
+        builder.read_definitions()
+        if options.retired:
+            _read_retired(builder)
+        builder.read_relations(options.relation_label, self_relations=options.self_relations)
+        sources = release.sources("UMLS", _release_name(release), LICENCE, versions)
+        return builder.tables(sources, list(LAYOUTS))
+
+
+def _read_retired(builder: _rrf.Builder) -> None:
+    """Add the concepts of MRCUI that are gone: merged ones (SY) are replaced, others have concepts to consider."""
+    rows = builder.read_retired("MRCUI", ["CUI1", "REL", "CUI2"])
+    # Not SUBX (left out of this subset) and DEL (no reason to keep it).
+    rows = rows.filter((pl.col("CUI2") != "") & pl.col("REL").is_in(["SY", "RB", "RN", "RO"]))
+    builder.add_replacements(rows, pl.col("REL") == "SY")
+
+
+def _release_name(release: _rrf.Release) -> str | None:
+    """Return "2020AA": from release.dat, else from the name of a folder or zip file above."""
+    for part in release.all_parts:
+        if part.name == "RELEASE.DAT":
+            with part.open() as file:
+                found = RELEASE_NAME.search(file.read(100_000).decode("utf-8", "replace"))
+            if found:
+                return found[1]
+    part = release.parts["MRCONSO"][0]
+    names = [*reversed(part.shown.split("/")), *reversed(part.path.resolve().parts)]
+    return next((found[1] for name in names if (found := RELEASE_NAME.search(name.upper()))), None)

@@ -1,0 +1,199 @@
+"""A part of a terminology: by source, language, semantic type, descendants of concepts, or a list of ids.
+
+The choices hold together; several values of one choice are alternatives. What is left out is counted.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from alphita.errors import Rejects, UsageError, shorten
+from alphita.registry import unknown
+from alphita.terminology import prefixes, reading
+from alphita.terminology.loaders import _files
+from alphita.terminology.model import Tables
+from alphita.terminology.store import Terminology
+
+# Tables that hold facts of a concept, and those of them with a language.
+FACTS = ("terms", "definitions", "semantic_types", "xrefs", "properties", "replacements", "aliases")
+WITH_LANGUAGE = ("terms", "definitions")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to keep; an empty choice keeps everything.
+
+    Attributes:
+        sources: of a merged terminology only the facts of these sources, and the concepts that have a term from them.
+        languages: BCP-47 tags; "en" takes "en-GB" too. Concepts left without a term are left out.
+        semantic_types: names or codes.
+        descendants_of: CURIEs; these concepts and all below them.
+        listed: CURIEs, or None for no list.
+        retired: keep retired concepts.
+    """
+
+    sources: Collection[str] = ()
+    languages: Collection[str] = ()
+    semantic_types: Collection[str] = ()
+    descendants_of: Collection[str] = ()
+    listed: Collection[str] | None = None
+    retired: bool = True
+
+
+def subset(terminology: Terminology, choice: Choice) -> Tables:
+    """Return the part of a terminology that was chosen.
+
+    Raises:
+        UsageError: a source, language or semantic type that it does not have, or nothing is left.
+        InputError: a concept that it does not have.
+    """
+    tables = reading.tables_of(terminology)
+    dropped: Counter[str] = Counter()
+    kept = np.ones(terminology.n_concepts, bool)
+    if choice.semantic_types:
+        kept &= _of_types(tables, choice.semantic_types, terminology.n_concepts)
+    if choice.descendants_of:
+        kept &= _below(terminology, choice.descendants_of)
+    if choice.listed is not None:
+        kept &= _marked(terminology.n_concepts, [terminology.resolve(curie) for curie in choice.listed])
+    if not choice.retired:
+        kept &= ~np.asarray(terminology.retired)
+    had_terms = _marked(terminology.n_concepts, tables.terms["concept"].to_numpy())
+    if choice.sources:
+        kept &= _of_sources(tables, choice.sources, dropped)
+    if choice.languages:
+        _keep_languages(tables, choice.languages, dropped)
+    if choice.sources or choice.languages:
+        has_terms = _marked(terminology.n_concepts, tables.terms["concept"].to_numpy())
+        kept &= has_terms | ~had_terms
+    return _restricted(tables, kept, dropped)
+
+
+def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[str]:
+    """Read CURIEs, the first cell of each line (tab or comma between cells); "#" begins a comment.
+
+    An id that the terminology does not have goes to `rejects`; a first line that is no CURIE is a header.
+
+    Raises:
+        InputError: the file cannot be read, or is empty.
+    """
+    found: dict[str, int] = {}
+    first = True
+    for number, line in _files.lines(path, "utf-8", rejects):
+        cell = _first_cell(line)
+        if not cell or cell.startswith("#"):
+            continue
+        if prefixes.parse_curie(cell) is not None:
+            found.setdefault(cell, number)
+        elif not first:
+            rejects.add("not a CURIE", file=path, line=number, value=cell)
+        first = False
+    known = reading.rows_of(terminology, found)
+    for curie, number in found.items():
+        if curie not in known:
+            rejects.add("no concept has this id", file=path, line=number, value=curie)
+    return list(known)
+
+
+def _first_cell(line: str) -> str:
+    delimiter = "\t" if "\t" in line else ","
+    try:
+        cells = next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        cells = line.split(delimiter)
+    return cells[0].strip() if cells else ""
+
+
+def _of_types(tables: Tables, names: Collection[str], n: int) -> NDArray[np.bool_]:
+    frame = tables.semantic_types.select(
+        "concept", pl.col("semantic_type").cast(pl.String), pl.col("code").cast(pl.String)
+    )
+    known = set(frame["semantic_type"].unique()) | set(frame["code"].drop_nulls().unique())
+    _check("semantic type", names, known)
+    chosen = frame.filter(pl.col("semantic_type").is_in(list(names)) | pl.col("code").is_in(list(names)))
+    return _marked(n, chosen["concept"].to_numpy())
+
+
+def _below(terminology: Terminology, roots: Iterable[str]) -> NDArray[np.bool_]:
+    rows: list[int] = []
+    for root in roots:
+        row = terminology.resolve(root)
+        rows += [row, *terminology.descendants(row).tolist()]
+    return _marked(terminology.n_concepts, rows)
+
+
+def _of_sources(tables: Tables, names: Collection[str], dropped: Counter[str]) -> NDArray[np.bool_]:
+    """Keep the facts of the sources; return the concepts that are theirs or have a term from them."""
+    wanted = [prefixes.canonical(name) for name in names]
+    known = {str(name) for table in ("concepts", "terms") for name in getattr(tables, table)["source"].unique()}
+    wanted = [given if given in known else name for given, name in zip(names, wanted, strict=True)]
+    _check("source", wanted, known)
+    theirs = pl.col("source").cast(pl.String).is_in(wanted)
+    own = tables.concepts.select(theirs)["source"].to_numpy()
+    for name in (*FACTS, "relations"):
+        _filter(tables, name, theirs, f"{name} of other sources", dropped)
+    return own | _marked(len(own), tables.terms["concept"].to_numpy())
+
+
+def _keep_languages(tables: Tables, names: Collection[str], dropped: Counter[str]) -> None:
+    known = {str(name) for name in tables.terms["language"].unique()}
+    wanted = {name: [tag for tag in known if tag == name or tag.startswith(f"{name}-")] for name in names}
+    _check("language", [name for name, tags in wanted.items() if not tags], known)
+    for name in WITH_LANGUAGE:
+        chosen = pl.col("language").cast(pl.String).is_in([tag for tags in wanted.values() for tag in tags])
+        _filter(tables, name, chosen, f"{name} of other languages", dropped)
+
+
+def _filter(tables: Tables, name: str, wanted: pl.Expr, what: str, dropped: Counter[str]) -> None:
+    frame: pl.DataFrame = getattr(tables, name)
+    chosen = frame.filter(wanted)
+    setattr(tables, name, chosen)
+    if len(chosen) < len(frame):
+        dropped[what] += len(frame) - len(chosen)
+
+
+def _restricted(tables: Tables, kept: NDArray[np.bool_], dropped: Counter[str]) -> Tables:
+    """Return the tables of the concepts kept, their rows numbered anew."""
+    if not kept.any():
+        raise UsageError("nothing is left: no concept fits all the choices")
+    place = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+    if not kept.all():
+        dropped["concepts not chosen"] += int((~kept).sum())
+    parts = {name: _moved(getattr(tables, name), ("concept",), place) for name in FACTS}
+    relations = _moved(tables.relations, ("head", "tail"), place)
+    lost = int(kept[tables.relations["head"].to_numpy()].sum()) - len(relations)
+    if lost:
+        dropped["relations to concepts not chosen"] += lost
+    return replace(
+        tables,
+        concepts=tables.concepts.filter(kept),
+        relations=relations,
+        dropped=dict(sorted(dropped.items())),
+        **parts,  # type: ignore[arg-type]
+    )
+
+
+def _moved(frame: pl.DataFrame, columns: tuple[str, ...], place: NDArray[np.int32]) -> pl.DataFrame:
+    rows = {name: place[frame[name].to_numpy()] for name in columns}
+    inside = np.logical_and.reduce([found >= 0 for found in rows.values()])
+    return frame.with_columns(pl.Series(name, found) for name, found in rows.items()).filter(inside)
+
+
+def _marked(n: int, rows: Iterable[int] | NDArray[np.integer]) -> NDArray[np.bool_]:
+    mask = np.zeros(n, bool)
+    mask[np.asarray(rows, np.int64)] = True
+    return mask
+
+
+def _check(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UsageError(shorten(unknown(what, name, sorted(known)), 300))

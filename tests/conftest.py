@@ -1,0 +1,12 @@
+"""Settings of all tests."""
+
+from __future__ import annotations
+
+import os
+
+import hypothesis
+
+# The same examples each time, so that a change is judged by itself; ALPHITA_RANDOM_TESTS=1 draws new ones.
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("random", deadline=None)
+hypothesis.settings.load_profile("random" if os.environ.get("ALPHITA_RANDOM_TESTS") else "same")

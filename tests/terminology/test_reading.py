@@ -1,0 +1,90 @@
+"""A terminology read back into tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from alphita.errors import Rejects
+from alphita.terminology import model, store
+from alphita.terminology.loaders import obo, table
+from alphita.terminology.reading import added, rows_of, tables_of
+from alphita.terminology.store import Terminology, load_terminology
+from tests.terminology.conftest import FIXTURES, Load
+
+NAMES = ("concepts", "terms", *(name for name in model.SCHEMAS if name not in ("concepts", "terms")))
+
+
+def check_again(terminology: Terminology, tmp_path: Path) -> None:
+    """Save it again and compare every array and column."""
+    store.save(tables_of(terminology), tmp_path / "again.terminology", rejects=Rejects(None, strict=True))
+    again = load_terminology(tmp_path / "again.terminology")
+    for key in ("counts", "sources", "dropped"):
+        assert again.manifest[key] == terminology.manifest[key]
+    for file in sorted(terminology.path.iterdir()):
+        other = again.path / file.name
+        if file.suffix == ".npy":
+            assert other.read_bytes() == file.read_bytes(), file.name
+        elif file.suffix == ".arrow":
+            left, right = (pa.ipc.open_file(str(path)).read_all() for path in (file, other))
+            assert left.schema == right.schema
+            assert left.equals(right), file.name
+        elif file.name == "labels.json":
+            assert other.read_text() == file.read_text()
+
+
+def test_saved_again_it_is_the_same(small: Terminology, tmp_path: Path) -> None:
+    check_again(small, tmp_path)
+
+
+def test_so_is_one_with_semantic_types_and_several_languages(load: Load, tmp_path: Path) -> None:
+    check_again(load(table, FIXTURES / "terms.csv", FIXTURES / "relations.tsv")[0], tmp_path)
+
+
+def test_every_table_has_the_columns_of_the_model(small: Terminology) -> None:
+    tables = tables_of(small)
+    for name in NAMES:
+        frame = getattr(tables, name)
+        assert set(frame.columns) == set(model.SCHEMAS[name]), name
+        for column in set(model.REFERENCES) & set(frame.columns):
+            assert frame.schema[column].is_integer()
+    assert tables.concepts["id"].to_list() == small.concept_ids.to_pylist()
+    assert tables.parent_relations == ("is_a",)
+
+
+def test_rows_are_added(small: Terminology, tmp_path: Path) -> None:
+    tables = tables_of(small)
+    rows = rows_of(small, ["XX:0000003"])
+    tables.terms = added(
+        tables.terms,
+        pl.DataFrame({"concept": [rows["XX:0000003"]], "string": ["Ohr"], "language": ["de"], "source": ["new"]}),
+    )
+    tables.relations = added(
+        tables.relations,
+        pl.DataFrame({"head": [rows["XX:0000003"]], "relation": ["new_label"], "tail": [0], "source": ["new"]}),
+    )
+    store.save(tables, tmp_path / "more.terminology", rejects=Rejects(None, strict=True))
+    more = load_terminology(tmp_path / "more.terminology")
+    assert (more.n_terms, more.n_relations) == (small.n_terms + 1, small.n_relations + 1)
+    [term] = [term for term in more.concept("XX:0000003").terms if term.language == "de"]
+    assert (term.string, term.scope, term.status, term.source, term.type) == ("Ohr", "exact", "official", "new", None)
+    assert ("new_label", "XX:0000001") in more.concept("XX:0000003").relations
+    assert added(tables.terms, tables.terms.clear()) is tables.terms
+
+
+def test_rows_of_ids_and_alternative_ids(small: Terminology) -> None:
+    asked = ["XX:0000002", "XX:0000902", "XX:404", "", "XX:0000002", " XX:0000002"]
+    wanted = small.resolve("XX:0000002")
+    assert rows_of(small, asked) == {"XX:0000002": wanted, "XX:0000902": wanted, " XX:0000002": wanted}
+    assert rows_of(small, []) == {}
+    everything = small.concept_ids.to_pylist()
+    assert list(rows_of(small, everything).values()) == list(range(small.n_concepts))
+
+
+def test_without_relations_and_side_tables(load: Load, tmp_path: Path) -> None:
+    path = tmp_path / "x.obo"
+    path.write_text("format-version: 1.2\n\n[Term]\nid: X:1\nname: One\n")
+    terminology, _ = load(obo, path)
+    check_again(terminology, tmp_path)

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import gzip
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import AlphitaError, InputError, Rejects
+from alphita.terminology import sssom
+from alphita.terminology.sssom import Mapping
+from tests.terminology.conftest import FIXTURES, read_rejects
+
+DEMO = FIXTURES / "sssom" / "demo.sssom.tsv"
+Write = Callable[[str, str | bytes], Path]
+
+
+def test_every_kind_of_row(tmp_path: Path) -> None:
+    with Rejects(tmp_path / "r.csv") as rejects:
+        found = sssom.read(DEMO, rejects)
+    exact = "skos:exactMatch"
+    assert found.mappings == [
+        Mapping("AA:1", exact, "MESH:D1", False, 0.9, "Cold"),
+        Mapping("AA:2", "skos:broadMatch", "BB:7", False, 1.0, "Wart"),
+        Mapping("AA:3", exact, "BB:3", True, 1.0, "Mole"),
+        Mapping("MONDO:0000009", "skos:closeMatch", "UMLS:C0000001", False, 0.0, "Lump"),
+        Mapping("AA:10", exact, "BB:10", False, 1.0, 'An "open" cut'),
+        Mapping("AA:11", exact, "BB:11", False, 1.0, '5" nail'),
+    ]
+    assert found.dropped == {"mappings to no term": 1, "mappings of strings without an id": 1}
+    assert [(row[1], row[2]) for row in read_rejects(tmp_path / "r.csv")] == [
+        ("14", ""), ("15", "confidence"), ("16", "predicate_modifier"), ("17", "subject_id"),
+    ]  # fmt: skip
+    assert found.name == "demo"
+    assert (found.source["version"], found.source["licence"]) == ("2026-01-31", "https://example.org/licence")
+
+
+def test_gzip_without_metadata_is_read_and_named_after_its_file(write: Write) -> None:
+    text = "object_id\tpredicate_id\tsubject_id\nB:1\tskos:exactMatch\tA:1\n"
+    found = sssom.read(write("own.sssom.tsv.gz", gzip.compress(text.encode())), Rejects(None))
+    assert found.name == "own"
+    assert found.mappings == [Mapping("A:1", "skos:exactMatch", "B:1", False, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"# only: metadata\n", "no line of column names"),
+        (b"subject_id\tobject_id\nA:1\tB:1\n", r":1: .*lacks the columns \['predicate_id'\]"),
+        (b"subject_id\tpredicate_id\tobject_id\n", "no mapping"),
+        (b"", "empty"),
+        (gzip.compress(DEMO.read_bytes())[:-9], "cut short"),
+    ],
+)
+def test_files_that_are_none(write: Write, content: bytes, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        sssom.read(write("x.sssom.tsv", content), Rejects(None))
+
+
+CURIES = st.tuples(st.sampled_from(["AA", "BB", "HP"]), st.integers(1, 99)).map(lambda pair: f"{pair[0]}:{pair[1]}")
+LABELS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Z")), max_size=6)
+ROWS = st.builds(
+    Mapping, CURIES, st.sampled_from(["skos:exactMatch", "skos:narrowMatch"]), CURIES, st.booleans(),
+    st.sampled_from([0.0, 0.25, 1.0]), LABELS,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=12))
+def test_written_and_read_it_is_the_same(rows: list[Mapping]) -> None:
+    lines = [
+        "#curie_map:",
+        "#  AA: https://example.org/",
+        "confidence\tsubject_label\t" + "\t".join(sssom.NEEDED) + "\tx",
+    ]
+    lines[2] += "\tpredicate_modifier"
+    for row in rows:
+        label = '"' + row.label.replace('"', '""') + '"'
+        cells = (f"{row.confidence:.2f}", label, row.subject, row.predicate, row.object, "", "Not" * row.negated)
+        lines.append("\t".join(cells))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "x.tsv"
+        path.write_text("\n".join(lines), encoding="utf-8")
+        assert sssom.read(path, Rejects(None, strict=True)).mappings == rows
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_random_and_mutated_files_give_a_clear_error_or_mappings(data: st.DataObject) -> None:
+    good = DEMO.read_bytes()
+    start = data.draw(st.integers(0, len(good)))
+    end = data.draw(st.integers(start, min(len(good), start + 60)))
+    noise = data.draw(st.binary(max_size=60))
+    content = data.draw(st.sampled_from([noise, good[:start] + noise + good[end:]]))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "x.tsv"
+        path.write_bytes(content)
+        message, found = str(path), None
+        try:
+            found = sssom.read(path, Rejects(None))
+        except AlphitaError as error:
+            message = str(error)
+        assert str(path) in message
+        assert found is None or all(0 <= mapping.confidence <= 1 for mapping in found.mappings)
