@@ -176,7 +176,7 @@ def test_hash_names_weights_settings_and_tokenizer(tiny, encoder, tmp_path):
 
 
 def test_legacy_coder_against_a_direct_reading(tiny, tmp_path):
-    """Lower-cased names, padded to 32, no mask, tanh pooler: as paper 1's code calls the model."""
+    """Lower-cased names, padded to 32, no mask, tanh pooler: as the published code calls the model."""
     from transformers import BertModel
 
     encoder = TermEncoder.load(tiny, precision="fp32", pooling="legacy_coder")

@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     import torch
 
 LEGACY_LENGTH = 32
-"""Tokens to which the published CODER code pads every name (paper 1, §4.1)."""
+"""Tokens to which the published CODER code pads every name (Yuan et al. 2020, §4.1)."""
 
 
 def cls(hidden: torch.Tensor) -> torch.Tensor:
-    """Return the first token's state, h_[CLS] (paper 3, §3.2).
+    """Return the first token's state, h_[CLS] (Yuan et al. 2022, §3.2).
 
     Args:
         hidden: (n, length, d) last hidden states.
@@ -25,7 +25,7 @@ def cls(hidden: torch.Tensor) -> torch.Tensor:
 
 
 def mean(hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """Return the mean over the real tokens (paper 3, §3.2).
+    """Return the mean over the real tokens (Yuan et al. 2022, §3.2).
 
     Args:
         hidden: (n, length, d) last hidden states.
@@ -41,7 +41,7 @@ def mean(hidden: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
 
 
 def legacy_coder(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """Return BERT's pooler output, tanh(W h_[CLS] + b), which paper 1's released code takes for the term vector.
+    """Return BERT's pooler output, tanh(W h_[CLS] + b): the term vector of the code released with Yuan et al. 2020.
 
     That code pads every name to 32 tokens and gives no attention mask, so the states must come from such a pass: PAD is
     attended. Neither paper says so; it is needed to evaluate the published weights as published.
@@ -58,6 +58,6 @@ def legacy_coder(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor)
 
 
 def legacy_coder_name(name: str) -> str:
-    """Return a name as paper 1's released code reads it: lower case, no " nos ", no "(...)", "-" as a space."""
+    """Return a name as the code of Yuan et al. 2020 reads it: lower case, no " nos ", no "(...)", "-" as a space."""
     text = f" {name.lower()} ".replace(" nos ", " ")
     return " ".join(re.sub(r"\(.*?\)", "", text).replace("-", " ").split())
