@@ -81,7 +81,6 @@ def test_a_bar_without_a_total_says_no_time_left(clock, capsys):
         bar.advance(3000)
     assert capsys.readouterr().err.splitlines() == [
         "read: 3,000 rows, 150.0 rows/s",
-        "read: 3,000 rows, 150.0 rows/s",
     ]
 
 

@@ -114,7 +114,8 @@ def test_a_missing_column_is_an_error_that_lists_the_columns(write: Write, optio
         ("two,Two,en", 3, "without prefix"),
         ("X:2,T\0wo,en", 3, "NUL"),
         ("X:2," + "x" * 100_000 + ",en", 3, "100,000 characters"),
-        ("X:2," + "x" * 200_000 + ",en", 3, "not a row"),
+        # Python's csv module has one cell limit a process; above it the row cannot be told at all.
+        ("X:2," + "x" * 200_000 + ",en", 3, "not a row|200,000 characters"),
         ('X:2,"Two"2,en', 3, "not a row"),
         ('"X:2","Two\nlines\nno end,en', 3, "cells|not a row"),
     ],
