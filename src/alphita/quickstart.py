@@ -161,7 +161,7 @@ def read_sample(path: Path) -> tuple[list[str], list[str | None]]:
 
 def expected_minutes(steps: int) -> str:
     """Say how long training will take on this machine, from its processor flags and cores."""
-    # Seconds a step of the default settings on 2 cores; the second and third measured (docs/log.md).
+    # Seconds a step of the default settings on 2 cores. Only the second is measured; the others are estimates.
     if machine.has_amx():
         seconds, why = 0.25, "AMX"
     elif machine.fast_bf16():

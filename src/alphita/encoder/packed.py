@@ -29,7 +29,7 @@ def supports(model: torch.nn.Module) -> bool:
 
 
 # Sizes are rounded up to multiples of these. oneDNN keeps what it prepared for each size it has met, and without
-# rounding every batch brings new ones: a run of 800 steps grew to 5 GB.
+# rounding every batch brings new ones, and memory grows for hundreds of steps (docs/log.md).
 TOKENS, ROWS, LENGTH = 128, 16, 4
 
 
