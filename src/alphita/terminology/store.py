@@ -307,7 +307,8 @@ class Terminology:
         start, end = int(self.concept_terms[row]), int(self.concept_terms[row + 1])
         replacements = self._side_rows("replacements", row)
         aliases = self._table("aliases")
-        alias_rows = np.flatnonzero(self._alias_concepts == row)
+        alias_concepts, by_concept = self._alias_concepts
+        first, last = np.searchsorted(alias_concepts, np.array([row, row + 1], alias_concepts.dtype))
         return Concept(
             id=self.concept_id(row), row=row, name=str(self.concept_names[row].as_py()),
             source=str(self.concept_sources[row].as_py()), retired=bool(self.retired[row]),
@@ -317,15 +318,18 @@ class Terminology:
             parents=self._ids(self.parents(row)), children=self._ids(self.children(row)),
             relations=self._named(self.outgoing(row)),
             xrefs=[(entry["predicate"], entry["object"]) for entry in self._side_rows("xrefs", row)],
-            alt_ids=_column(aliases, "alias").take(pa.array(alias_rows)).to_pylist(),
+            alt_ids=_column(aliases, "alias").take(pa.array(by_concept[first:last])).to_pylist(),
             replaced_by=[entry["object"] for entry in replacements if entry["predicate"] == "replaced_by"],
             consider=[entry["object"] for entry in replacements if entry["predicate"] == "consider"],
             properties=[(entry["name"], entry["value"]) for entry in self._side_rows("properties", row)],
         )  # fmt: skip
 
     @functools.cached_property
-    def _alias_concepts(self) -> Int32:
-        return _column(self._table("aliases"), "concept").to_numpy()
+    def _alias_concepts(self) -> tuple[Int32, NDArray[np.int64]]:
+        """The concepts of the aliases in order, and the row of each in the table, which is sorted by alias."""
+        concepts = _column(self._table("aliases"), "concept").to_numpy()
+        order = np.argsort(concepts, kind="stable")
+        return concepts[order], order
 
     def _ids(self, rows: Iterable[int]) -> list[str]:
         return [self.concept_id(row) for row in rows]
@@ -335,7 +339,9 @@ class Terminology:
 
     def _side_rows(self, name: str, row: int) -> list[dict[str, Any]]:
         table = self._table(name)
-        start, end = np.searchsorted(_column(table, "concept").to_numpy(), [row, row + 1])
+        concepts = _column(table, "concept").to_numpy()
+        # Sought as a number of the column's own type: with another, NumPy copies the whole column first.
+        start, end = np.searchsorted(concepts, np.array([row, row + 1], concepts.dtype))
         return table.slice(start, end - start).drop_columns(["concept"]).to_pylist()
 
     # --- columns -----------------------------------------------------------------------------------------------------
