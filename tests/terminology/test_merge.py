@@ -204,6 +204,42 @@ def test_mappings_that_do_not_join_become_relations(both: list[Terminology], tmp
     assert found.concept("AA:5").parents == []
 
 
+CODES = """id,term,source,code,type
+UMLS:C0000001,Common cold,AA,1,
+UMLS:C0000001,Coryza,BB,1,
+UMLS:C0000002,Flu,AA,91,
+UMLS:C0000002,Influenza,BB,2,obsolete
+UMLS:C0000003,Malady,BB,4,
+UMLS:C0000004,Bad health,BB,4,
+UMLS:C0000005,Sore toe,AA,5,
+UMLS:C0000005,Own,UMLS,C0000005,
+UMLS:C0000006,Elsewhere,ZZ,1,
+"""
+
+
+def test_codes_of_terms(both: list[Terminology], tmp_path: Path) -> None:
+    (tmp_path / "codes.csv").write_text(CODES)
+    store.save(table.load([tmp_path / "codes.csv"], table.Options(), Rejects(None)), tmp_path / "codes.terminology")
+    opened = [both[0], both[1], store.load_terminology(tmp_path / "codes.terminology")]
+    options = Options(exact="ignore", close="ignore", xref="ignore", classification="ignore")
+    merged = merging.merge(opened, options=options)
+    evidence = {(row["first"], row["second"]): row["evidence"] for row in merged.joined}
+    assert evidence == {
+        ("AA:1", "UMLS:C0000001"): "AA:1 <-[code of a term, UMLS]- UMLS:C0000001",
+        ("BB:4", "UMLS:C0000003"): "BB:4 <-[code of a term, UMLS]- UMLS:C0000003",
+        ("BB:1", "UMLS:C0000001"): "BB:1 <-[code of a term, UMLS]- UMLS:C0000001",
+        ("AA:5", "UMLS:C0000005"): "AA:5 <-[code of a term, UMLS]- UMLS:C0000005",
+    }
+    refused = {(row["kind"], row["refused_first"], row["refused_second"]) for row in merged.conflicts}
+    # Where two concepts have one code, that with the same name gets it. AA:91 is another id of AA:1.
+    assert refused == {("taken", "AA:1", "UMLS:C0000002"), ("taken", "BB:4", "UMLS:C0000004")}
+    assert merged.counts["statements by policy"]["code of a term: join"] == 6
+    related = saved(merging.merge(opened, options=options.model_copy(update={"code": "relate"})), tmp_path / "r")
+    assert ("has_code", "AA:5") in related.concept("UMLS:C0000005").relations
+    ignored = merging.merge(opened, options=options.model_copy(update={"code": "ignore"}))
+    assert ignored.joined == []
+
+
 def test_mapping_files(both: list[Terminology], tmp_path: Path) -> None:
     file = mappings(tmp_path / "own.sssom.tsv", "BB:6 skos:exactMatch AA:5", "AA:2 skos:narrowMatch BB:3",
                     "CC:1 skos:exactMatch AA:3", "CC:1 skos:exactMatch BB:4", "CC:2 skos:broadMatch BB:4",

@@ -249,7 +249,7 @@ def test_wrong_and_damaged_files_are_errors(tmp_path: Path, write: Write) -> Non
         ("Description", description("920002022", "910009009", "x"), "conceptId", "no concept has this id"),
         ("Description", description("920002022", "910001001", " "), "term", "empty"),
         ("Description", description("920002022", "910001001", "x" * 10_001), "term", "longer"),
-        ("Description", description("920002022", "910001001", "x", language="xx"), "languageCode", "not a language"),
+        ("Description", description("920002022", "910001001", "x", language="xx"), "languageCode", "unknown language"),
         ("Description", description("920002022", "910001001", "x", kind="1"), "typeId", "neither a name"),
         ("Description", description("920002022", "910001001", "\0"), "", "NUL"),
         ("Description", description("920001011", "910001001", "again"), "id", "defined before"),

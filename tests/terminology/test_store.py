@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import alphita
 from alphita import artefact
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import store, text
+from alphita.terminology import store, text, writing
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
@@ -236,3 +240,65 @@ def test_other_cleaning_rules_are_noticed(terminology: Terminology) -> None:
     manifest.write_text(json.dumps(facts | {"cleaning_version": 0}))
     with pytest.raises(InputError, match="import it again"):
         alphita.load_terminology(terminology.path)
+
+
+def in_pieces(frame: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([frame[:1], frame[1:2], frame[2:]], rechunk=False)
+
+
+def with_strings_under_nulls(frame: pl.DataFrame) -> pl.DataFrame:
+    strings = [name for name, kind in frame.schema.items() if kind == pl.String]
+    return frame.with_columns(
+        pl.when(pl.col(name).is_not_null()).then(pl.col(name).fill_null("beneath")).alias(name) for name in strings
+    )
+
+
+def sliced(frame: pl.DataFrame) -> pl.DataFrame:
+    return pl.concat([frame[:1], frame, frame[:1]], rechunk=True).slice(1, len(frame))
+
+
+def as_categories(frame: pl.DataFrame) -> pl.DataFrame:
+    few = [name for name in frame.columns if name in ("source", "language", "scope", "type", "status", "relation")]
+    return frame.with_columns(pl.col(few).cast(pl.Categorical))
+
+
+def with_rows_for_ids(frame: pl.DataFrame) -> pl.DataFrame:
+    place = {"T:c": 0, "T:a": 1, "T:d": 2, "T:b": 3}
+    references = [name for name in ("concept", "head", "tail") if name in frame.columns]
+    return frame.with_columns(pl.col(references).replace_strict(place, return_dtype=pl.Int64))
+
+
+@pytest.mark.parametrize("change", [in_pieces, with_strings_under_nulls, sliced, as_categories, with_rows_for_ids])
+def test_equal_content_has_one_hash_whatever_way_it_came(
+    tmp_path: Path, change: Callable[[pl.DataFrame], pl.DataFrame]
+) -> None:
+    """Arrow leaves bytes open that mean nothing: under nulls, at the ends of bitmaps, beyond slices."""
+    definitions = pl.DataFrame(
+        {"concept": ["T:a", "T:b", "T:c"], "text": ["first", "second", "third"], "language": "en", "source": "T",
+         "reference": [None, "one", None]},
+    )  # fmt: skip
+    content = tables(definitions=definitions)
+    store.save(content, tmp_path / "plain")
+    changed = {name: change(getattr(content, name)) for name in ("concepts", "terms", "relations", "definitions")}
+    store.save(dataclasses.replace(content, **changed), tmp_path / "changed")
+    plain, other = (artefact.verify(tmp_path / name, "terminology") for name in ("plain", "changed"))
+    assert other["files"] == plain["files"]
+    assert other["content_hash"] == plain["content_hash"]
+
+
+@given(
+    cells=st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=40),
+    before=st.integers(0, 20), after=st.integers(0, 20),
+)  # fmt: skip
+def test_arrays_are_written_in_one_form(cells: list[str | None], before: int, after: int) -> None:
+    n = len(cells)
+    wanted = writing._canonical(pa.array(cells, pa.large_string()))
+    assert wanted.to_pylist() == cells
+    wider = pa.array(["x", None] * before + cells + [None, "y"] * after, pa.large_string())
+    found = writing._canonical(wider.slice(2 * before, n))
+    found.validate(full=True)
+    assert [buffer and buffer.to_pybytes() for buffer in found.buffers()] == [
+        buffer and buffer.to_pybytes() for buffer in wanted.buffers()
+    ]
+    flags = pa.array([True] * before + [cell is None for cell in cells] + [True] * after).slice(before, n)
+    assert writing._canonical(flags).to_pylist() == flags.to_pylist()

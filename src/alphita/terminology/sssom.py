@@ -16,7 +16,7 @@ from typing import Any
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology import prefixes
-from alphita.terminology.loaders import _files
+from alphita.terminology.loaders import _files, _lines
 
 NEEDED = ("subject_id", "predicate_id", "object_id")
 NO_TERM = "sssom:NoTermFound"
@@ -63,7 +63,7 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
     header: list[str] = []
     section = ""
     found = MappingSet("", {})
-    for number, line in _files.lines(path, "utf-8", rejects):
+    for number, line in _lines.lines(path, "utf-8", rejects):
         if line.startswith("#") and not header:
             if entry := _METADATA.match(line):
                 section = entry[2] if len(entry[1]) <= 1 else section

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from alphita.errors import Rejects, UsageError, shorten
 from alphita.registry import unknown
 from alphita.terminology import prefixes, reading
-from alphita.terminology.loaders import _files
+from alphita.terminology.loaders import _lines
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
@@ -87,7 +87,7 @@ def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[st
     """
     found: dict[str, int] = {}
     first = True
-    for number, line in _files.lines(path, "utf-8", rejects):
+    for number, line in _lines.lines(path, "utf-8", rejects):
         cell = _first_cell(line)
         if not cell or cell.startswith("#"):
             continue

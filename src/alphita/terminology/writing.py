@@ -101,8 +101,12 @@ class _Writer:
         names = self._terms()
         ids = concepts["id"].to_arrow()
         names = pc.coalesce(names, ids.cast(pa.large_string()))  # a concept without a term shows its id
-        columns = {"id": ids.cast(pa.large_string()), "name": names, "source": _dictionary(concepts["source"])}
-        _write_arrow(self.folder / "concepts.arrow", pa.table(columns))
+        columns = {
+            "id": _canonical(ids.cast(pa.large_string())),
+            "name": _canonical(names),
+            "source": _dictionary(concepts["source"]),
+        }
+        _write_arrow(self.folder / "concepts.arrow", columns)
         n_relations = self._relations()
         counts = {"concepts": self.n, "terms": self.n_terms, "relations": n_relations}
         for name in SIDE_TABLES:
@@ -155,10 +159,9 @@ class _Writer:
         offsets = _offsets(concept, self.n)
         _write_npy(self.folder / "term_concept.npy", concept.astype(np.int32))
         _write_npy(self.folder / "concept_terms.npy", offsets)
-        table = _arrow("terms", frame)
-        _write_arrow(self.folder / "terms.arrow", table)
         strings = frame["string"]
-        del frame, table
+        _write_arrow(self.folder / "terms.arrow", _arrays("terms", frame))
+        del frame
         self._keys(strings)
         first = pa.array(np.where(np.diff(offsets) > 0, offsets[:-1], -1))
         first = pc.if_else(pc.less(first, 0), None, first)
@@ -210,8 +213,9 @@ class _Writer:
             missing = pl.col(column).is_null() | (pl.col(column).cast(pl.String) == "")
             frame = self._refuse(frame, missing, f"a row of {name} without {column}", column)
         frame = frame.drop(*model.PLACE, strict=False).unique(maintain_order=True).sort(sort, maintain_order=True)
-        _write_arrow(self.folder / f"{name}.arrow", _arrow(name, frame))
-        return len(frame)
+        n = len(frame)
+        _write_arrow(self.folder / f"{name}.arrow", _arrays(name, frame))
+        return n
 
     def _resolved(self, table: str, references: list[str]) -> pl.DataFrame:
         """Return a table with its concept references as our rows; those that lead nowhere are refused."""
@@ -326,17 +330,19 @@ def _coded(series: pl.Series) -> tuple[list[str], NDArray[np.int32]]:
     return names, translate[array.to_numpy()]
 
 
-def _arrow(table: str, frame: pl.DataFrame) -> pa.Table:
+def _arrays(table: str, frame: pl.DataFrame) -> dict[str, pa.Array]:
+    """Return the columns as they are stored, taking each out of the frame, so that no more than one stands twice."""
     columns = {}
     for name in frame.columns:
         few = name in _DICTIONARY or f"{name}:{table}" in _DICTIONARY
-        columns[name] = _dictionary(frame[name]) if few else _plain(frame[name])
-    return pa.table(columns)
+        series = frame.drop_in_place(name)
+        columns[name] = _dictionary(series) if few else _plain(series)
+    return columns
 
 
 def _plain(series: pl.Series) -> pa.Array:
     array = series.cast(pl.String).to_arrow() if series.dtype in (pl.Categorical, pl.Enum) else series.to_arrow()
-    return array.cast(pa.large_string()) if series.dtype == pl.String else array
+    return _canonical(array.cast(pa.large_string()) if series.dtype == pl.String else array)
 
 
 def _dictionary(series: pl.Series) -> pa.DictionaryArray:
@@ -344,14 +350,45 @@ def _dictionary(series: pl.Series) -> pa.DictionaryArray:
     names = series.drop_nulls().unique().cast(pl.String).sort().to_list()
     kind = pa.int8() if len(names) < 127 else pa.int16() if len(names) < 2**15 else pa.int32()
     codes = pc.index_in(series.cast(pl.String).to_arrow().cast(pa.string()), value_set=pa.array(names, pa.string()))
-    return pa.DictionaryArray.from_arrays(codes.cast(kind), pa.array(names, pa.string()))
+    return pa.DictionaryArray.from_arrays(_canonical(codes.cast(kind)), pa.array(names, pa.string()))
 
 
-def _write_arrow(path: Path, table: pa.Table) -> None:
+def _write_arrow(path: Path, columns: dict[str, pa.Array]) -> None:
     # One record batch, so that each column is one array when it is mapped.
-    table = table.combine_chunks()
+    table = pa.table(columns)
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
+
+
+def _canonical(array: pa.Array) -> pa.Array:
+    """Return the array in the one form that its values have, so that equal content has equal bytes and one hash.
+
+    Arrow leaves open what lies under a null, in the last bits of a bitmap and beyond a slice, and it is whatever the
+    way there left. Buffers that are right already are not copied.
+    """
+    n = len(array)
+    kind = array.type
+    if n == 0:
+        return pa.array([], kind)
+    valid = None
+    if array.null_count:
+        valid = _bits(array.is_valid())
+        array = array.fill_null("" if pa.types.is_large_string(kind) else 0)
+    if pa.types.is_large_string(kind):
+        _, offsets, content = array.buffers()
+        places = np.frombuffer(offsets, np.int64)[array.offset : array.offset + n + 1]
+        start, end = int(places[0]), int(places[-1])
+        content = pa.py_buffer(b"") if content is None else content.slice(start, end - start)
+        values = [pa.py_buffer(places - start if start else places), content]
+    elif pa.types.is_boolean(kind):
+        values = [_bits(array)]
+    else:
+        values = [pa.py_buffer(array.to_numpy())]
+    return pa.Array.from_buffers(kind, n, [valid, *values])
+
+
+def _bits(array: pa.BooleanArray) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(array.to_numpy(zero_copy_only=False), bitorder="little"))
 
 
 def _write_npy(path: Path, array: NDArray[Any]) -> None:

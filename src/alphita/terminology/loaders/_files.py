@@ -1,23 +1,25 @@
-"""Reading text files line by line: gzip, encodings, NUL bytes, cut-off files."""
+"""Finding and opening files: plain and gzipped ones, and members of zip archives, none of them unpacked on disk."""
 
 from __future__ import annotations
 
-import codecs
 import gzip
-import io
+import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from alphita import artefact
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError
 
+GZIP, ZIP = "gzip", "zip"
 GZIP_MAGIC = b"\x1f\x8b"
-# A line longer than this is not of a terminology; reading stops growing there.
-MAX_LINE_BYTES = 16 * 2**20
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+ZIP_MAGIC = b"PK\x03\x04"
+# As UMLS calls its archives, too.
+ZIP_SUFFIXES = (".zip", ".nlm")
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -36,97 +38,139 @@ def open_bytes(path: Path) -> IO[bytes]:
         raise InputError(f"cannot be read: {error.strerror}", file=path) from None
 
 
-def check_encoding(encoding: str) -> str:
-    """Return the codec's own name.
-
-    Raises:
-        UsageError: there is no such encoding.
-    """
-    try:
-        return codecs.lookup(encoding).name
-    except LookupError:
-        raise UsageError(f"unknown encoding {encoding!r}; examples are utf-8, latin-1, cp1252, utf-16") from None
-
-
-def lines(path: Path, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text without the line's end) of a text file.
-
-    A line that cannot be decoded or that holds a NUL byte goes to `rejects` and is skipped.
-
-    Raises:
-        InputError: the file cannot be read, is empty, is UTF-16 and was not called so, or is gzip cut short.
-        UsageError: there is no such encoding.
-    """
-    encoding = check_encoding(encoding)
-    if encoding.startswith(("utf-16", "utf-32")):
-        yield from _wide_lines(path, encoding, rejects)
-        return
-    number = 0
-    with open_bytes(path) as file:
-        while raw := _next_line(file, path, number):
-            number += 1
-            if number == 1:
-                if raw.startswith(_UTF16):
-                    raise InputError("this file is UTF-16", file=path, remedy="name its encoding: encoding=utf-16")
-                raw = raw.removeprefix(codecs.BOM_UTF8)
-            if b"\0" in raw:
-                rejects.add("a NUL byte in the line", file=path, line=number, value=_shown(raw))
-                continue
-            try:
-                line = raw.decode(encoding)
-            except UnicodeDecodeError as error:
-                problem = f"not {encoding}: byte 0x{raw[error.start]:02x}; name the right one: encoding=latin-1, say"
-                rejects.add(problem, file=path, line=number, value=_shown(raw))
-                continue
-            yield number, line.rstrip("\r\n")
-
-
-def read_block(file: IO[bytes], path: Path, size: int) -> bytes:
+def read_block(file: IO[bytes], path: Path | str, size: int) -> bytes:
     """Read up to `size` bytes; b"" at the end.
 
     Raises:
-        InputError: the file cannot be read, or is gzip cut short.
+        InputError: the file cannot be read, or is packed and cut short.
     """
-    with _reading(path, None):
+    with reading(path):
         return file.read(size)
 
 
 @contextmanager
-def _reading(path: Path, line: int | None) -> Iterator[None]:
+def reading(place: Path | str, line: int | None = None, *, packing: str = GZIP) -> Iterator[None]:
+    """Turn what goes wrong in reading a file into an error that names it, and how it is packed.
+
+    Raises:
+        InputError: it cannot be read, or is packed and damaged or cut short.
+    """
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        problem = f"the gzip file is damaged or cut short ({error})"
-        raise InputError(problem, file=path, line=line, remedy="fetch it again") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile, NotImplementedError) as error:
+        problem = f"the {packing} file is damaged or cut short ({error})"
+        raise InputError(problem, file=place, line=line, remedy="fetch it again") from None
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path, line=line) from None
+        raise InputError(f"cannot be read: {error.strerror or error}", file=place, line=line) from None
 
 
-def _next_line(file: IO[bytes], path: Path, number: int) -> bytes:
-    with _reading(path, number or None):
-        raw = file.readline(MAX_LINE_BYTES)
-    if len(raw) == MAX_LINE_BYTES:
-        raise InputError("a line of more than 16 MB: this is not a text file of the format", file=path, line=number + 1)
-    return raw
+@dataclass(frozen=True)
+class Member:
+    """A file to read: a plain one, or one inside a zip archive.
+
+    Attributes:
+        path: the file, or the archive.
+        inside: its name in the archive; "" for a plain file.
+    """
+
+    path: Path
+    inside: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's own name, without folders and without ".gz"."""
+        return (self.inside or self.path.name).rpartition("/")[2].removesuffix(".gz")
+
+    @property
+    def place(self) -> str:
+        """How it is named in rejects and errors."""
+        return f"{self.path}/{self.inside}" if self.inside else str(self.path)
+
+    @property
+    def packing(self) -> str:
+        """How it is packed, if it is."""
+        return ZIP if self.inside else GZIP
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Open it for reading; gzip is unpacked.
+
+        Raises:
+            InputError: it cannot be read, is empty, or is packed and cut short.
+        """
+        with reading(self.place, packing=self.packing), ExitStack() as opened:
+            if not self.inside:
+                yield opened.enter_context(open_bytes(self.path))
+                return
+            archive = opened.enter_context(zipfile.ZipFile(self.path))
+            try:
+                file = cast(zipfile.ZipExtFile, opened.enter_context(archive.open(self.inside)))
+            except RuntimeError as error:  # zipfile's way to ask for a password
+                raise InputError(f"the archive cannot be read: {error}", file=self.place) from None
+            start = file.peek(2)[:2]
+            if not start:
+                raise InputError("the file is empty", file=self.place)
+            unpacked = opened.enter_context(gzip.open(file)) if start == GZIP_MAGIC else file
+            yield cast(IO[bytes], unpacked)
 
 
-def _wide_lines(path: Path, encoding: str, rejects: Rejects) -> Iterator[tuple[int, str]]:
-    with open_bytes(path) as file, io.TextIOWrapper(file, encoding=encoding, newline="\n") as text:
-        try:
-            for number, line in enumerate(text, 1):
-                if "\0" in line:
-                    rejects.add("a NUL character in the line", file=path, line=number)
-                    continue
-                yield number, line.rstrip("\r\n")
-        except UnicodeError as error:
-            raise InputError(f"not {encoding}: {error}", file=path) from None
+def members(paths: Sequence[Path]) -> list[Member]:
+    """Return the files that the paths mean: those of a folder and its folders, of a zip archive, or the file itself.
+
+    Raises:
+        InputError: a path does not exist, is empty, or is a damaged archive.
+    """
+    found: list[Member] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            for file in sorted(path.rglob("*")):
+                if file.is_file() and not file.name.startswith("."):
+                    found += _expanded(file)
+        else:
+            found += _expanded(path, must_exist=True)
+    return list(dict.fromkeys(found))
 
 
-def _shown(raw: bytes) -> str:
-    return raw[:100].decode("ascii", "replace")
+def chosen(paths: Sequence[Path], endings: tuple[str, ...], dropped: Counter[str]) -> list[Member]:
+    """Return the files to read: those named themselves, and of a folder or zip archive those whose names end so.
+
+    The others in there are counted in `dropped`.
+
+    Raises:
+        InputError: a path does not exist, is empty, is a damaged archive, or has no such file in it.
+    """
+    found: list[Member] = []
+    for path in map(Path, paths):
+        there = members([path])
+        wanted = there if there == [Member(path)] else [one for one in there if one.name.lower().endswith(endings)]
+        if not wanted:
+            names = [one.name for one in there[:5]]
+            raise InputError(f"no file in it ends in {' or '.join(endings)}; it has {names}", file=path)
+        dropped.update(f"file {one.name}" for one in there if one not in wanted)
+        found += wanted
+    return found
 
 
-def source(path: Path, *, name: str, version: str | None = None, licence: str | None = None) -> dict[str, Any]:
-    """Return a manifest's entry for a source file; of the path only the file's name, which says nothing private."""
-    return {"name": name, "file": path.name, "version": version, "licence": licence,
-            "sha256": artefact.hash_file(path)}  # fmt: skip
+def _expanded(path: Path, *, must_exist: bool = False) -> list[Member]:
+    """Return the file as one member, or those of the zip archive that it is."""
+    is_called_so = path.suffix.lower() in ZIP_SUFFIXES
+    if not is_called_so and not must_exist:
+        return [Member(path)]
+    with open_bytes(path) as file:
+        is_zip = read_block(file, path, len(ZIP_MAGIC)) == ZIP_MAGIC
+    if not is_zip and not is_called_so:
+        return [Member(path)]
+    with reading(path, packing=ZIP), zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
+    return [Member(path, name) for name in sorted(names)]
+
+
+def source(file: Path | Member, *, name: str, version: str | None = None, licence: str | None = None) -> dict[str, Any]:
+    """Return a manifest's entry for a source file.
+
+    Of the path it has only the file's name, which says nothing private. The hash of a member is its archive's.
+    """
+    member = file if isinstance(file, Member) else Member(file)
+    shown = "/".join(filter(None, (member.path.name, member.inside)))
+    sha256 = artefact.hash_file(member.path)
+    return {"name": name, "file": shown, "version": version, "licence": licence, "sha256": sha256}

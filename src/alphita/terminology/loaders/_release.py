@@ -1,4 +1,4 @@
-"""Releases of large terminologies: finding their files in folders and zip archives, and reading those in bulk.
+"""Reading the files of large releases in bulk.
 
 The bulk files (SNOMED CT's RF2, OMOP's CSV) are lines of cells with one delimiter and no quoting, millions of them.
 They are read in blocks. A block in which every line has its number of cells goes through polars at once; any other is
@@ -10,117 +10,17 @@ from __future__ import annotations
 import codecs
 import io
 import re
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import polars as pl
 
 from alphita import artefact
 from alphita.errors import InputError, Rejects
-from alphita.terminology.loaders import _files
+from alphita.terminology.loaders._files import Member
 
-ZIP_MAGIC = b"PK\x03\x04"
 BLOCK_BYTES = 32 * 2**20
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_ISO_639_1 = (
-    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee "
-    "el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is "
-    "it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms "
-    "mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk "
-    "sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi "
-    "yo za zh zu "
-)
-# By these RF2 and LOINC name languages; a code beyond them is refused.
-LANGUAGES = frozenset(_ISO_639_1.split())
-
-
-@dataclass(frozen=True)
-class Member:
-    """A file of a release: a plain one, or one inside a zip archive.
-
-    Attributes:
-        path: the file, or the archive.
-        inside: its name in the archive; "" for a plain file.
-    """
-
-    path: Path
-    inside: str = ""
-
-    @property
-    def name(self) -> str:
-        """The file's own name, without folders and without ".gz"."""
-        return (self.inside or self.path.name).rpartition("/")[2].removesuffix(".gz")
-
-    @property
-    def place(self) -> str:
-        """How it is named in rejects and errors."""
-        return f"{self.path}/{self.inside}" if self.inside else str(self.path)
-
-    @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
-        """Open it for reading; gzip is unpacked.
-
-        Raises:
-            InputError: it cannot be read, is empty, or is an archive cut short.
-        """
-        with _reading(self):
-            if not self.inside:
-                with _files.open_bytes(self.path) as file:
-                    yield file
-                return
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.inside) as file:
-                yield file
-
-
-@contextmanager
-def _reading(member: Member) -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
-        problem = f"the archive is damaged or cut short ({error})"
-        raise InputError(problem, file=member.place, remedy="fetch it again") from None
-    except RuntimeError as error:
-        if not member.inside:
-            raise
-        # zipfile's way to ask for a password.
-        raise InputError(f"the archive cannot be read: {error}", file=member.place) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=member.place) from None
-
-
-def members(paths: Sequence[Path]) -> list[Member]:
-    """Return the files that the paths mean: those of a folder and its folders, of a zip archive, or the file itself.
-
-    Raises:
-        InputError: a path does not exist, is empty, or is a damaged archive.
-    """
-    found: list[Member] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            for file in sorted(path.rglob("*")):
-                if file.is_file() and not file.name.startswith("."):
-                    found += _expanded(file)
-        else:
-            found += _expanded(path, must_exist=True)
-    return list(dict.fromkeys(found))
-
-
-def _expanded(path: Path, *, must_exist: bool = False) -> list[Member]:
-    """Return the file as one member, or those of the zip archive that it is."""
-    if path.suffix != ".zip" and not must_exist:
-        return [Member(path)]
-    with _files.open_bytes(path) as file:
-        is_zip = _files.read_block(file, path, len(ZIP_MAGIC)) == ZIP_MAGIC
-    if not is_zip:
-        return [Member(path)]
-    with _reading(Member(path)), zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
-    return [Member(path, name) for name in sorted(names)]
 
 
 def sources(read: Sequence[Member], name: str, version: Callable[[Member], str | None]) -> list[dict[str, Any]]:

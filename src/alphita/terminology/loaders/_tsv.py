@@ -7,7 +7,6 @@ over the ends of lines. Here a line is a row, whatever it holds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from alphita.errors import InputError, Rejects
 
@@ -19,7 +18,7 @@ def cells(line: str) -> list[str]:
     return [_unquoted(cell.strip()) for cell in line.split("\t")]
 
 
-def rows(lines: Lines, header: Sequence[str], path: Path, rejects: Rejects) -> Iterator[tuple[int, dict[str, str]]]:
+def rows(lines: Lines, header: Sequence[str], place: str, rejects: Rejects) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield (line, cells by name); blank lines are skipped, rows of another length go to `rejects`."""
     for number, line in lines:
         if not line or line.isspace():
@@ -27,12 +26,12 @@ def rows(lines: Lines, header: Sequence[str], path: Path, rejects: Rejects) -> I
         found = cells(line)
         if len(found) != len(header):
             problem = f"{len(found)} cells, but the header has {len(header)}"
-            rejects.add(problem, file=path, line=number, value=line)
+            rejects.add(problem, file=place, line=number, value=line)
             continue
         yield number, dict(zip(header, found, strict=True))
 
 
-def check_header(header: Sequence[str], needed: Sequence[str], path: Path, line: int, remedy: str) -> None:
+def check_header(header: Sequence[str], needed: Sequence[str], place: str, line: int, remedy: str) -> None:
     """Check that the needed columns are there, and none twice.
 
     Raises:
@@ -40,11 +39,11 @@ def check_header(header: Sequence[str], needed: Sequence[str], path: Path, line:
     """
     missing = [name for name in needed if name not in header]
     if missing:
-        raise InputError(f"no column {missing[0]!r} in its header", file=path, line=line,
+        raise InputError(f"no column {missing[0]!r} in its header", file=place, line=line,
                          value="\t".join(header), remedy=remedy)  # fmt: skip
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
-        raise InputError(f"the column {twice[0]!r} is there twice", file=path, line=line, remedy=remedy)
+        raise InputError(f"the column {twice[0]!r} is there twice", file=place, line=line, remedy=remedy)
 
 
 def _unquoted(cell: str) -> str:

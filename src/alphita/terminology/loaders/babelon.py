@@ -19,15 +19,19 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, shorten
-from alphita.terminology import model, prefixes, reading
-from alphita.terminology.loaders import _files, _tsv
+from alphita.terminology import languages, model, prefixes, reading
+from alphita.terminology.languages import Language
+from alphita.terminology.loaders import _files, _lines, _tsv
 from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 
 DESCRIPTION = "translations of an ontology, such as HPO's; adds to a terminology (--onto)"
 
+# Names of the files that are read, where they lie among others.
+ENDINGS = (".tsv",)
 NOT_TRANSLATED = "NOT_TRANSLATED"
 STATUSES = {"OFFICIAL": "official", "UNDER_REVIEW": "candidate", "CANDIDATE": "candidate"}
 MACHINE = "ALGORITHM"
@@ -36,7 +40,6 @@ SYNONYMS = {f"oboInOwl:has{scope.title()}Synonym": scope for scope in model.SCOP
 # What stands for an empty cell in tables that statistics programs wrote.
 EMPTY = frozenset({"", "NA"})
 
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 _TEMPLATE = re.compile(r"AL?\s+(\S+?)(?:@([\w-]+))?(?:\s+SPLIT=(\S+))?")
 _NAMED = re.compile(r"[A-Za-z0-9]+[-_]([a-z]{2,3}(?:-[A-Za-z]{2,4})?)[.-].*")
 _REMEDY = "a Babelon table has the columns subject_id, predicate_id, translation_language, translation_value"
@@ -46,7 +49,7 @@ class Options(Config):
     """Options of the Babelon loader."""
 
     onto: str = Field("", description="terminology to add to; on the command line --onto")
-    language: str = Field(
+    language: Language = Field(
         "", description="BCP-47 tag of synonym tables that state none; empty: what the name tells (hp-fr.synonyms.tsv)"
     )
     status: str = Field(
@@ -64,7 +67,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """
     base = reading.open_base(options.onto, "babelon")
     reader = _Reader(options, rejects)
-    sources = [reader.read(Path(path)) for path in paths]
+    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
     tables = reading.tables_of(base)
     adder = _Adder(base, rejects, reader.dropped)
     adder.add(reader.found)
@@ -101,23 +104,23 @@ class _Reader:
         self.found: list[_Translation] = []
         self.dropped: Counter[str] = Counter()
 
-    def read(self, path: Path) -> dict[str, Any]:
+    def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.path = path
-        lines = _files.lines(path, self.options.encoding, self.rejects)
+        self.member = member
+        lines = _lines.lines(member, self.options.encoding, self.rejects)
         first = next(((number, line) for number, line in lines if line.strip() and not line.startswith("#")), None)
         if first is None:
-            raise InputError("no header in this file", file=path, remedy=_REMEDY)
+            raise InputError("no header in this file", file=member.place, remedy=_REMEDY)
         header = [name.lower().replace(" ", "_") for name in _tsv.cells(first[1])]
-        _tsv.check_header(header, ("subject_id", "translation_value"), path, first[0], _REMEDY)
-        rows = _tsv.rows(lines, header, path, self.rejects)
+        _tsv.check_header(header, ("subject_id", "translation_value"), member.place, first[0], _REMEDY)
+        rows = _tsv.rows(lines, header, member.place, self.rejects)
         version = None
         if "predicate_id" in header:
-            _tsv.check_header(header, ("translation_language", "translation_status"), path, first[0], _REMEDY)
+            _tsv.check_header(header, ("translation_language", "translation_status"), member.place, first[0], _REMEDY)
             version = self._babelon(rows)
         else:
             self._synonyms(rows)
-        return _files.source(path, name=path.name.split(".")[0], version=version)
+        return _files.source(member, name=member.name.split(".")[0], version=version)
 
     # --- Babelon -----------------------------------------------------------------------------------------------------
 
@@ -173,10 +176,10 @@ class _Reader:
                 self._translation(row, line, string.strip(), language, status, scope=scope, from_synonyms=True)
 
     def _own_language(self, line: int) -> str:
-        named = _NAMED.fullmatch(self.path.name)
+        named = _NAMED.fullmatch(self.member.name)
         language = self.options.language or (named[1] if named else "")
         if not language:
-            raise InputError("nothing states the language of these synonyms", file=self.path, line=line,
+            raise InputError("nothing states the language of these synonyms", file=self.member.place, line=line,
                              remedy="name it: --set language=fr, say")  # fmt: skip
         return language
 
@@ -196,8 +199,8 @@ class _Reader:
         limit = model.MAX_TEXT_CHARACTERS if scope is None else model.MAX_TERM_CHARACTERS
         if not concept:
             self._refuse("a row without subject_id", line, "subject_id", None)
-        elif not _LANGUAGE.fullmatch(language):
-            self._refuse("not a language tag such as fr or pt-BR", line, "translation_language", language)
+        elif (tag := languages.normalize(language)) is None:
+            self._refuse(languages.UNKNOWN, line, "translation_language", language)
         elif string in EMPTY:
             self._refuse("no translation, though its status says that there is one", line, "translation_value", string)
         elif len(string) > limit:
@@ -205,13 +208,13 @@ class _Reader:
         else:
             self.found.append(
                 _Translation(
-                    str(self.path), line, concept, string, language, status, scope, label,
+                    self.member.place, line, concept, string, tag, status, scope, label,
                     row.get("synonym_type", ""), row.get("translator") or row.get("contributor") or "", from_synonyms,
                 )
             )  # fmt: skip
 
     def _refuse(self, problem: str, line: int, field: str, value: str | None) -> None:
-        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+        self.rejects.add(problem, file=self.member.place, line=line, field=field, value=value)
 
 
 class _Adder:

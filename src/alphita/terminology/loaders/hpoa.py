@@ -20,13 +20,17 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes, reading
-from alphita.terminology.loaders import _files, _tsv
+from alphita.terminology.languages import Language
+from alphita.terminology.loaders import _files, _lines, _tsv
 from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
 DESCRIPTION = "HPO's disease annotations (phenotype.hpoa); adds to a terminology (--onto)"
 
+# Names of the files that are read, where they lie among others.
+ENDINGS = (".hpoa", ".tab")
 # Column names without case and underscores.
 NEEDED = ("databaseid", "diseasename", "hpoid")
 ASPECTS = {
@@ -55,7 +59,7 @@ class Options(Config):
     negated: bool = Field(
         False, description="take annotations with NOT, or of frequency 0, as lacks_phenotype; otherwise left out"
     )
-    language: str = Field("en", description="BCP-47 tag of the names of diseases")
+    language: Language = Field("en", description="BCP-47 tag of the names of diseases")
     encoding: str = Field("utf-8", description="of the files")
 
 
@@ -68,7 +72,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """
     base = reading.open_base(options.onto, "hpoa")
     reader = _Reader(options, rejects)
-    sources = [reader.read(Path(path)) for path in paths]
+    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
     tables = reading.tables_of(base)
     adder = _Adder(base, options, rejects, reader.dropped)
     adder.add(reader.found)
@@ -101,24 +105,24 @@ class _Reader:
         self.found: list[_Annotation] = []
         self.dropped: Counter[str] = Counter()
 
-    def read(self, path: Path) -> dict[str, Any]:
+    def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.path = path
-        lines = _files.lines(path, self.options.encoding, self.rejects)
+        self.file = member.place
+        lines = _lines.lines(member, self.options.encoding, self.rejects)
         remarks: dict[str, str] = {}
         for number, line in lines:
             header = [name.lower().replace("_", "") for name in _tsv.cells(line.removeprefix("#"))]
             if "databaseid" in header or (line.strip() and not line.startswith("#")):
-                _tsv.check_header(header, NEEDED, path, number, _REMEDY)
+                _tsv.check_header(header, NEEDED, self.file, number, _REMEDY)
                 break
             key, _, value = line.removeprefix("#").partition(":")
             remarks[key.strip().lower()] = value.strip()
         else:
-            raise InputError("no header in this file", file=path, remedy=_REMEDY)
-        for number, row in _tsv.rows(lines, header, path, self.rejects):
+            raise InputError("no header in this file", file=self.file, remedy=_REMEDY)
+        for number, row in _tsv.rows(lines, header, self.file, self.rejects):
             self._row(number, row)
         version = remarks.get("version") or remarks.get("date")
-        return _files.source(path, name=path.name.split(".")[0] + ".hpoa", version=version)
+        return _files.source(member, name=member.name.split(".")[0] + ".hpoa", version=version)
 
     def _row(self, line: int, row: dict[str, str]) -> None:
         disease, term = prefixes.normalize(row["databaseid"]), prefixes.normalize(row["hpoid"])
@@ -141,13 +145,13 @@ class _Reader:
                 self.dropped[f"{column} of an annotation"] += 1
         self.found.append(
             _Annotation(
-                str(self.path), line, disease, row["diseasename"], term, ASPECTS[aspect], row.get("qualifier") == "NOT",
+                self.file, line, disease, row["diseasename"], term, ASPECTS[aspect], row.get("qualifier") == "NOT",
                 row.get("frequency", ""), prefixes.normalize(row.get("onset", "")),
             )
         )  # fmt: skip
 
     def _refuse(self, problem: str, line: int, field: str, value: str) -> None:
-        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
 
 
 def frequency_class(written: str) -> str | None:

@@ -30,6 +30,7 @@ from alphita.errors import InputError, Rejects
 from alphita.terminology import model
 from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "ICD-10-CM tabular list (XML)"
@@ -87,7 +88,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         InputError: a file is not such XML, is cut short, or has a DTD.
     """
     reader = _Reader(options, rejects)
-    sources = [reader.read(Path(path)) for path in paths]
+    sources = [reader.read(file) for file in _files.chosen(paths, (".xml",), reader.dropped)]
     return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
 
 
@@ -100,8 +101,8 @@ class _Reader:
         self.dropped: Counter[str] = Counter()
         self.first_line: dict[str, int] = {}
 
-    def read(self, path: Path) -> dict[str, Any]:
-        self.path = path
+    def read(self, member: Member) -> dict[str, Any]:
+        self.member, self.file = member, member.place
         self.stack: list[_Node] = []
         self.open: list[str] = []
         self.text: list[str] = []
@@ -109,8 +110,10 @@ class _Reader:
         self.version: str | None = None
         self._parse()
         if not self.first_line:
-            raise InputError("no chapter and no code in this file: not an ICD-10-CM tabular list", file=path)
-        return _files.source(path, name=PREFIX, version=self.version, licence="public domain (US government work)")
+            raise InputError("no chapter and no code in this file: not an ICD-10-CM tabular list", file=self.file)
+        return _files.source(
+            self.member, name=PREFIX, version=self.version, licence="public domain (US government work)"
+        )
 
     def _parse(self) -> None:
         parser = self.parser = expat.ParserCreate()
@@ -120,29 +123,29 @@ class _Reader:
         parser.StartDoctypeDeclHandler = self._doctype
         parser.buffer_text = True
         try:
-            with _files.open_bytes(self.path) as file:
-                while block := _files.read_block(file, self.path, _BYTES_AT_ONCE):
+            with self.member.open() as file:
+                while block := file.read(_BYTES_AT_ONCE):
                     parser.Parse(block, False)
                 parser.Parse(b"", True)
         except expat.ExpatError as error:
             what = "cut short" if error.code in (3, 5, 6) and self.open else "damaged, or no XML"
             raise InputError(
-                f"the XML is {what}: {expat.ErrorString(error.code)}", file=self.path, line=error.lineno
+                f"the XML is {what}: {expat.ErrorString(error.code)}", file=self.file, line=error.lineno
             ) from None
         except (LookupError, ValueError) as error:  # an encoding that Python does not know, or cannot give to expat
             raise InputError(
-                f"the XML declares an encoding that cannot be read: {error}", file=self.path, line=1, remedy="use UTF-8"
+                f"the XML declares an encoding that cannot be read: {error}", file=self.file, line=1, remedy="use UTF-8"
             ) from None
 
     def _doctype(self, *_declaration: object) -> None:
         line = self.parser.CurrentLineNumber
-        raise InputError("a document type declaration (<!DOCTYPE) is not allowed here", file=self.path, line=line)
+        raise InputError("a document type declaration (<!DOCTYPE) is not allowed here", file=self.file, line=line)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         line = self.parser.CurrentLineNumber
         if not self.open and tag != "ICD10CM.tabular":
             raise InputError(
-                "not an ICD-10-CM tabular list: the first element should be ICD10CM.tabular", file=self.path, line=line,
+                "not an ICD-10-CM tabular list: the first element should be ICD10CM.tabular", file=self.file, line=line,
                 value=f"<{tag}>",
             )  # fmt: skip
         self.open.append(tag)
@@ -240,7 +243,7 @@ class _Reader:
             self._refuse(f"this code was defined before, at line {self.first_line[code]}", line, "name", code)
             return False
         self.first_line[code] = line
-        place = {"line": line, "file": str(self.path)}
+        place = {"line": line, "file": self.file}
         concept = f"{PREFIX}:{code}"
         self.columns.add("concepts", id=concept, source=PREFIX, retired=False, **place)
         self._term(code, title, line, scope="exact", term_type=level, preferred=True)
@@ -263,11 +266,11 @@ class _Reader:
             return
         self.columns.add(
             "terms", concept=f"{PREFIX}:{code}", string=string, language=self.options.language, scope=scope,
-            preferred=preferred, source=PREFIX, code=code, term_type=term_type, line=line, file=str(self.path),
+            preferred=preferred, source=PREFIX, code=code, term_type=term_type, line=line, file=self.file,
         )  # fmt: skip
 
     def _refuse(self, problem: str, line: int, field: str, value: str | None = None) -> None:
-        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
 
 
 def _section_code(attributes: dict[str, str]) -> str:

@@ -19,9 +19,10 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import model
-from alphita.terminology.loaders import _release
-from alphita.terminology.loaders._release import Member, refuse
+from alphita.terminology import languages, model
+from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._release import refuse
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "LOINC: Loinc.csv, or the release's folder or zip archive with parts, hierarchy and translations"
@@ -57,7 +58,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         InputError: no Loinc.csv among the files, or no usable term in it; a file cannot be read or is another kind.
         UsageError: a language that cannot be understood.
     """
-    return _Reader(_release.members(paths), options, rejects).read()
+    return _Reader(_files.members(paths), options, rejects).read()
 
 
 class _Reader:
@@ -270,8 +271,8 @@ class _Reader:
 
     def _variant(self, tag: str, member: Member) -> pl.DataFrame:
         language, _, _ = tag.partition("-")
-        if language not in _release.LANGUAGES:
-            raise InputError(f"its name says the language {language!r}, which ISO 639-1 has not", file=member.place)
+        if language not in languages.table():
+            raise InputError(f"its name says the language {language!r}, which is not known", file=member.place)
         optional = [
             *AXES, "SHORTNAME", "LONG_COMMON_NAME", "RELATEDNAMES2", "LinguisticVariantDisplayName", "ConsumerName",
         ]  # fmt: skip
@@ -445,6 +446,6 @@ def _language_option(option: str) -> frozenset[str] | None:
     if not words:
         return None
     for word in words:
-        if word != "none" and word.partition("-")[0] not in _release.LANGUAGES:
+        if word != "none" and word.partition("-")[0] not in languages.table():
             raise UsageError(f"option languages: {word!r} is not a language, such as de or fr-CA; or none")
     return frozenset(words)

@@ -19,8 +19,10 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
-from alphita.terminology.loaders import _files, _semantic_types
+from alphita.terminology.languages import Language
+from alphita.terminology.loaders import _files, _lines, _semantic_types
 from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OBO ontologies: HPO, DOID, Uberon, ..."
@@ -42,7 +44,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "W": " "}
 class Options(Config):
     """Options of the OBO loader."""
 
-    language: str = Field("en", description="BCP-47 tag of names, synonyms and definitions; OBO does not state it")
+    language: Language = Field("en", description="BCP-47 tag of names, synonyms and definitions; OBO does not state it")
     encoding: str = Field("utf-8", description="of the file")
     missing_scope: str = Field(
         "", pattern="^(|exact|narrow|broad|related)$",
@@ -63,7 +65,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: an unknown encoding.
     """
     reader = _Reader(options, rejects)
-    sources = [reader.read(Path(path)) for path in paths]
+    sources = [reader.read(file) for file in _files.chosen(paths, (".obo",), reader.dropped)]
     columns = reader.columns
     if options.semantic_type and options.semantic_type != "namespace":
         roots = [prefixes.normalize(root) for root in options.semantic_type.split(",")]
@@ -80,9 +82,9 @@ class _Reader:
         self.dropped: Counter[str] = Counter()
         self.first_line: dict[str, str] = {}
 
-    def read(self, path: Path) -> dict[str, Any]:
+    def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.path = path
+        self.member, self.file = member, member.place
         self.header: dict[str, list[str]] = {}
         self.typedefs: dict[str, str] = {}
         self.relation_lines: list[tuple[str, str, str, int]] = []
@@ -96,7 +98,7 @@ class _Reader:
             else:
                 self.dropped[f"[{kind}] stanza"] += 1
         if n_stanzas == 0:
-            raise InputError("no [Term] in this file: not an OBO ontology, or one cut short", file=path)
+            raise InputError("no [Term] in this file: not an OBO ontology, or one cut short", file=self.file)
         self._relations()
         return self._source()
 
@@ -104,7 +106,7 @@ class _Reader:
         """Yield (kind, line of its head, clauses) of each stanza; the header is read on the way."""
         kind, start, clauses = "", 0, list[tuple[int, str, str]]()
         seen = False
-        for number, line in _files.lines(self.path, self.options.encoding, self.rejects):
+        for number, line in _lines.lines(self.member, self.options.encoding, self.rejects):
             if not line or line.isspace() or line.startswith("!"):
                 continue
             if line.startswith("[") and (stanza := _STANZA.fullmatch(line)):
@@ -121,10 +123,10 @@ class _Reader:
             elif not seen:
                 raise InputError(
                     "not an OBO file: its first line should be 'format-version: …' or another 'tag: value'",
-                    file=self.path, line=number, value=line,
+                    file=self.file, line=number, value=line,
                 )  # fmt: skip
             else:
-                self.rejects.add("not of the form 'tag: value'", file=self.path, line=number, value=line)
+                self.rejects.add("not of the form 'tag: value'", file=self.file, line=number, value=line)
         if kind:
             yield kind, start, clauses
 
@@ -140,7 +142,7 @@ class _Reader:
             self.synonym_types[identifier] = model.term_type(name) or identifier
 
     def _source(self) -> dict[str, Any]:
-        name = self.header.get("ontology", [self.path.name.split(".")[0]])[0].removesuffix(".obo")
+        name = self.header.get("ontology", [self.member.name.split(".")[0]])[0].removesuffix(".obo")
         version = next((self.header[tag][0] for tag in ("data-version", "version", "date") if tag in self.header), None)
         licences = [
             value.split(maxsplit=1)[1].strip('"').split('" ')[0]
@@ -148,7 +150,7 @@ class _Reader:
             if re.match(r"\S*\b(license|licence|rights)\s+\S", value, re.IGNORECASE)
         ]
         licence = next((found for found in licences if found.startswith("http")), licences[0] if licences else None)
-        return _files.source(self.path, name=name, version=version, licence=licence)
+        return _files.source(self.member, name=name, version=version, licence=licence)
 
     # --- one stanza --------------------------------------------------------------------------------------------------
 
@@ -161,13 +163,13 @@ class _Reader:
         if concept in self.first_line:
             self._refuse(f"this id was defined before, at {self.first_line[concept]}", start, "id", concept)
             return
-        self.first_line[concept] = f"{self.path.name}:{start}"
+        self.first_line[concept] = f"{self.member.name}:{start}"
         prefix, _, local = concept.rpartition(":")
         self.source, self.code = prefix, local
         self.concept = concept
         self.n_names = 0
         retired = any(tag == "is_obsolete" and value.startswith("true") for _, tag, value in clauses)
-        self.columns.add("concepts", id=concept, source=prefix, retired=retired, line=start, file=str(self.path))
+        self.columns.add("concepts", id=concept, source=prefix, retired=retired, line=start, file=self.file)
         for line, tag, value in clauses:
             reader = _CLAUSES.get(tag)
             if reader is not None:
@@ -217,7 +219,7 @@ class _Reader:
     def _add_term(self, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
         self.columns.add(
             "terms", concept=self.concept, language=self.options.language, source=self.source, code=self.code,
-            line=line, file=str(self.path), **values,
+            line=line, file=self.file, **values,
         )  # fmt: skip
 
     def _def(self, line: int, tag: str, value: str) -> None:
@@ -271,7 +273,7 @@ class _Reader:
         self._add("properties", line, name=tag, value=value)
 
     def _add(self, table: str, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
-        self.columns.add(table, concept=self.concept, source=self.source, line=line, file=str(self.path), **values)
+        self.columns.add(table, concept=self.concept, source=self.source, line=line, file=self.file, **values)
 
     # --- relations ---------------------------------------------------------------------------------------------------
 
@@ -292,7 +294,7 @@ class _Reader:
         for head, label, tail, line in self.relation_lines:
             self.columns.add(
                 "relations", head=head, relation=labels[label], tail=tail, source=head.rpartition(":")[0],
-                line=line, file=str(self.path),
+                line=line, file=self.file,
             )  # fmt: skip
 
     def _fits(self, value: str, line: int, field: str, limit: int = model.MAX_TERM_CHARACTERS) -> bool:
@@ -305,7 +307,7 @@ class _Reader:
         return False
 
     def _refuse(self, problem: str, line: int, field: str, value: str | None = None) -> None:
-        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
 
 
 _CLAUSES: dict[str, Any] = {

@@ -21,12 +21,16 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
+from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _semantic_types
 from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OBO graphs (JSON): MAxO, DOID, HPO, Mondo, ..."
 
+# Names of the files that are read, where they lie among others.
+ENDINGS = (".json",)
 SYNONYMS = {f"has{scope.title()}Synonym": scope for scope in model.SCOPES}
 MAPPINGS = frozenset(f"{kind}Match" for kind in ("exact", "close", "broad", "narrow", "related"))
 # Parts of a graph that are not read, each a list.
@@ -45,7 +49,9 @@ _NUMBERED = re.compile(r"[A-Za-z]+[_:]\d+")
 class Options(Config):
     """Options of the OBO graphs loader."""
 
-    language: str = Field("en", description="BCP-47 tag of labels, synonyms and definitions; the format states none")
+    language: Language = Field(
+        "en", description="BCP-47 tag of labels, synonyms and definitions; the format states none"
+    )
     semantic_type: str = Field(
         "", pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
         description="what to take as semantic type: 'namespace', or ids (DOID:4,...) whose children are the types of "
@@ -60,7 +66,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         InputError: a file is no JSON, is cut short, or has no graph with nodes.
     """
     reader = _Reader(options, rejects)
-    sources = [reader.read(Path(path)) for path in paths]
+    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
     if options.semantic_type and options.semantic_type != "namespace":
         roots = [prefixes.normalize(root) for root in options.semantic_type.split(",")]
         _semantic_types.from_branches(reader.columns, roots)
@@ -76,25 +82,25 @@ class _Reader:
         self.dropped: Counter[str] = Counter()
         self.first_file: dict[str, str] = {}
 
-    def read(self, path: Path) -> dict[str, Any]:
+    def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.path = path
-        content = _json(path)
+        self.file, self.file_name = member.place, member.name
+        content = _json(member)
         graphs = content.get("graphs", [content]) if isinstance(content, dict) else None
         if not isinstance(graphs, list) or not any(isinstance(_get(graph, "nodes"), list) for graph in graphs):
-            raise InputError('no OBO graph: {"graphs": [{"nodes": […], "edges": […]}]} is wanted', file=path)
+            raise InputError('no OBO graph: {"graphs": [{"nodes": […], "edges": […]}]} is wanted', file=self.file)
         self.concepts: dict[str, dict[str, Any]] = {}
         self.labels: dict[str, str] = {}
         self.left_out: set[str] = set()
         self.properties: dict[str, str] = {}
         self.seen: set[tuple[Any, ...]] = set()
-        self.name, version, licence = _facts(graphs, path)
+        self.name, version, licence = _facts(graphs, member)
         for graph in graphs:
             self._property_names(graph)
         for number, graph in enumerate(graphs):
             self._nodes(graph, f"graphs[{number}].nodes")
         if not self.concepts:
-            raise InputError("no class in this file's graphs", file=path)
+            raise InputError("no class in this file's graphs", file=self.file)
         self._unlabelled()
         edges = [edge for number, graph in enumerate(graphs) for edge in self._edges(graph, f"graphs[{number}].edges")]
         self._relations(edges)
@@ -103,7 +109,7 @@ class _Reader:
             for axioms in AXIOMS:
                 if count := len(_list(_get(graph, axioms))):
                     self.dropped[axioms] += count
-        return _files.source(path, name=self.name, version=version, licence=licence)
+        return _files.source(member, name=self.name, version=version, licence=licence)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -150,7 +156,7 @@ class _Reader:
             self._refuse("must be an object", "meta", str(meta))
             meta = {}
         if concept not in self.concepts:
-            self.concepts[concept] = {"id": concept, "source": self.source, "retired": False, "file": str(self.path)}
+            self.concepts[concept] = {"id": concept, "source": self.source, "retired": False, "file": self.file}
             self.columns.rows["concepts"].append(self.concepts[concept])
         self.concepts[concept]["retired"] |= meta.get("deprecated") is True
         self._label(node.get("lbl"))
@@ -237,10 +243,10 @@ class _Reader:
         for concept, row in self.concepts.items():
             if concept not in self.labels and not row["retired"]:
                 problem = "a node without label; the concept is kept and shown by its id"
-                self.rejects.add(problem, file=self.path, field="lbl", value=concept)
+                self.rejects.add(problem, file=self.file, field="lbl", value=concept)
         # One graph may only point at what another describes.
         self.left_out -= set(self.concepts)
-        self.first_file.update(dict.fromkeys(self.concepts, self.path.name))
+        self.first_file.update(dict.fromkeys(self.concepts, self.file_name))
 
     def _edges(self, graph: Any, place: str) -> Iterator[tuple[str, str, str]]:  # noqa: ANN401 - JSON
         for number, edge in enumerate(_list(_get(graph, "edges"))):
@@ -266,9 +272,7 @@ class _Reader:
             labels[label] = name if name and taken[name] == 1 and name not in found else short
         for head, label, tail in edges:
             source = (prefixes.parse_curie(head) or (self.name, ""))[0]
-            self.columns.add(
-                "relations", head=head, relation=labels[label], tail=tail, source=source, file=str(self.path)
-            )
+            self.columns.add("relations", head=head, relation=labels[label], tail=tail, source=source, file=self.file)
 
     def _equivalent(self, graph: Any, place: str) -> None:  # noqa: ANN401 - JSON
         for number, entry in enumerate(_list(_get(graph, "equivalentNodesSets"))):
@@ -317,11 +321,11 @@ class _Reader:
         key = (table, self.concept, *values.values())
         if key not in self.seen:
             self.seen.add(key)
-            self.columns.add(table, concept=self.concept, source=self.source, file=str(self.path), **values)
+            self.columns.add(table, concept=self.concept, source=self.source, file=self.file, **values)
 
     def _refuse(self, problem: str, field: str, value: str | None) -> None:
         # JSON is often one long line, so the place is told by the path to it.
-        self.rejects.add(problem, file=self.path, field=f"{self.place}.{field}", value=value)
+        self.rejects.add(problem, file=self.file, field=f"{self.place}.{field}", value=value)
 
 
 _PROPERTIES = {
@@ -329,20 +333,18 @@ _PROPERTIES = {
 }  # fmt: skip
 
 
-def _json(path: Path) -> Any:  # noqa: ANN401 - JSON
-    chunks = []
-    with _files.open_bytes(path) as file:
-        while chunk := _files.read_block(file, path, 2**24):
-            chunks.append(chunk)
+def _json(member: Member) -> Any:  # noqa: ANN401 - JSON
+    with member.open() as file:
+        content = file.read()
     try:
-        return json.loads(b"".join(chunks))
+        return json.loads(content)
     except json.JSONDecodeError as error:
-        raise InputError(f"not JSON, or cut short: {error.msg}", file=path, line=error.lineno) from None
+        raise InputError(f"not JSON, or cut short: {error.msg}", file=member.place, line=error.lineno) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"not JSON that can be read: {error}", file=path) from None
+        raise InputError(f"not JSON that can be read: {error}", file=member.place) from None
 
 
-def _facts(graphs: list[Any], path: Path) -> tuple[str, str | None, str | None]:
+def _facts(graphs: list[Any], member: Member) -> tuple[str, str | None, str | None]:
     """Return name, version and licence of the first graph that has nodes."""
     graph = next(graph for graph in graphs if isinstance(_get(graph, "nodes"), list))
     identifier, meta = _get(graph, "id"), _get(graph, "meta")
@@ -358,7 +360,7 @@ def _facts(graphs: list[Any], path: Path) -> tuple[str, str | None, str | None]:
         elif predicate.endswith("versionInfo"):
             version = version or value
     known = version if isinstance(version, str) and _is_text(version) else None
-    return name or path.name.split(".")[0], known, licence
+    return name or member.name.split(".")[0], known, licence
 
 
 def _get(entry: Any, key: str) -> Any:  # noqa: ANN401 - JSON

@@ -20,9 +20,11 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import model, prefixes
-from alphita.terminology.loaders import _release
-from alphita.terminology.loaders._release import Member, refuse
+from alphita.terminology import languages, model, prefixes
+from alphita.terminology.languages import Language
+from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._release import refuse
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv and its companions"
@@ -35,16 +37,6 @@ LANGUAGES = {
     4180183: "da", 4175777: "sv", 4181730: "fi", 4182948: "zh", 4181524: "ja", 4175771: "ko", 4181374: "ar",
     4180047: "he",
 }  # fmt: skip
-# "German language" -> de, for languages that have a concept but no place above.
-LANGUAGE_NAMES = {
-    "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "croatian": "hr", "czech": "cs",
-    "danish": "da", "dutch": "nl", "english": "en", "estonian": "et", "finnish": "fi", "french": "fr", "german": "de",
-    "greek": "el", "hebrew": "he", "hindi": "hi", "hungarian": "hu", "icelandic": "is", "indonesian": "id",
-    "italian": "it", "japanese": "ja", "korean": "ko", "latin": "la", "latvian": "lv", "lithuanian": "lt",
-    "norwegian": "no", "persian": "fa", "polish": "pl", "portuguese": "pt", "romanian": "ro", "russian": "ru",
-    "serbian": "sr", "slovak": "sk", "slovenian": "sl", "spanish": "es", "swedish": "sv", "thai": "th", "turkish": "tr",
-    "ukrainian": "uk", "urdu": "ur", "vietnamese": "vi",
-}  # fmt: skip
 
 REPLACED = ("Concept replaced by", "Concept same_as to")
 TO_REVIEW = ("Concept poss_eq to", "Concept was_a to", "Concept alt_to to")
@@ -55,7 +47,6 @@ INVERSES = frozenset({
     "Subsumes", "Mapped from", "Concept replaces", "Concept same_as from", "Concept poss_eq from", "Concept was_a from",
     "Concept alt_to from", "Value mapped from", "Unit mapped from",
 })  # fmt: skip
-_BCP47 = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 
 class Options(Config):
@@ -66,7 +57,7 @@ class Options(Config):
         "domain,class", pattern="^(domain|class|domain,class)$",
         description="what to take as semantic types: the domain, the concept class, or both",
     )  # fmt: skip
-    language: str = Field("en", description="BCP-47 tag of concept_name; OMOP does not state it")
+    language: Language = Field("en", description="BCP-47 tag of concept_name; OMOP does not state it")
     languages: str = Field(
         "", description="BCP-47 tags of language concepts that are not known here: 4182504=de,0=und"
     )  # fmt: skip
@@ -82,7 +73,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         InputError: no CONCEPT.csv among the files, or nothing usable in it; a file cannot be read or is another kind.
         UsageError: an option that cannot be understood, or a vocabulary that is not there.
     """
-    return _Reader(_release.members(paths), options, rejects).read()
+    return _Reader(_files.members(paths), options, rejects).read()
 
 
 class _Reader:
@@ -275,7 +266,7 @@ class _Reader:
         """Add the languages that have a concept of their own in this download: "Polish language" -> pl."""
         named = concepts.filter(pl.col("concept_name").str.contains(r"^[A-Z]\w+ language$"))
         for identifier, name in named.select("concept_id", "concept_name").iter_rows():
-            tag = LANGUAGE_NAMES.get(name.removesuffix(" language").lower())
+            tag = languages.by_name().get(name.removesuffix(" language").lower())
             if tag:
                 self.languages.setdefault(identifier, tag)
 
@@ -416,8 +407,9 @@ def _prefix(vocabulary: str) -> str:
 def _language_option(option: str) -> dict[int, str]:
     found = {}
     for part in filter(None, (part.strip() for part in option.split(","))):
-        concept, equals, tag = part.partition("=")
-        if not equals or not concept.strip().isdecimal() or not _BCP47.fullmatch(tag.strip()):
-            raise UsageError(f"option languages: {part!r} is not of the form 4182504=de")
-        found[int(concept)] = tag.strip()
+        concept, equals, written = part.partition("=")
+        tag = languages.normalize(written)
+        if not equals or not concept.strip().isdecimal() or tag is None:
+            raise UsageError(f"option languages: {part!r} is not of the form 4182504=de, with a known language")
+        found[int(concept)] = tag
     return found

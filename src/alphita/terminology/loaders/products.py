@@ -21,8 +21,10 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import model, prefixes
-from alphita.terminology.loaders import _files, table
+from alphita.terminology.languages import Language
+from alphita.terminology.loaders import _files, _table_rows
 from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 from alphita.terminology.text import clean
 
@@ -43,7 +45,7 @@ class Options(Config):
     empty: str = Field("", description="what a cell without a value holds, besides nothing: _ or n/a, say")
     prefix: str = Field("PRODUCT", pattern=r"[^\s:]+", description="prefix of the ids of products")
     value_prefix: str = Field("VALUE", pattern=r"[^\s:]+", description="prefix of the ids of values")
-    language: str = Field("en", description="BCP-47 tag of titles and values")
+    language: Language = Field("en", description="BCP-47 tag of titles and values")
     delimiter: str = Field("", description="between cells; by default what the name (.tsv) or the first line tells")
     quote: str = Field('"', max_length=1, description="quotes a cell; empty: quotes mean nothing")
     encoding: str = Field("utf-8", description="of CSV and TSV files")
@@ -57,7 +59,8 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: a column is missing; an unknown encoding.
     """
     reader = _Reader(options, rejects)
-    sources = [reader.read(Path(path)) for path in paths]
+    files = _files.chosen(paths, _table_rows.ENDINGS, reader.dropped)
+    sources = [reader.read(file) for file in files]
     if not reader.ids:
         raise InputError("no usable row of products in these files", file=paths[0] if paths else None)
     return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
@@ -72,14 +75,12 @@ class _Reader:
         self.dropped: Counter[str] = Counter()
         self.ids: set[str] = set()
         self.seen: set[tuple[str, ...]] = set()
-        given = {"delimiter": options.delimiter, "quote": options.quote, "encoding": options.encoding}
-        self.format = table.Options(**given)
+        self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding)
 
-    def read(self, path: Path) -> dict[str, Any]:
+    def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
-        self.path, self.file = path, str(path)
-        is_parquet = table._is_parquet(path)
-        rows = table._parquet(path) if is_parquet else table._delimited(path, self.format, self.rejects)
+        self.file = member.place
+        rows = _table_rows.rows(member, self.format, self.rejects)
         _, header = next(rows)
         # "Attribute Name" and attribute_name are the same column.
         names = self.names = [model.snake_case(str(name)) for name in header]
@@ -91,7 +92,7 @@ class _Reader:
         used = {title, id_place, attribute, values, *(place for _, place in wide)}
         for place, name in enumerate(header):
             if place not in used:
-                self.dropped[f"column {name!r} of {path.name}"] += 1
+                self.dropped[f"column {name!r} of {member.name}"] += 1
         for line, found in rows:
             cells = [cell.strip() for cell in found]
             product = self._product(line, cells[title], "" if id_place is None else cells[id_place])
@@ -102,14 +103,14 @@ class _Reader:
                     self._attribute(line, product, name, cells[place])
             elif not self._attribute(line, product, cells[attribute], cells[values]):
                 self._refuse("no value", line, self.options.values_column, cells[values])
-        return _files.source(path, name=path.name.split(".")[0])
+        return _files.source(member, name=member.name.split(".")[0])
 
     def _place(self, option: str) -> int:
         name = getattr(self.options, option)
         place = self.places.get(model.snake_case(name))
         if place is None:
             raise UsageError(
-                f"{self.path}: no column {name!r} (option {option}); its columns are {self.names}; where each "
+                f"{self.file}: no column {name!r} (option {option}); its columns are {self.names}; where each "
                 "attribute has a column of its own, name them: --set attributes=ingredient,company"
             )
         return place
@@ -124,7 +125,7 @@ class _Reader:
         for name in self.options.attributes.split(","):
             place = self.places.get(model.snake_case(name))
             if place is None:
-                raise UsageError(f"{self.path}: no column {name.strip()!r} (option attributes); its columns are "
+                raise UsageError(f"{self.file}: no column {name.strip()!r} (option attributes); its columns are "
                                  f"{self.names}")  # fmt: skip
             found.append((name, place))
         return found
@@ -197,7 +198,7 @@ class _Reader:
         return False
 
     def _refuse(self, problem: str, line: int, field: str, value: str) -> None:
-        self.rejects.add(problem, file=self.path, line=line, field=field, value=value)
+        self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
 
 
 def _made_id(prefix: str, string: str) -> str:

@@ -79,8 +79,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         suppression=_rrf.listed(options.suppress), semantic_types=_rrf.listed(options.semantic_types),
     )  # fmt: skip
     with _rrf.Release(paths, LAYOUTS, rejects) as release:
-        builder = _rrf.Builder(release, RXNORM, filters, rejects)
-        builder.ranks = _ranks()
+        builder = _rrf.Builder(release, RXNORM, filters, rejects, _ranks())
         versions = builder.versions()
         builder.read_terms("ENG")
         if options.retired:
@@ -107,11 +106,11 @@ def _read_attributes(builder: _rrf.Builder, wanted: list[str]) -> None:
     """Add the wanted attributes: NDC as cross-references, the others as properties."""
     name = "RXNSAT"
     for frame in builder.release.blocks(name, ["CUI", "ATN", "SAB", "ATV", "SUPPRESS"]) if wanted else ():
-        frame = builder.drop(frame, pl.col("ATN").is_in(wanted), f"{name}: attribute not chosen")
-        frame = builder.filtered(name, frame)
+        frame = builder.sieve.drop(frame, pl.col("ATN").is_in(wanted), f"{name}: attribute not chosen")
+        frame = builder.sieve.filtered(name, frame)
         long = pl.col("ATV").str.len_chars() > model.MAX_TEXT_CHARACTERS
-        frame = builder.refuse(name, frame, pl.col("ATV").str.strip_chars() == "", "an empty attribute", "ATV")
-        frame = builder.refuse(name, frame, long, f"longer than {model.MAX_TEXT_CHARACTERS:,} characters", "ATV")
+        frame = builder.sieve.refuse(name, frame, pl.col("ATV").str.strip_chars() == "", "an empty attribute", "ATV")
+        frame = builder.sieve.refuse(name, frame, long, f"longer than {model.MAX_TEXT_CHARACTERS:,} characters", "ATV")
         frame, places = builder.concept_rows(name, frame, "CUI")
         source = pl.col("SAB").replace({source: prefixes.canonical(source) for source in frame["SAB"].unique()})
         is_ndc = (frame["ATN"] == NDC).to_numpy()

@@ -18,9 +18,10 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import model
-from alphita.terminology.loaders import _release
-from alphita.terminology.loaders._release import Member, refuse
+from alphita.terminology import languages, model
+from alphita.terminology.loaders import _files, _release
+from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._release import refuse
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "SNOMED CT, RF2 snapshot: folders, zip archives or files"
@@ -75,7 +76,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         InputError: no concept or description snapshot among the files; a file cannot be read or is not RF2.
         UsageError: a dialect or a language that is not known, or that the release has not.
     """
-    return _Reader(_release.members(paths), options, rejects).read()
+    return _Reader(_files.members(paths), options, rejects).read()
 
 
 class _Reader:
@@ -228,8 +229,8 @@ class _Reader:
             frame = self._components(kind, columns)
             self.dropped[f"inactive {kind.lower()}s"] += len(frame) - int(frame["active"].sum())
             frame = frame.filter(pl.col("active")).with_columns(pl.col("languageCode").str.to_lowercase())
-            unknown = ~pl.col("languageCode").is_in(sorted(_release.LANGUAGES))
-            frame = self._refuse(frame, unknown, "not a language of ISO 639-1", kind, "languageCode")
+            unknown = ~pl.col("languageCode").is_in(list(languages.table()))
+            frame = self._refuse(frame, unknown, "unknown language code", kind, "languageCode")
             known = pl.col("typeId").is_in([FSN, SYNONYM, DEFINITION])
             frame = self._refuse(frame, ~known, "neither a name, a synonym nor a definition", kind, "typeId")
             is_text = pl.col("typeId") == DEFINITION
@@ -407,8 +408,8 @@ def _label(column: str, labels: dict[int, str], frame: pl.DataFrame) -> pl.Expr:
 
 def _language_option(option: str) -> frozenset[str]:
     found = frozenset(word.strip().lower() for word in option.split(",") if word.strip())
-    if unknown := sorted(found - _release.LANGUAGES):
-        raise UsageError(f"option languages: {unknown[0]!r} is not a language of ISO 639-1, such as en, es, fr")
+    if unknown := sorted(found - languages.table().keys()):
+        raise UsageError(f"option languages: {unknown[0]!r} is not a language such as en, es, fr")
     return found
 
 

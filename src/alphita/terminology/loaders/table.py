@@ -9,9 +9,8 @@ in the manifest.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,15 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import model, prefixes
-from alphita.terminology.loaders import _files
+from alphita.terminology import languages, model, prefixes
+from alphita.terminology.languages import Language
+from alphita.terminology.loaders import _files, _table_rows
 from alphita.terminology.loaders._columns import Columns
+from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "CSV, TSV or Parquet with named columns"
 
-ROWS_AT_ONCE = 50_000
 _TRUE = frozenset({"1", "true", "t", "yes", "y"})
 _FALSE = frozenset({"", "0", "false", "f", "no", "n"})
 
@@ -53,7 +53,7 @@ class Options(Config):
     relation_column: str = Field("relation", description="in a relation table: label")
     tail_column: str = Field("tail", description="in a relation table: id of the tail")
     prefix: str = Field("", description="prefix put before ids that have none, e.g. LOCAL")
-    language: str = Field("en", description="BCP-47 tag where there is no language column, or an empty cell")
+    language: Language = Field("en", description="BCP-47 tag where there is no language column, or an empty cell")
     relation: str = Field("related_to", description="label where there is no relation column, or an empty cell")
     delimiter: str = Field("", description="between cells; by default what the name (.tsv) or the first line tells")
     quote: str = Field('"', max_length=1, description="quotes a cell; empty: quotes mean nothing")
@@ -73,7 +73,8 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: a column is missing, ids have no prefix, an unknown encoding.
     """
     reader = _Reader(options, rejects)
-    sources = [reader.read(Path(path)) for path in paths]
+    files = _files.chosen(paths, _table_rows.ENDINGS, reader.dropped)
+    sources = [reader.read(file) for file in files]
     tables = Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
     if not reader.concepts:
         raise InputError("no usable row of terms in these files", file=paths[0] if paths else None)
@@ -90,20 +91,21 @@ class _Reader:
         self.concepts: dict[str, dict[str, Any]] = {}  # their rows, for a later line may say that one is retired
         self.named: set[str] = set()
         self.seen: set[tuple[str, ...]] = set()
+        self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding)
 
-    def read(self, path: Path) -> dict[str, Any]:
-        self.path, self.file = path, str(path)
-        rows = _parquet(path) if _is_parquet(path) else _delimited(path, self.options, self.rejects)
+    def read(self, member: Member) -> dict[str, Any]:
+        self.file = member.place
+        rows = _table_rows.rows(member, self.format, self.rejects)
         _, header = next(rows)
         names = [str(name) for name in header]
         fields = self._fields(names)
         is_relations = "head_column" in fields and "term_column" not in fields
         for unused in sorted(set(names) - {names[place] for place in fields.values()}):
-            self.dropped[f"column {unused!r} of {path.name}"] += 1
+            self.dropped[f"column {unused!r} of {member.name}"] += 1
         accept = self._relation if is_relations else self._term
         for line, cells in rows:
             accept(line, {field: cells[place].strip() for field, place in fields.items()})
-        return _files.source(path, name=path.name.split(".")[0])
+        return _files.source(member, name=member.name.split(".")[0])
 
     def _fields(self, names: list[str]) -> dict[str, int]:
         """Return the place of each field that the file has, and check that the needed ones are there."""
@@ -117,7 +119,7 @@ class _Reader:
         for field in wanted:
             if field not in found and (field in needed or field in options.model_fields_set):
                 raise UsageError(
-                    f"{self.path}: no column {given[field]!r} (option {field}); its columns are {names}"
+                    f"{self.file}: no column {given[field]!r} (option {field}); its columns are {names}"
                     + ("" if relations else "; a table of relations needs 'head' and 'tail'")
                 )
         return {field: at for field, at in found.items() if field in wanted}
@@ -139,7 +141,7 @@ class _Reader:
         if "preferred_column" not in row:
             preferred = concept not in self.named
             self.named.add(concept)
-        language = row.get("language_column") or self.options.language
+        language = languages.normalize(row.get("language_column", "")) or self.options.language
         term = {
             "concept": concept, "string": row["term_column"], "language": language,
             "scope": row.get("scope_column", "").lower() or "exact",
@@ -166,6 +168,9 @@ class _Reader:
             if (value := row.get(field, "").lower()) and value not in allowed:
                 self._refuse(f"must be one of {list(allowed)}", line, field, value)
                 return False
+        if (tag := row.get("language_column", "")) and languages.normalize(tag) is None:
+            self._refuse(languages.UNKNOWN, line, "language_column", tag)
+            return False
         for field in ("preferred_column", "retired_column"):
             if (value := row.get(field, "").lower()) not in _TRUE | _FALSE:
                 self._refuse("must be 1/0, true/false or yes/no", line, field, value)
@@ -216,7 +221,7 @@ class _Reader:
             if not self.options.prefix:
                 if not self.concepts:
                     raise UsageError(
-                        f"{self.path}:{line}: the id {cell[:80]!r} has no prefix; say which one it belongs to, e.g. "
+                        f"{self.file}:{line}: the id {cell[:80]!r} has no prefix; say which one it belongs to, e.g. "
                         "--set prefix=LOCAL"
                     )
                 self._refuse("an id without prefix; give one with --set prefix=NAME", line, field, cell)
@@ -228,105 +233,4 @@ class _Reader:
         return curie
 
     def _refuse(self, problem: str, line: int, field: str, value: str | None) -> None:
-        self.rejects.add(problem, file=self.path, line=line, field=getattr(self.options, field), value=value)
-
-
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
-def _is_parquet(path: Path) -> bool:
-    with _files.open_bytes(path) as file:
-        return _files.read_block(file, path, 4) == b"PAR1"
-
-
-def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield (0, column names), then (row number from 1, cells) of a Parquet file."""
-    import polars as pl
-
-    try:
-        scanned = pl.scan_parquet(path)
-        names = scanned.collect_schema().names()
-        yield 0, names
-        text = scanned.select(pl.all().cast(pl.String, strict=False).fill_null(""))
-        start = 0
-        while len(block := text.slice(start, ROWS_AT_ONCE).collect()):
-            for row, cells in enumerate(block.iter_rows(), start + 1):
-                yield row, list(cells)
-            start += len(block)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"not a readable Parquet file: {str(error).splitlines()[0]}", file=path) from None
-
-
-def _delimited(path: Path, options: Options, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of a CSV or TSV file, the header first; rows of another length go to `rejects`."""
-    lines = _files.lines(path, options.encoding, rejects)
-    first = next(lines, None)
-    if first is None:
-        raise InputError("no readable line in this file", file=path)
-    delimiter = options.delimiter.replace("\\t", "\t") or _delimiter(path, first[1])
-    if len(delimiter) != 1:
-        raise UsageError(f"delimiter must be one character, not {options.delimiter!r}")
-    feed = _Feed(first, lines)
-    if options.quote:
-        rows = csv.reader(feed, delimiter=delimiter, quotechar=options.quote, strict=True)
-    else:
-        rows = csv.reader(feed, delimiter=delimiter, quotechar=None, quoting=csv.QUOTE_NONE, strict=True)
-    header = _header(rows, path, first, delimiter)
-    yield first[0], header
-    while True:
-        feed.start = None
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            where = f"lines {feed.start} to {feed.number}"
-            problem = f"not a row of a table: {error}; a quote that is not closed? ({where})"
-            rejects.add(problem, file=path, line=feed.start)
-            continue
-        if not cells:
-            continue
-        if len(cells) != len(header):
-            problem = f"{len(cells)} cells, but the header has {len(header)}"
-            rejects.add(problem, file=path, line=feed.start, value=delimiter.join(cells))
-            continue
-        yield feed.start or 0, cells
-
-
-def _header(rows: Iterator[list[str]], path: Path, first: tuple[int, str], delimiter: str) -> list[str]:
-    try:
-        header = next(rows)
-    except csv.Error as error:
-        raise InputError(f"its first line is no header: {error}", file=path, line=first[0], value=first[1]) from None
-    header = [name.strip() for name in header]
-    if len(header) < 2:
-        raise InputError(
-            f"its first line has no {delimiter!r}: not a table of that kind", file=path, line=first[0], value=first[1],
-            remedy="the first line must name the columns; the option delimiter says what stands between cells",
-        )  # fmt: skip
-    return header
-
-
-class _Feed:
-    """Feeds lines to the CSV reader and knows which of them it read: a row may span several."""
-
-    def __init__(self, first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> None:
-        self.waiting, self.rest = [first], rest
-        self.start: int | None = None
-        self.number = 0
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        self.number, line = self.waiting.pop() if self.waiting else next(self.rest)
-        if self.start is None:
-            self.start = self.number
-        return line + "\n"
-
-
-def _delimiter(path: Path, header: str) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if ".tsv" in suffixes or ".tab" in suffixes:
-        return "\t"
-    return max(",\t;|", key=lambda sign: (header.count(sign), sign == ","))
+        self.rejects.add(problem, file=self.file, line=line, field=getattr(self.options, field), value=value)

@@ -100,11 +100,11 @@ def _read_retired(builder: _rrf.Builder) -> None:
 def _release_name(release: _rrf.Release) -> str | None:
     """Return "2020AA": from release.dat, else from the name of a folder or zip file above."""
     for part in release.all_parts:
-        if part.name == "RELEASE.DAT":
+        if part.name.upper() == "RELEASE.DAT":
             with part.open() as file:
                 found = RELEASE_NAME.search(file.read(100_000).decode("utf-8", "replace"))
             if found:
                 return found[1]
     part = release.parts["MRCONSO"][0]
-    names = [*reversed(part.shown.split("/")), *reversed(part.path.resolve().parts)]
+    names = [*reversed(part.place.split("/")), *reversed(part.path.resolve().parts)]
     return next((found[1] for name in names if (found := RELEASE_NAME.search(name.upper()))), None)

@@ -1,0 +1,89 @@
+"""Languages: one table (languages.tsv) of the codes that terms may be tagged with, and how others are brought to them.
+
+A language is tagged as BCP-47 has it: by its code of ISO 639-1 where there is one ("de", not "ger" or "deu"), else by
+that of ISO 639-2, or, for a few that terminologies are translated into, of ISO 639-3; script, region and variant may
+follow ("zh-Hant", "pt-BR"). A code beyond the table is refused, for it is more often a slip than a language.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import importlib.resources
+import re
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+_TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
+# Set aside by ISO 639-2 for private use, from "qaa" to "qtz".
+_PRIVATE = re.compile(r"q[a-t][a-z]")
+UNKNOWN = "unknown language; wanted is a BCP-47 tag such as en, fr or pt-BR"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Attributes:
+        tag: primary subtag of BCP-47.
+        iso639_2: other codes for it: of ISO 639-2, both kinds, and withdrawn ones.
+        name: in English.
+    """
+
+    tag: str
+    iso639_2: tuple[str, ...]
+    name: str
+
+
+@functools.cache
+def table() -> dict[str, Row]:
+    """Return the table's rows by tag."""
+    text = importlib.resources.files(__package__).joinpath("languages.tsv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    return {row["tag"]: Row(row["tag"], tuple(row["iso639_2"].split()), row["name"]) for row in rows}
+
+
+@functools.cache
+def by_code() -> dict[str, str]:
+    """Return the tag of each code of the table, in lower case: "de", "deu" and "ger" are all "de"."""
+    return {code: row.tag for row in table().values() for code in (row.tag, *row.iso639_2)}
+
+
+@functools.cache
+def by_name() -> dict[str, str]:
+    """Return the tag of each language by its English name in lower case."""
+    return {row.name.lower(): row.tag for row in table().values()}
+
+
+@functools.lru_cache(maxsize=10_000)
+def normalize(tag: str) -> str | None:
+    """Return a tag in its one spelling, "PT_br" as "pt-BR" and "ger" as "de"; None where its language is unknown."""
+    tag = tag.strip().replace("_", "-")
+    if not _TAG.fullmatch(tag):
+        return None
+    first, *rest = tag.lower().split("-")
+    language = first if _PRIVATE.fullmatch(first) else by_code().get(first)
+    if language is None:
+        return None
+    # Once a single letter has opened an extension, all is in lower case.
+    n_plain = next((place for place, part in enumerate(rest) if len(part) == 1), len(rest))
+    return "-".join([language, *map(_spelled, rest[:n_plain]), *rest[n_plain:]])
+
+
+def _spelled(subtag: str) -> str:
+    if len(subtag) == 2:
+        return subtag.upper()
+    return subtag.title() if len(subtag) == 4 and subtag.isalpha() else subtag
+
+
+def _checked(tag: str) -> str:
+    found = normalize(tag)
+    if found is None:
+        raise ValueError(UNKNOWN)
+    return found
+
+
+# The type of options that name a language.
+Language = Annotated[str, AfterValidator(_checked)]

@@ -1,0 +1,249 @@
+"""Rich Release Format, in which UMLS and RxNorm come: the files of a release, read in blocks.
+
+Every line is a row, every field ends in '|', there is no header and no quoting. A file is read in blocks of some MB:
+each line's fields are counted, lines that do not fit go to the rejects with their number, and polars splits the rest.
+So a relation file of 8 GB passes in the memory of one block plus three integers a relation.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from alphita.errors import InputError, Rejects
+from alphita.terminology.loaders import _files, _lines
+from alphita.terminology.loaders._files import Member
+
+BLOCK_BYTES = 32 * 2**20
+PIPE, NEWLINE = ord("|"), ord("\n")
+
+
+class Release:
+    """The files of one release.
+
+    Attributes:
+        layouts: columns of each file; those of MRFILES.RRF, where there is one, win over the usual ones.
+        rows: how many rows MRFILES.RRF says that each file has.
+    """
+
+    def __init__(self, paths: Sequence[Path], layouts: Mapping[str, str], rejects: Rejects) -> None:
+        """Find the files; `layouts` gives the usual columns by file, separated by spaces."""
+        self.rejects = rejects
+        self.layouts = {name: tuple(columns.split()) for name, columns in layouts.items()}
+        self.rows: dict[str, int] = {}
+        self.parts: dict[str, list[Member]] = {}
+        self.all_parts = _files.members(paths)
+        for name in layouts:
+            self.parts[name] = self._choose(name)
+        self._hashing = ThreadPoolExecutor(max_workers=1)
+        self._hashed: dict[Member, Future[dict[str, Any]]] = {}
+
+    def __enter__(self) -> Release:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the thread that hashes."""
+        self._hashing.shutdown(cancel_futures=True)
+
+    def _choose(self, name: str) -> list[Member]:
+        """Return the file of that name: plain, gzipped, or cut into MRCONSO.RRF.aa.gz, .ab.gz, ..."""
+        for pattern in (f"{name}.RRF", f"{name}.RRF.[A-Z][A-Z]*"):
+            chosen = [part for part in self.all_parts if fnmatch.fnmatchcase(part.name.upper(), pattern)]
+            # The one nearest to the top: RxNorm has a second, smaller release in the folder `prescribe`.
+            folders = {part: part.place.rpartition("/")[0] for part in chosen}
+            if chosen:
+                top = min(folders.values(), key=lambda folder: (folder.count("/"), "prescrib" in folder, folder))
+                return sorted((part for part in chosen if folders[part] == top), key=lambda part: part.name)
+        return []
+
+    def has(self, name: str) -> bool:
+        """Tell whether the release has that file."""
+        return bool(self.parts[name])
+
+    def shown(self, name: str) -> str:
+        """Return how messages call a file of the release; one in several parts by its whole name."""
+        parts = self.parts[name]
+        return parts[0].place if len(parts) == 1 else parts[0].place.rsplit(".", 2)[0]
+
+    def require(self, name: str) -> None:
+        """Check that a file is there.
+
+        Raises:
+            InputError: it is not.
+        """
+        if not self.has(name):
+            shown = sorted({part.name.upper() for part in self.all_parts})
+            where = self.all_parts[0].path.parent if self.all_parts else None
+            raise InputError(
+                f"no file {name}.RRF (or {name}.RRF.gz) was given; found {shown[:8] or 'none'}", file=where,
+                remedy="give the folder of the release, its zip file, or the files themselves",
+            )  # fmt: skip
+
+    def read_layouts(self, name: str) -> None:
+        """Take columns and row counts of all files from MRFILES.RRF, where there is one."""
+        for block in self.blocks(name, ["FIL", "FMT", "RWS"]):
+            for file, columns, rows in block.select("FIL", "FMT", "RWS").iter_rows():
+                stem = Path(file).name.upper().removesuffix(".RRF")
+                if stem in self.layouts and stem != name:
+                    self.layouts[stem] = tuple(column.strip().upper() for column in columns.split(","))
+                    if rows.isdigit():
+                        self.rows[stem] = int(rows)
+
+    def rename(self, name: str, old: str, new: str) -> None:
+        """Call a column of a file otherwise."""
+        self.layouts[name] = tuple(new if column == old else column for column in self.layouts[name])
+
+    def sources(
+        self, name: str, version: str | None, licence: str, versions: Mapping[str, str]
+    ) -> list[dict[str, Any]]:
+        """Return the manifest's entries, one a file on disk; the first one also holds the sources' versions."""
+        common = {"name": name, "version": version, "licence": licence}
+        found = [{**future.result(), **common} for future in self._hashed.values()]
+        if found and versions:
+            found[0]["sources"] = dict(sorted(versions.items()))
+        return found
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def blocks(self, name: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Yield a file's rows, block by block: the wanted columns as strings ("" where empty), `file` and `line`.
+
+        Nothing is yielded where the release lacks the file.
+
+        Raises:
+            InputError: it cannot be read, is not of the format, or lacks one of `columns`.
+        """
+        parts = self.parts[name]
+        if not parts:
+            return
+        for part in parts:
+            if part.path not in {other.path for other in self._hashed}:
+                self._hashed[part] = self._hashing.submit(_files.source, part.path, name=name)
+        shown = self.shown(name)
+        layout = self.layouts[name]
+        for column in columns:
+            if column not in layout:
+                raise InputError(f"MRFILES gives {name}.RRF no column {column}; it has {list(layout)}", file=shown)
+        places = {column: layout.index(column) for column in columns}
+        checker = _Checker(len(layout), shown, self.rejects)
+        for raw in _raw_blocks(parts):
+            good, lines = checker.check(raw)
+            if len(lines):
+                yield _split(good, lines, places, len(layout))
+        if checker.accepted == 0:
+            raise InputError(
+                f"no line has the {len(layout)} fields of {name}.RRF, each ended by '|'", file=shown,
+                remedy="is it another file, or in another format (ORF)?",
+            )  # fmt: skip
+        if checker.line != self.rows.get(name, checker.line):
+            problem = (
+                f"MRFILES.RRF says {self.rows[name]:,} rows, the file has {checker.line:,}: cut short, or filtered?"
+            )
+            self.rejects.add(problem, file=shown)
+
+
+def _raw_blocks(parts: Sequence[Member]) -> Iterator[bytes]:
+    """Yield the bytes of the parts one after another, in blocks of whole lines."""
+    rest = b""
+    for part in parts:
+        with part.open() as file:
+            while data := file.read(BLOCK_BYTES):
+                end = data.rfind(b"\n") + 1
+                if end:
+                    yield rest + data[:end]
+                    rest = b""
+                rest += data[end:]
+                if len(rest) > _lines.MAX_LINE_BYTES:
+                    raise InputError(
+                        "a line of more than 16 MB: this is not a text file of the format", file=part.place
+                    )
+    if rest:
+        yield rest + b"\n"
+
+
+class _Checker:
+    """Counts the fields of each line; passes the good lines on and reports the others.
+
+    Attributes:
+        line: lines seen so far.
+        accepted: of these, the good ones.
+    """
+
+    def __init__(self, n_fields: int, shown: str, rejects: Rejects) -> None:
+        self.n_fields, self.shown, self.rejects = n_fields, shown, rejects
+        self.pipes = 0
+        self.line = self.accepted = 0
+
+    def check(self, raw: bytes) -> tuple[bytes, NDArray[np.int64]]:
+        """Return the good lines of a block, and their numbers from 1."""
+        if self.line == 0:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+            # Some tools leave out the '|' that ends the line.
+            first = raw[: raw.index(b"\n")].rstrip(b"\r")
+            self.pipes = self.n_fields - (first.count(b"|") == self.n_fields - 1)
+        if b"\r" in raw:  # one byte is found far faster than two
+            raw = raw.replace(b"\r\n", b"\n")
+        signs = np.frombuffer(raw, np.uint8)
+        starts = np.flatnonzero(signs[:-1] == NEWLINE) + 1
+        starts = np.insert(starts, 0, 0)
+        lines = np.arange(self.line + 1, self.line + 1 + len(starts))
+        self.line += len(starts)
+        pipes = (signs == PIPE).view(np.uint8)
+        # Counted in one byte each, for memory: right but for multiples of 256, and those would show in the sum.
+        counts = np.add.reduceat(pipes, starts, dtype=np.uint8)
+        right = np.count_nonzero(pipes) == self.pipes * len(starts) and not (counts != self.pipes % 256).any()
+        if not right or b"\0" in raw or not _is_utf8(raw):
+            raw, lines = self._sort_out(raw, lines)
+        self.accepted += len(lines)
+        return raw, lines
+
+    def _sort_out(self, raw: bytes, lines: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+        kept, numbers = [], []
+        for text, number in zip(raw.split(b"\n"), lines.tolist(), strict=False):
+            if not text.strip():
+                continue
+            count = text.count(b"|")
+            problem = None
+            if count != self.pipes:
+                problem = f"{count + (self.pipes != self.n_fields)} fields, but there must be {self.n_fields}"
+            elif b"\0" in text:
+                problem = "a NUL byte in the line"
+            elif not _is_utf8(text):
+                problem = "not utf-8"
+            if problem is None:
+                kept.append(text)
+                numbers.append(number)
+            else:
+                shown = text[:100].decode("utf-8", "replace")
+                self.rejects.add(problem, file=self.shown, line=number, value=shown)
+        return b"\n".join([*kept, b""]), np.array(numbers, np.int64)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    if raw.isascii():
+        return True
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _split(raw: bytes, lines: NDArray[np.int64], places: Mapping[str, int], n_fields: int) -> pl.DataFrame:
+    names = {place: column for column, place in places.items()}
+    order = sorted(names)
+    frame = pl.read_csv(
+        raw, has_header=False, separator="|", quote_char=None, columns=order, infer_schema=False,
+        schema={f"column_{place + 1}": pl.String for place in range(n_fields)}, empty_string_is_null=False,
+        extra_columns="ignore",
+    )  # fmt: skip
+    frame.columns = [names[place] for place in order]
+    return frame.with_columns(pl.Series("line", lines.astype(np.int32)))

@@ -1,0 +1,124 @@
+"""What to take of a release in Rich Release Format, and how it is told from what is bad or not wanted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from alphita.errors import Rejects, UsageError
+from alphita.terminology import languages
+from alphita.terminology.loaders._rrf_release import Release
+
+# LAT, a code of ISO 639-2, most often the older of two -> BCP-47.
+LANGUAGES = {code.upper(): tag for code, tag in languages.by_code().items() if len(code) == 3}
+
+
+def listed(value: str) -> list[str]:
+    """Return the values of an option that takes several, separated by commas."""
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What to take; an empty list takes all.
+
+    Attributes:
+        languages: LAT codes.
+        sources: SABs.
+        term_types: TTYs.
+        suppression: values of SUPPRESS.
+        semantic_types: names or TUIs.
+    """
+
+    languages: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    term_types: list[str] = field(default_factory=list)
+    suppression: list[str] = field(default_factory=list)
+    semantic_types: list[str] = field(default_factory=list)
+
+
+def language_codes(option: str, value: str) -> list[str]:
+    """Return LAT codes for a list of LAT codes or BCP-47 tags.
+
+    Raises:
+        UsageError: one is neither.
+    """
+    found = []
+    for name in listed(value):
+        codes = [code for code, tag in LANGUAGES.items() if name.upper() == code or name.lower() == tag]
+        if not codes:
+            raise UsageError(
+                f"{option}: unknown language {name!r}; give LAT codes or BCP-47 tags: ENG, en, SPA, es, ..."
+            )
+        found += codes
+    return found
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a distribution differs from another.
+
+    Attributes:
+        prefix: of the concepts' CURIEs, and their source.
+        terms: stem of the file with the terms (MRCONSO); the others likewise. "" where there is none.
+        atom_relations: relations may name atoms (AUI1, AUI2) instead of concepts.
+        retire_obsolete: a concept all of whose terms are obsolete (SUPPRESS = O) is retired.
+    """
+
+    prefix: str
+    terms: str
+    relations: str
+    types: str
+    definitions: str
+    sources: str
+    ranks: str
+    atom_relations: bool = False
+    retire_obsolete: bool = False
+
+
+def not_an_id(column: str) -> pl.Expr:
+    """Hold where a cell is empty or has white space in it."""
+    return (pl.col(column) == "") | pl.col(column).str.contains(r"\s")
+
+
+class Sieve:
+    """Takes bad and unwanted rows out of the blocks of a release.
+
+    Attributes:
+        dropped: what was left out on purpose, counted.
+    """
+
+    def __init__(self, release: Release, dialect: Dialect, filters: Filters, rejects: Rejects) -> None:
+        """Start with nothing left out."""
+        self.release, self.dialect, self.filters, self.rejects = release, dialect, filters, rejects
+        self.dropped: Counter[str] = Counter()
+
+    def refuse(self, name: str, frame: pl.DataFrame, bad: pl.Expr, problem: str, column: str) -> pl.DataFrame:
+        """Report the rows for which `bad` holds; return the others."""
+        mask = frame.select(bad.alias("bad"))["bad"]
+        if not mask.any():
+            return frame
+        shown = self.release.shown(name)
+        for value, line in frame.filter(mask).select(column, "line").iter_rows():
+            self.rejects.add(problem, file=shown, line=line, field=column, value=value)
+        return frame.filter(~mask)
+
+    def drop(self, frame: pl.DataFrame, keep: pl.Expr, reason: str) -> pl.DataFrame:
+        """Leave rows out on purpose, and count them."""
+        mask = frame.select(keep.alias("keep"))["keep"]
+        if mask.all():
+            return frame
+        self.dropped[reason] += len(frame) - int(mask.sum())
+        return frame.filter(mask)
+
+    def filtered(self, name: str, frame: pl.DataFrame) -> pl.DataFrame:
+        """Apply the filters by source and suppression, where the file has such columns."""
+        if self.filters.sources and "SAB" in frame.columns:
+            frame = self.drop(frame, pl.col("SAB").is_in(self.filters.sources), f"{name}: source not chosen")
+        if self.filters.suppression and "SUPPRESS" in frame.columns:
+            # An empty one says no more than N.
+            values = [*self.filters.suppression, *([""] if "N" in self.filters.suppression else [])]
+            frame = self.drop(frame, pl.col("SUPPRESS").is_in(values), f"{name}: suppressed")
+        return frame

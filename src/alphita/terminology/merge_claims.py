@@ -1,0 +1,269 @@
+"""From statements to claims of sameness: which concepts cross-references and mappings would join, and how strongly."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import polars as pl
+
+from alphita.terminology import prefixes, sssom
+from alphita.terminology.joining import Claim
+from alphita.terminology.merge_nodes import Nodes
+from alphita.terminology.merge_policy import CODE, INVERSE, KINDS, LABELS, MOST_OVER_ONE, STRENGTH, Options, Policy
+
+# Best first: the preferred names are equal; some exact terms are; none are.
+AGREE = ("preferred", "a synonym", "no")
+NO = AGREE.index("no")
+_NOTHING: frozenset[str] = frozenset()
+
+
+class Evidence(NamedTuple):
+    """The statements behind a claim: `ids` as they stand in them, from its first concept to its second.
+
+    Attributes:
+        ids: of one statement (first, second); over a third concept (first, third, second).
+        arrows: of each statement whether it leads that way, and its predicate and source.
+    """
+
+    ids: tuple[str, ...]
+    arrows: tuple[tuple[bool, str], ...]
+
+    def turned(self) -> Evidence:
+        """Return it as read from the second concept."""
+        return Evidence(self.ids[::-1], tuple((not forward, label) for forward, label in self.arrows[::-1]))
+
+    def __str__(self) -> str:
+        """Write it as "DOID:1 -[predicate, source]-> UMLS:2 <-[predicate, source]- HP:3"."""
+        parts = [self.ids[0]]
+        for (forward, label), identifier in zip(self.arrows, self.ids[1:], strict=True):
+            parts += [f"-[{label}]->" if forward else f"<-[{label}]-", identifier]
+        return " ".join(parts)
+
+
+class Statement(NamedTuple):
+    """ "subject predicate object", the subject a node."""
+
+    node: int
+    subject: str
+    predicate: str
+    object: str
+    source: str
+
+
+class Claims:
+    """The claims of one merge, and what else its statements lead to.
+
+    Attributes:
+        claims: that two nodes are the same.
+        vetoes: pairs of nodes that mappings declare to differ.
+        relations: (head, label, tail, source) of those that are to stay apart.
+        extra_xrefs: (node, predicate, object, source): mappings, as the cross-references they are from now on.
+        statements: how many statements there were, by predicate and policy.
+        dropped: what was not followed, and why.
+    """
+
+    def __init__(self, nodes: Nodes, sets: Sequence[sssom.MappingSet], options: Options) -> None:
+        """Read the statements of the nodes' cross-references and of the mappings."""
+        self.nodes, self.sets, self.options = nodes, sets, options
+        self.classifications = _prefixes(options.classifications)
+        self.via = _prefixes(options.via)
+        self.dropped: Counter[str] = Counter()
+        self.statements: Counter[str] = Counter()
+        self.relations: list[tuple[int, str, int, str]] = []
+        self.extra_xrefs: list[tuple[int, str, str, str]] = []
+        self.vetoes: list[tuple[int, int]] = []
+        self.claims = self._claims(self._all_statements())
+
+    # --- statements --------------------------------------------------------------------------------------------------
+
+    def _all_statements(self) -> list[Statement]:
+        """Gather what cross-references and mappings say, and the pairs that mappings declare to differ."""
+        found = [statement for place in range(len(self.nodes.tables)) for statement in self._xrefs(place)]
+        if self.options.code != "ignore":
+            found += [statement for place in range(len(self.nodes.tables)) for statement in self._codes(place)]
+        subjects = self.nodes.lookup(mapping.subject for set_ in self.sets for mapping in set_.mappings)
+        objects = self.nodes.lookup(mapping.object for set_ in self.sets for mapping in set_.mappings)
+        for set_ in self.sets:
+            self.dropped.update(set_.dropped)
+            for mapping in set_.mappings:
+                subject, object_ = subjects[mapping.subject], objects.get(mapping.object)
+                if mapping.negated:
+                    if KINDS.get(mapping.predicate) in ("exact", "xref", "close") and object_ is not None:
+                        self.vetoes.append((subject, object_))
+                elif mapping.confidence < self.options.confidence:
+                    self.dropped["mappings of less confidence than asked for"] += 1
+                else:
+                    self._keep_as_xref(mapping, set_.name, subject, object_)
+                    values = (mapping.subject, mapping.predicate, mapping.object, set_.name)
+                    found.append(Statement(subject, *values))
+        return found
+
+    def _xrefs(self, place: int) -> Iterable[Statement]:
+        """Yield the cross-references of one terminology that the policy looks at."""
+        tables, nodes = self.nodes.tables[place], self.nodes.node_of_row[place]
+        xrefs = tables.xrefs.select(
+            "concept", pl.col("predicate").cast(pl.String), "object", pl.col("source").cast(pl.String)
+        )
+        other = xrefs.filter(~pl.col("predicate").is_in(list(KINDS)))
+        for predicate, count in other.group_by("predicate").len().iter_rows():
+            self.dropped[f"cross-references {predicate}: no policy, kept as they are"] += count
+        for row, predicate, object_, source in xrefs.filter(pl.col("predicate").is_in(list(KINDS))).iter_rows():
+            node = int(nodes[row])
+            yield Statement(node, self.nodes.ids[node], predicate, object_, source)
+
+    def _codes(self, place: int) -> Iterable[Statement]:
+        """Yield, of one terminology, the terms whose source and code are the id of another concept of the merge."""
+        nodes = self.nodes
+        tables, node_of_row = nodes.tables[place], nodes.node_of_row[place]
+        known = pl.concat([nodes.frame.select("id"), *(other.aliases.select(id="alias") for other in nodes.tables)])
+        exact, obsolete = pl.col("scope").cast(pl.String) == "exact", pl.col("type").cast(pl.String) == "obsolete"
+        codes = tables.terms.filter(exact, ~obsolete.fill_null(False)).select(
+            "concept", id=pl.concat_str(pl.col("source").cast(pl.String), pl.lit(":"), "code")
+        )
+        codes = codes.join(known.unique(), on="id", how="semi").unique().sort("concept", "id")
+        targets = nodes.lookup(codes["id"])
+        for row, curie in codes.iter_rows():
+            node = int(node_of_row[row])
+            if targets[curie] != node:
+                yield Statement(node, nodes.ids[node], CODE, curie, nodes.sources[node])
+
+    def _keep_as_xref(self, mapping: sssom.Mapping, name: str, subject: int, object_: int | None) -> None:
+        if subject < self.nodes.n_real:
+            self.extra_xrefs.append((subject, mapping.predicate, mapping.object, name))
+        elif object_ is not None and object_ < self.nodes.n_real:
+            inverse = INVERSE.get(mapping.predicate, mapping.predicate)
+            self.extra_xrefs.append((object_, inverse, mapping.subject, name))
+        else:
+            self.dropped["mappings between concepts of neither terminology"] += 1
+
+    # --- claims ------------------------------------------------------------------------------------------------------
+
+    def _kind(self, statement: Statement) -> str:
+        kind = KINDS.get(statement.predicate, "")
+        if kind == "xref" and statement.object.partition(":")[0] in self.classifications:
+            return "classification"
+        return kind
+
+    def _policy(self, kind: str) -> Policy:
+        if kind in ("broad", "narrow", "related"):
+            return "relate"
+        return getattr(self.options, kind) if kind else "ignore"
+
+    def _claims(self, statements: Sequence[Statement]) -> list[Claim]:
+        """Turn statements into claims of sameness, and into relations."""
+        targets = self.nodes.lookup(statement.object for statement in statements)
+        # (first, second) -> the evidence for it, with its strength and policy.
+        pairs: list[tuple[int, int, int, Policy, Evidence]] = []
+        over: defaultdict[str, list[tuple[int, str, Statement]]] = defaultdict(list)
+        for statement in statements:
+            kind = self._kind(statement)
+            policy = self._policy(kind)
+            self.statements[f"{statement.predicate}: {policy}"] += 1
+            if policy == "ignore":
+                continue
+            node, target = self.nodes.live(statement.node), targets.get(statement.object)
+            target = None if target is None else self.nodes.live(target)
+            if node is None or (target is None and statement.object in targets):
+                self.dropped["statements about retired concepts without a single replacement"] += 1
+            elif policy == "relate":
+                if target is not None and max(node, target) < self.nodes.n_real:
+                    self.relations.append((node, LABELS[kind], target, statement.source))
+            elif target is not None:
+                pairs.append((node, target, STRENGTH[kind], policy, _evidence(statement)))
+            elif kind in ("exact", "close") or self._leads_over(statement.object):
+                over[statement.object].append((node, kind, statement))
+        pairs += self._pairs_over(over)
+        return self._graded(pairs)
+
+    def _leads_over(self, curie: str) -> bool:
+        return self.options.over != "ignore" and curie.partition(":")[0] in self.via
+
+    def _pairs_over(
+        self, over: dict[str, list[tuple[int, str, Statement]]]
+    ) -> Iterable[tuple[int, int, int, Policy, Evidence]]:
+        """Yield the pairs of concepts that refer to the same concept outside."""
+        for third, citing in over.items():
+            if len({node for node, _, _ in citing}) > MOST_OVER_ONE:
+                self.dropped[f"ids that more than {MOST_OVER_ONE} concepts refer to: nothing is joined over them"] += 1
+                continue
+            for (node, kind, statement), (other, other_kind, other_statement) in combinations(citing, 2):
+                if node == other or self.nodes.sources[node] == self.nodes.sources[other]:
+                    continue
+                strength = max(STRENGTH[kind], STRENGTH[other_kind]) + 1
+                strict = {self._policy(kind), self._policy(other_kind)}
+                if "xref" in (kind, other_kind):
+                    strict.add(self.options.over)
+                policy: Policy = "names" if "names" in strict else "join"
+                left, right = _evidence(statement), _evidence(other_statement).turned()
+                evidence = Evidence((left.ids[0], third, right.ids[1]), (*left.arrows, *right.arrows))
+                yield node, other, strength, policy, evidence
+
+    def _graded(self, pairs: list[tuple[int, int, int, Policy, Evidence]]) -> list[Claim]:
+        """Return the claims, stronger where the two have their name, or any exact term, in common."""
+        names = self.nodes.exact_terms({node for pair in pairs for node in pair[:2]})
+        claims, doubtful = [], []
+        # (source, source) -> the pairs of concepts, by whether their names agree.
+        seen: defaultdict[tuple[str, str], tuple[set[object], set[object]]] = defaultdict(lambda: (set(), set()))
+        for first, second, strength, policy, evidence in pairs:
+            if first == second:
+                continue
+            agree = self._agreement(first, second, names)
+            if policy == "names" and agree == NO:
+                self.dropped["statements not followed because the names differ"] += 1
+                continue
+            if first > second:
+                first, second, evidence = second, first, evidence.turned()
+            order = (first, second, *evidence)
+            claim = Claim(first, second, len(AGREE) * strength + agree, order, evidence)
+            claims.append(claim)
+            if policy == "join" and strength >= STRENGTH["xref"]:
+                seen[self._between(claim)][agree == NO].add((first, second))
+                doubtful += [claim] if agree == NO else []
+        return self._credible(claims, doubtful, seen)
+
+    def _credible(
+        self, claims: list[Claim], doubtful: list[Claim], seen: dict[tuple[str, str], tuple[set[object], set[object]]]
+    ) -> list[Claim]:
+        """Leave out cross-references between sources where hardly any of them joins concepts of one name.
+
+        There they say something else: that a therapy uses a substance, say.
+        """
+        low = {
+            pair for pair, (agree, differ) in seen.items()
+            if len(agree) < self.options.agreement * (len(agree) + len(differ))
+        }  # fmt: skip
+        left_out = {id(claim) for claim in doubtful if self._between(claim) in low}
+        for claim in doubtful:
+            if id(claim) in left_out:
+                between = " and ".join(self._between(claim))
+                self.dropped[f"cross-references between {between}: names differ, as most there do"] += 1
+        return [claim for claim in claims if id(claim) not in left_out]
+
+    def _between(self, claim: Claim) -> tuple[str, str]:
+        first, second = sorted((self.nodes.sources[claim.first], self.nodes.sources[claim.second]))
+        return first, second
+
+    def _agreement(self, first: int, second: int, names: dict[int, set[str]]) -> int:
+        """Return the place in `AGREE` of how far the names of two nodes agree."""
+        if names.get(first, _NOTHING).isdisjoint(names.get(second, _NOTHING)):
+            return NO
+        return AGREE.index(
+            "preferred" if self.nodes.clean_name(first) == self.nodes.clean_name(second) else "a synonym"
+        )
+
+
+def _prefixes(names: str) -> frozenset[str]:
+    return frozenset(prefixes.canonical(name) for name in names.split(",") if name.strip())
+
+
+def _evidence(statement: Statement) -> Evidence:
+    label = f"{statement.predicate}, {statement.source}"
+    return Evidence((statement.subject, statement.object), ((True, label),))
+
+
+def names_agree(claim: Claim) -> str:
+    """Tell how far the names of the two concepts agree, in a word of `AGREE`."""
+    return AGREE[claim.level % len(AGREE)]
