@@ -5,9 +5,18 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from alphita.evaluation.plots import COLOURS, MARKERS, choose_concepts, synonym_map
+from alphita.evaluation.plots import (
+    COLOURS,
+    MARKERS,
+    chapters,
+    choose_concepts,
+    synonym_map,
+    term_maps,
+    type_maps,
+)
 
 
 def test_concepts_are_chosen_among_those_with_most_terms() -> None:
@@ -71,3 +80,69 @@ def test_importing_needs_no_plotting_library() -> None:
            "print([m for m in ('matplotlib', 'openTSNE', 'sklearn', 'torch') if m in sys.modules])"  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_several_encoders_side_by_side(tmp_path) -> None:
+    near, concept = toy(3, 6, 0.2)
+    encoders = {"near $": near, "far": toy(3, 6, 2.0)[0], "wider": np.hstack([near, near])}
+    out = tmp_path / "maps.png"
+    scores = term_maps(encoders, concept, ["one", "two", "three"], out)
+    assert list(scores) == list(encoders)
+    assert scores["wider"] == pytest.approx(scores["near $"], abs=1e-5)
+    assert scores["near $"] > scores["far"]
+    assert struct.unpack(">II", out.read_bytes()[16:24]) == (2400, 912)
+    # The panels of two encoders are those of synonym_map.
+    pair = term_maps({"Before training": encoders["far"], "After training": near}, concept, list("abc"), out)
+    same = tmp_path / "same.png"
+    assert synonym_map(encoders["far"], near, concept, list("abc"), same) == tuple(pair.values())
+    assert same.read_bytes() == out.read_bytes()
+
+
+def test_concepts_by_type(tmp_path) -> None:
+    vectors, label = toy(4, 8, 0.2)
+    kinds = [None if one == 3 and place % 2 else f"type {one}" for place, one in enumerate(label)]
+    unknown = vectors.copy()
+    unknown[:5] = np.nan
+    out = tmp_path / "types.png"
+    encoders = dict.fromkeys("abcd", vectors) | {"e": unknown}
+    scores = type_maps(encoders, kinds, out, number=3)
+    # Type 0 has 3 concepts that both know and type 3 has 4: the three commonest are 1, 2 and 3.
+    from sklearn.metrics import silhouette_score
+
+    rows = [row for row, kind in enumerate(kinds) if kind in ("type 1", "type 2", "type 3")]
+    expected = silhouette_score(vectors[rows], label[rows], metric="cosine")
+    assert scores == pytest.approx(dict.fromkeys(encoders, expected))
+    assert struct.unpack(">II", out.read_bytes()[16:24]) == (2400, round((2 * 4.446 + 1.254) * 160))
+    fewer = type_maps({"a": vectors, "b": vectors}, kinds, out, most=2)
+    assert fewer["a"] == fewer["b"] != scores["a"]
+
+
+def test_wrong_use_of_several_encoders_is_named(tmp_path) -> None:
+    vectors, concept = toy(3, 4, 0.5)
+    out = tmp_path / "map.png"
+    with pytest.raises(ValueError, match="2 encoders or more, not 1"):
+        term_maps({"a": vectors}, concept, list("abc"), out)
+    with pytest.raises(ValueError, match="'b' has 11 vectors for 12 labels"):
+        term_maps({"a": vectors, "b": vectors[1:]}, concept, list("abc"), out)
+    with pytest.raises(ValueError, match="2 to 12, not 13"):
+        type_maps({"a": vectors, "b": vectors}, ["t"] * 12, out, number=13)
+    with pytest.raises(ValueError, match="got 1 concepts"):
+        type_maps({"a": vectors, "b": vectors}, ["t"] * 12, out)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_chapters_are_the_topmost_ancestors() -> None:
+    # 0 and 1 are at the top; 2 is below 1; 3 below 2; 4 below 3 and 0.
+    parents = {0: [], 1: [], 2: [1], 3: [2], 4: [3, 0]}
+
+    class Chain:
+        concept_names = pa.array(["top", "other top", "two", "three", "four"])
+
+        def parents(self, row: int) -> list[int]:
+            return parents[row]
+
+        def ancestors(self, row: int) -> list[int]:
+            found = {one for parent in parents[row] for one in (parent, *self.ancestors(parent))}
+            return sorted(found)
+
+    assert chapters(Chain(), [0, 1, 2, 3, 4]) == [None, None, "other top", "other top", "top"]

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from alphita import __version__
-from alphita.cli import index, normalize, quickstart, terminology, train
+from alphita.cli import evaluate, index, normalize, quickstart, terminology, train
 from alphita.errors import AlphitaError
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ def _alphita(
 app.command("quickstart")(quickstart.quickstart)
 app.add_typer(terminology.app, name="terminology")
 app.add_typer(train.app, name="train", cls=train.RecipeGroup)
+app.command("evaluate")(evaluate.evaluate)
 app.command("index")(index.index)
 app.command("normalize")(normalize.normalize)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,8 @@ from alphita.errors import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from alphita.terminology.store import Terminology
 
 # Twelve colours that the colour-blind can tell apart (most are Paul Tol's "muted"), each with a marker of its own.
 COLOURS = (
@@ -43,6 +45,25 @@ def choose_concepts(
     eligible = most[counts[most] >= least]
     chosen = np.random.default_rng(seed).permutation(eligible)[:number]
     return np.sort(chosen).astype(np.int64)
+
+
+def chapters(terminology: Terminology, rows: Sequence[int]) -> list[str | None]:
+    """Return the name of the topmost ancestor of each concept, to stand for a semantic type where there is none.
+
+    Of several topmost ancestors the first is taken. In ICD-10-CM it is the chapter.
+
+    Args:
+        terminology: with is_a relations.
+        rows: n concepts.
+
+    Returns:
+        n names; None for a concept that has no ancestor.
+    """
+    names: list[str | None] = []
+    for row in rows:
+        tops = [int(one) for one in terminology.ancestors(row) if not len(terminology.parents(int(one)))]
+        names.append(terminology.concept_names[min(tops)].as_py() if tops else None)
+    return names
 
 
 def synonym_map(
@@ -77,35 +98,156 @@ def synonym_map(
         ValueError: there are fewer than 2 concepts or more than 12, or too few terms.
     """
     concept = np.asarray(concept)
-    if not 2 <= len(names) <= len(COLOURS) or len(concept) <= len(names) or len(np.unique(concept)) != len(names):
+    _check_labels(concept, names)
+    # A concept has some ten terms here: a neighbourhood of that size shows whether they lie together.
+    scores = _maps([*zip(titles, (before, after), strict=True)], concept, names, out, perplexity=12, seed=seed)
+    return scores[0], scores[1]
+
+
+def term_maps(
+    encoders: Mapping[str, NDArray[np.float32]],
+    concept: NDArray[np.int64],
+    names: Sequence[str],
+    out: Path | str,
+    *,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Draw the terms of some concepts as several encoders place them, one colour and marker a concept.
+
+    After Yuan et al. 2022, figure 2: t-SNE of terms of ICD-10-CM. See `synonym_map` for what stands above the panels.
+
+    Args:
+        encoders: the encoder's name -> (n, d) vectors of the terms, d being its own; two encoders or more.
+        concept: (n,) which of the concepts each term names, 0 to len(names) - 1.
+        names: the concepts' names, at most 12.
+        out: the PNG to write.
+        seed: of t-SNE.
+
+    Returns:
+        The silhouette coefficient of each encoder.
+
+    Raises:
+        MissingExtra: matplotlib, openTSNE or scikit-learn is not installed.
+        ValueError: there are fewer than 2 encoders, fewer than 2 concepts or more than 12, or too few terms.
+    """
+    concept = np.asarray(concept)
+    _check_labels(concept, names)
+    _check_encoders(encoders, len(concept))
+    scores = _maps([*encoders.items()], concept, names, out, perplexity=12, seed=seed)
+    return dict(zip(encoders, scores, strict=True))
+
+
+def type_maps(
+    encoders: Mapping[str, NDArray[np.float32]],
+    types: Sequence[str | None],
+    out: Path | str,
+    *,
+    number: int = len(COLOURS),
+    most: int = 150,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Draw concepts as several encoders place them, one colour and marker a semantic type.
+
+    After Yuan et al. 2022, figure 3: concepts of ICD-10-CM by semantic type (or by chapter). Shown are the commonest
+    types, and of each a random sample of its concepts.
+
+    Args:
+        encoders: the encoder's name -> (n, d) vectors of the concepts, d being its own; two encoders or more. A concept
+            that one of them does not know (a row of NaN) is shown in no panel.
+        types: (n,) the concepts' types; None: not shown.
+        out: the PNG to write.
+        number: types shown, at most 12.
+        most: concepts shown of a type.
+        seed: of the sample and of t-SNE.
+
+    Returns:
+        The silhouette coefficient of each encoder, by type.
+
+    Raises:
+        MissingExtra: matplotlib, openTSNE or scikit-learn is not installed.
+        ValueError: there are fewer than 2 encoders, fewer than 2 types, too few concepts, or `number` is above 12.
+    """
+    if not 2 <= number <= len(COLOURS):
+        raise ValueError(f"number must be 2 to {len(COLOURS)}, not {number}")
+    _check_encoders(encoders, len(types))
+    known = np.logical_and.reduce([np.isfinite(vectors).all(axis=1) for vectors in encoders.values()])
+    rows: dict[str, list[int]] = {}
+    for row in np.flatnonzero(known).tolist():
+        kind = types[row]
+        if kind is not None:
+            rows.setdefault(kind, []).append(row)
+    names = sorted(rows, key=lambda kind: (-len(rows[kind]), kind))[:number]
+    rng = np.random.default_rng(seed)
+    samples = [np.sort(rng.permutation(rows[kind])[:most]) for kind in names]
+    chosen = np.concatenate(samples) if samples else np.empty(0, np.int64)
+    label = np.repeat(np.arange(len(names)), [len(sample) for sample in samples])
+    _check_labels(label, names)
+    panels = [(name, vectors[chosen]) for name, vectors in encoders.items()]
+    scores = _maps(panels, label, names, out, perplexity=30, seed=seed, scale=0.3)
+    return dict(zip(encoders, scores, strict=True))
+
+
+def _check_labels(label: NDArray[np.int64], names: Sequence[str]) -> None:
+    if not 2 <= len(names) <= len(COLOURS) or len(label) <= len(names) or len(np.unique(label)) != len(names):
         raise ValueError(
             f"needs 2 to {len(COLOURS)} concepts, each with terms and some with several; got {len(names)} concepts and "
-            f"{len(concept)} terms"
+            f"{len(label)} terms"
         )
+
+
+def _check_encoders(encoders: Mapping[str, NDArray[np.float32]], n: int) -> None:
+    if len(encoders) < 2:
+        raise ValueError(f"needs 2 encoders or more, not {len(encoders)}")
+    for name, vectors in encoders.items():
+        if len(vectors) != n:
+            raise ValueError(f"encoder {name!r} has {len(vectors)} vectors for {n} labels")
+
+
+def _maps(
+    panels: Sequence[tuple[str, NDArray[np.float32]]],
+    label: NDArray[np.int64],
+    names: Sequence[str],
+    out: Path | str,
+    *,
+    perplexity: float,
+    seed: int,
+    scale: float = 1,
+) -> list[float]:
+    """Draw a panel for each set of vectors, two or three in a line, and the legend below; return the silhouettes.
+
+    `scale` is of the markers' area.
+    """
     figures = require("matplotlib.figure", "plots")
     canvases = require("matplotlib.backends.backend_agg", "plots")
-    figure = figures.Figure(figsize=(10, 5.7), dpi=160, facecolor="white")
+    across = 2 if len(panels) in (2, 4) else 3
+    down = -(-len(panels) // across)
+    # Inches: a panel with its title, and the room below for the legend.
+    height = 4.446 * down + 1.254
+    figure = figures.Figure(figsize=(5 * across, height), dpi=160, facecolor="white")
     canvases.FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(1, 2, left=0.02, right=0.98, top=0.93, bottom=0.22, wspace=0.04)
-    scores = (_silhouette(before, concept), _silhouette(after, concept))
-    for panel, (vectors, title, score) in enumerate(zip((before, after), titles, scores, strict=True)):
-        axes = figure.add_subplot(grid[0, panel])
-        handles = _scatter(axes, _tsne(vectors, seed), concept, len(names))
-        axes.set_title(f"{title}   (silhouette {score:.2f})", fontsize=12)
+    grid = figure.add_gridspec(
+        down, across, left=0.02, right=0.98, top=1 - 0.399 / height, bottom=1.254 / height, wspace=0.04, hspace=0.12
+    )
+    scores = []
+    for place, (title, vectors) in enumerate(panels):
+        axes = figure.add_subplot(grid[place // across, place % across])
+        scores.append(_silhouette(vectors, label))
+        handles = _scatter(axes, _tsne(vectors, perplexity, seed), label, len(names), scale)
+        axes.set_title(f"{_shortened(title)}   (silhouette {scores[-1]:.2f})", fontsize=12)
     figure.legend(
-        handles, [_shortened(name) for name in names], loc="upper center", bbox_to_anchor=(0.5, 0.205), ncols=3,
-        borderaxespad=0, fontsize=9.5, frameon=False, handletextpad=0.3, columnspacing=1.6, labelspacing=0.55,
+        handles, [_shortened(name) for name in names], loc="upper center", bbox_to_anchor=(0.5, 1.1685 / height),
+        ncols=3, borderaxespad=0, fontsize=9.5, frameon=False, handletextpad=0.3, columnspacing=1.6, labelspacing=0.55,
+        markerscale=scale**-0.5,
     )  # fmt: skip
     with atomic_file(out, "wb") as file:
         figure.savefig(file, format="png")
     return scores
 
 
-def _tsne(vectors: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
+def _tsne(vectors: NDArray[np.float32], perplexity: float, seed: int) -> NDArray[np.float64]:
     """Return (n, 2) places. Neighbours are exact: an approximate search would gain nothing at this size."""
     opentsne = require("openTSNE", "plots")
-    # A concept has some ten terms here: a neighbourhood of that size shows whether they lie together.
-    perplexity = min(12.0, (len(vectors) - 1) / 3)
+    perplexity = min(perplexity, (len(vectors) - 1) / 3)
     tsne = opentsne.TSNE(
         perplexity=perplexity, metric="cosine", neighbors="exact", initialization="pca", random_state=seed, n_jobs=1
     )
@@ -117,11 +259,13 @@ def _silhouette(vectors: NDArray[np.float32], concept: NDArray[np.int64]) -> flo
     return float(metrics.silhouette_score(vectors, concept, metric="cosine"))
 
 
-def _scatter(axes: Axes, places: NDArray[np.float64], concept: NDArray[np.int64], n_concepts: int) -> list[Any]:
+def _scatter(
+    axes: Axes, places: NDArray[np.float64], label: NDArray[np.int64], n_labels: int, scale: float
+) -> list[Any]:
     handles = []
-    for number in range(n_concepts):
-        own = places[concept == number]
-        size = 62 if MARKERS[number] in "*PX" else 38
+    for number in range(n_labels):
+        own = places[label == number]
+        size = scale * (62 if MARKERS[number] in "*PX" else 38)
         handles.append(
             axes.scatter(
                 own[:, 0], own[:, 1], s=size, c=COLOURS[number], marker=MARKERS[number], linewidths=0.4,

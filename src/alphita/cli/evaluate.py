@@ -1,0 +1,145 @@
+"""`alphita evaluate`: score encoders and baselines on benchmarks, or compare two reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import typer
+
+from alphita import registry
+from alphita.errors import UsageError
+
+BENCHMARKS = "alphita.evaluation.benchmarks"
+UNTESTED = "untested on real data"
+
+
+def evaluate(
+    benchmarks: Annotated[
+        list[str] | None, typer.Argument(metavar="[BENCHMARK...]", help="Their names; all: those whose data are there.")
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="minilm, a model folder, a hub name or a baseline's kind; repeatable."),
+    ] = None,
+    baselines: Annotated[
+        list[str] | None,
+        typer.Option("--baseline", "-b", help="The same; the first one is what others are laid beside."),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder of the benchmarks' files.")] = None,
+    terminology: Annotated[
+        Path | None, typer.Option("--terminology", "-t", help="For benchmarks that are made of a terminology.")
+    ] = None,
+    out: Annotated[Path, typer.Option("--output", "-o", help="The report folder to create.")] = Path("report"),
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="key=value or BENCHMARK.key=value; repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="Size of every thread pool; by default one a core.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing report (it is moved aside).")] = False,
+    shown: Annotated[bool, typer.Option("--list", help="List the benchmarks and leave.")] = False,
+    about: Annotated[
+        str | None, typer.Option(metavar="BENCHMARK", help="What a benchmark is, needs and is set by; and leave.")
+    ] = None,
+    compared: Annotated[
+        tuple[Path, Path] | None, typer.Option("--compare", metavar="A B", help="Two report folders to compare.")
+    ] = None,
+) -> None:
+    """Score encoders and baselines on benchmarks: one report with intervals, differences and published numbers.
+
+    A system may carry options: path/to/model,pooling=cls,max_length=25,name=mine or bm25,k1=1.2. Kinds: encoder (just
+    its name), tfidf, bm25, exact_match, edit_distance, word_vectors:FILE, concept_vectors:FILE.
+    """
+    if shown:
+        _list()
+    elif about:
+        _about(about)
+    elif compared:
+        _compare(*compared, seed=seed)
+    else:
+        _run(
+            benchmarks or [], models or [], baselines or [], data, terminology, out, settings or [], seed, threads,
+            force=force,
+        )  # fmt: skip
+
+
+def _list() -> None:
+    for name in registry.names(BENCHMARKS):
+        info = registry.load(BENCHMARKS, name).INFO
+        print(f"{name:<24} {info.title}" + ("" if info.tested_on_real_data else f" ({UNTESTED})"))
+
+
+def _about(name: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from alphita import config
+
+    module: ModuleType = registry.load(BENCHMARKS, name)
+    info = module.INFO
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    say(f"{name}: {(module.__doc__ or '').strip()}\n")
+    if not info.tested_on_real_data:
+        say(f"This benchmark is {UNTESTED}: only on small files of our own in the published layout.\n")
+    say(f"data: {info.citation}\nwhere: {info.where}\nneeds: {', '.join(info.needs)}\n")
+    if options := config.options(module.Options):
+        table = Table("option", "default", "meaning", title="Settings, each by --set option=value", box=box.SIMPLE)
+        for option in options:
+            table.add_row(option.name, option.default, option.description)
+        console.print(table)
+    if module.PUBLISHED:
+        table = Table("system", "metric", "of", "value", "source", "differs", title="Published", box=box.SIMPLE)
+        for one in module.PUBLISHED:
+            table.add_row(
+                one.system, one.metric, one.subset, f"{one.value:g}", one.source, one.differs or one.slip or ""
+            )
+        console.print(table)
+
+
+def _compare(first: Path, second: Path, *, seed: int) -> None:
+    from rich.console import Console
+
+    from alphita.evaluation import compare_reports
+
+    Console().print(compare_reports.render(compare_reports.compare(first, second, seed=seed)))
+
+
+def _run(
+    benchmarks: list[str],
+    models: list[str],
+    baselines: list[str],
+    data: Path | None,
+    terminology: Path | None,
+    out: Path,
+    settings: list[str],
+    seed: int,
+    threads: int | None,
+    *,
+    force: bool,
+) -> None:
+    if not benchmarks:
+        raise UsageError(f"name a benchmark, or all; choose from {registry.names(BENCHMARKS)}")
+    if not models and not baselines:
+        raise UsageError("name a system to score: --model minilm, --model path/to/model, --baseline tfidf")
+    if data is not None and not data.is_dir():
+        raise UsageError(f"--data: there is no folder {data}")
+    from rich.console import Console
+
+    from alphita import machine
+    from alphita.evaluation import markdown
+    from alphita.evaluation.run import Plan, run
+    from alphita.terminology.store import load_terminology
+
+    machine.set_threads(threads)
+    plan = Plan(
+        benchmarks, models, baselines, data, load_terminology(terminology) if terminology else None, settings, seed
+    )
+    report = run(plan, out, force=force)
+    Console().print(markdown.summary_tables(report))
+    print(f"the report: {out / 'report.html'}")

@@ -1,0 +1,165 @@
+"""Benchmarks: one file each, named as on the command line. Each module holds
+
+- `INFO`: what it is, its source, where to get the data, whether it was ever run on the real data;
+- `PUBLISHED`: what papers report on it, with a word on how their protocol differs from this one where it does;
+- `Options`: its settings, each with the paper that uses it (`alphita evaluate NAME --set key=value`);
+- `load(source, options)`: the data, read as its authors distribute it;
+- `evaluate(data, system, options) -> Result`.
+
+A file that begins with "_" is not a benchmark but what several share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from alphita import registry
+from alphita.config import Config
+from alphita.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from alphita.evaluation.results import Result
+    from alphita.terminology.store import Terminology
+
+PACKAGE = "alphita.evaluation.benchmarks"
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a benchmark is.
+
+    Attributes:
+        title: one line for lists.
+        task: "normalization", "similarity", "clustering", "relations" or "fine-tuned".
+        citation: of the data.
+        where: where to get the data, and under what terms; printed when a file is missing.
+        needs: what `load` takes: "data" (files under --data), "terminology", or both.
+        systems: "any" (lexical baselines too), "vectors" (needs a vector for a string), "concepts" (vectors for strings
+            or for concept ids) or "encoder" (trains one).
+        tested_on_real_data: False: only on small files of our own in the published layout; the help says so.
+        main_metric: the metric that tables print.
+    """
+
+    title: str
+    task: str
+    citation: str
+    where: str
+    needs: tuple[str, ...] = ("data",)
+    systems: str = "any"
+    tested_on_real_data: bool = False
+    main_metric: str = "accuracy@1"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number that a paper reports.
+
+    Attributes:
+        system: as the paper calls it.
+        metric: ours that it is to be laid beside, e.g. "accuracy@1".
+        value: in the unit of ours: a fraction for accuracies.
+        source: author, year and table, e.g. "Yuan et al. 2022, table 1".
+        subset: "all" or "column=value".
+        differs: how its protocol differs from what is measured here; None if it is the same.
+        slip: what is doubtful about the printed number; None if nothing is.
+    """
+
+    system: str
+    metric: str
+    value: float
+    source: str
+    subset: str = "all"
+    differs: str | None = None
+    slip: str | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a benchmark finds its input.
+
+    Attributes:
+        data: the folder given by --data; None if none was.
+        terminology: the one given by --terminology, opened; None if none was.
+        benchmark: the benchmark's name, for messages.
+        where: its `Info.where`.
+        read: the files found so far; a report tells their hashes.
+    """
+
+    data: Path | None = None
+    terminology: Terminology | None = None
+    benchmark: str = ""
+    where: str = ""
+    read: list[Path] = field(default_factory=list)
+
+    def require_terminology(self) -> Terminology:
+        """Return the terminology.
+
+        Raises:
+            UsageError: none was given.
+        """
+        if self.terminology is None:
+            raise UsageError(f"the benchmark {self.benchmark} needs a terminology: --terminology X.terminology")
+        return self.terminology
+
+    def file(self, *names: str, optional: bool = False) -> Path | None:
+        """Return the first file of one of these names.
+
+        Looked for in `data` and in `data/BENCHMARK`, and with ".gz" after the name; names may hold folders and * .
+
+        Raises:
+            UsageError: no data folder was given.
+            InputError: there is no such file, and it is not optional; the message says where to get it and what was
+                looked for.
+        """
+        found = self.files(*names, optional=optional)
+        return found[0] if found else None
+
+    def files(self, *names: str, optional: bool = False) -> list[Path]:
+        """Return all files whose names fit the first of `names` that any file fits, sorted; see `file`."""
+        if self.data is None:
+            raise UsageError(f"the benchmark {self.benchmark} needs its files: --data FOLDER. {self.where}")
+        for folder in (self.data / self.benchmark, self.data):
+            for name in names:
+                found = sorted(path for ending in ("", ".gz") for path in folder.glob(name + ending) if path.is_file())
+                if found:
+                    self.read.extend(path for path in found if path not in self.read)
+                    return found
+        if optional:
+            return []
+        raise InputError(
+            f"the benchmark {self.benchmark} finds no {' or '.join(names)} (nor .gz) here or in {self.benchmark}/",
+            file=self.data, remedy=self.where,
+        )  # fmt: skip
+
+
+class Benchmark(Protocol):
+    """What a benchmark module offers."""
+
+    INFO: Info
+    PUBLISHED: Sequence[Published]
+    Options: type[Config]
+
+    def load(self, source: Source, options: Any) -> Any:  # noqa: ANN401 - the module's own data and Options
+        """Read the data.
+
+        Raises:
+            UsageError: what it needs was not given.
+            InputError: a file is missing or of another layout.
+        """
+        ...
+
+    def evaluate(self, data: Any, system: Any, options: Any) -> Result:  # noqa: ANN401
+        """Score one system."""
+        ...
+
+
+def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
+    """Return the module of a benchmark.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    return registry.load(PACKAGE, name)

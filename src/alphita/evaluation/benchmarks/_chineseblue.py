@@ -1,0 +1,416 @@
+"""What the fine-tuned tasks of Liu et al. 2022 share: ChineseBLUE's files, those of product search, runs, numbers.
+
+Files of a data set NAME, for the parts train, dev and test, gzipped or not: NAME.PART.ENDING or NAME/PART.ENDING, also
+in a folder chineseblue/.
+
+- .txt, as ChineseBLUE is distributed: a label, a tab, a text, and for pairs a tab and the other text; no header.
+- .tsv, for one's own product search (the paper's QTRel, QIC and QNER are not public): a header, and columns by name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError
+from alphita.evaluation import finetuning
+from alphita.evaluation.benchmarks import Published, Source
+from alphita.evaluation.benchmarks._pair_files import read_table
+from alphita.evaluation.finetuning import Encoding, Settings, count_columns, mean_f1, runs_f1
+from alphita.evaluation.results import Figure, Metric, Result
+
+CITATION = "Zhang et al. 2020, Conceptualized representation learning (ChineseBLUE)"
+WHERE = (
+    "ChineseBLUE: https://github.com/alibaba-research/ChineseBLUE (Apache-2.0, parts for research only), unpacked as "
+    "NAME/train.txt, dev.txt, test.txt or as NAME.train.txt, ..."
+)
+SPLIT = "where a set has no training file, --set split_dev=true trains on four fifths of what there is"
+# Share of the queries that is scored where `split_dev` makes two parts of one.
+SCORED_SHARE = 0.2
+POSITIVE, NEGATIVE = "1", "0"
+
+T = TypeVar("T")
+
+
+class Options(Config):
+    """How to fine-tune; the defaults are ELECTRA's settings for a base-size model, which the paper says it follows."""
+
+    datasets: str | None = Field(
+        None, description="names of sets, e.g. cMedQQ,QTRel-easy; by default all known ones whose files are there"
+    )
+    part: Literal["dev", "test"] | None = Field(
+        None, description="what is scored; by default test (Liu et al. 2022) where there is such a file, else dev"
+    )
+    split_dev: bool = Field(
+        False, description="where a set has no training file: train on 4/5 of the scored part's queries, score the rest"
+    )
+    limit: int | None = Field(
+        None,
+        ge=2,
+        description="queries or texts drawn at random from either part, for a try; not for numbers to report",
+    )
+    runs: int = Field(5, ge=1, description="times to fine-tune (Liu et al. 2022: 5; mean and maximum are reported)")
+    epochs: int = Field(3, ge=1, description="passes over the training part (ELECTRA: 3)")
+    learning_rate: float = Field(1e-4, gt=0, description="of the head (ELECTRA base: 1e-4; the paper's scripts: 3e-4)")
+    batch_size: int = Field(32, ge=1, description="examples a step (ELECTRA: 32; the paper's scripts: 64, for NER 32)")
+    max_length: int = Field(128, ge=8, description="tokens an example (Liu et al. 2022: 128)")
+    layer_decay: float = Field(0.8, gt=0, le=1, description="factor of the rate a layer further down (ELECTRA: 0.8)")
+    seed: int = Field(0, description="of the first run; the others follow it")
+
+    def settings(self) -> Settings:
+        """Return what the trainer takes."""
+        return Settings(
+            self.runs, self.epochs, self.learning_rate, self.batch_size, self.max_length, self.layer_decay, self.seed
+        )
+
+
+@dataclass(frozen=True)
+class Example:
+    """A labelled text or pair of texts, and the line that it stands in."""
+
+    label: str
+    texts: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Set(Generic[T]):
+    """A data set: its name, what is learnt and what is scored."""
+
+    name: str
+    train: list[T]
+    test: list[T]
+
+
+@dataclass(frozen=True)
+class Data(Generic[T]):
+    """The sets that are there, and what a reader must know of them."""
+
+    sets: list[Set[T]]
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def load(
+    source: Source,
+    options: Options,
+    known: Sequence[str],
+    endings: Sequence[str],
+    read: Callable[[Path, Counter[str]], list[list[T]]],
+) -> Data[T]:
+    """Read the sets whose files are there.
+
+    Args:
+        source: where to look.
+        options: which sets and part.
+        known: names to look for if `options` name none.
+        endings: of the files, without a dot.
+        read: (file, counts of what was left out or mended) -> the examples of each query.
+
+    Raises:
+        UsageError: no data folder.
+        InputError: a set that was asked for, or every known one, lacks its files; a file is of another layout.
+    """
+    asked = None if options.datasets is None else [one.strip() for one in options.datasets.split(",")]
+    parts = ("test", "dev") if options.part is None else (options.part,)
+    sets: list[Set[T]] = []
+    notes: dict[str, Any] = {}
+    lacking: list[str] = []
+    for name in asked or known:
+        scored = _first(source, name, parts, endings)
+        train = _first(source, name, ("train",), endings) if scored else None
+        if scored is not None and (train is not None or options.split_dev):
+            one, told = _set(name, train, scored, options, read)
+            sets.append(one)
+            notes |= told
+            continue
+        files = [f"{name}.{parts[-1] if scored is None else 'train'}.{ending}" for ending in endings]
+        if asked:
+            source.file(*files)
+        lacking += files
+        notes[name] = f"not run: no {' or '.join(files)}" + (f"; {SPLIT}" if scored is not None else "")
+    if not sets:
+        source.file(*lacking)
+    return Data(sets, notes)
+
+
+def _first(source: Source, name: str, parts: Sequence[str], endings: Sequence[str]) -> Path | None:
+    for part in parts:
+        names = [f"{folder}{name}{mark}{part}.{ending}" for ending in endings
+                 for folder in ("", "chineseblue/") for mark in (".", "/")]  # fmt: skip
+        path = source.file(*names, optional=True)
+        if path is not None:
+            return path
+    return None
+
+
+def _set(
+    name: str,
+    train: Path | None,
+    scored: Path,
+    options: Options,
+    read: Callable[[Path, Counter[str]], list[list[T]]],
+) -> tuple[Set[T], dict[str, Any]]:
+    counts: Counter[str] = Counter()
+    chance = np.random.default_rng(options.seed)
+    test = read(scored, counts)
+    told = (
+        f"trained on {train.name}, scored on {scored.name}"
+        if train
+        else f"trained and scored on parts of {scored.name}"
+    )
+    if train is not None:
+        learnt = read(train, counts)
+    else:
+        order = chance.permutation(len(test))
+        cut = round(SCORED_SHARE * len(test))
+        test, learnt = [test[row] for row in sorted(order[:cut])], [test[row] for row in sorted(order[cut:])]
+    if options.limit is not None:
+        learnt, test = (
+            [part[row] for row in sorted(chance.permutation(len(part))[: options.limit])] for part in (learnt, test)
+        )
+        told += f", at most {options.limit} drawn from each"
+    if not learnt or not test:
+        raise InputError("holds too few queries to make two parts", file=scored)
+    one = Set(
+        name, [example for query in learnt for example in query], [example for query in test for example in query]
+    )
+    notes: dict[str, Any] = {name: told, f"{name}: training examples": len(one.train), f"{name}: scored": len(one.test)}
+    return one, notes | {f"{name}: {what}": count for what, count in counts.items() if count}
+
+
+def read_examples(path: Path, counts: Counter[str], columns: Sequence[str], *, by_query: bool) -> list[list[Example]]:
+    """Read a file of labelled texts.
+
+    Args:
+        path: .txt: a label and one text for each column; .tsv: a header with `columns` and "label".
+        counts: what was left out or mended is added.
+        columns: names of the texts' columns, the query first.
+        by_query: lines of one query belong together; else each line stands for itself.
+
+    Raises:
+        InputError: another layout, or no line is left.
+    """
+    table = read_table(path, "\t")
+    with_header = path.name.removesuffix(".gz").endswith(".tsv")
+    wanted = ("label", *columns)
+    layout = (
+        f"expected {'a header with the columns' if with_header else 'the tab-separated fields'} {', '.join(wanted)}"
+    )
+    places = list(range(len(wanted)))
+    if with_header:
+        header = [cell.lower() for cell in table[0][1]] if table else []
+        absent = [name for name in wanted if name not in header]
+        if absent:
+            raise InputError(f"has no column {absent[0]!r}", file=path, line=1, remedy=layout)
+        places, table = [header.index(name) for name in wanted], table[1:]
+    queries: dict[str, list[Example]] = {}
+    for number, cells in table:
+        if len(cells) <= max(places) or (not with_header and len(cells) != len(wanted)):
+            raise InputError(f"a line of {len(cells)} fields", file=path, line=number, remedy=layout)
+        label, *texts = (unquoted(cells[place], counts) for place in places)
+        if not label or not all(texts):
+            counts["lines left out for an empty field"] += 1
+            continue
+        key = texts[0] if by_query else str(number)
+        some = queries.setdefault(key, [])
+        some.append(Example(label, tuple(texts), number))
+    if not queries:
+        raise InputError("holds no example", file=path, remedy=layout)
+    return list(queries.values())
+
+
+def read_pairs(path: Path, counts: Counter[str], columns: tuple[str, str], *, by_query: bool) -> list[list[Example]]:
+    """Read a file of pairs with labels 0 and 1; see `read_examples`.
+
+    Raises:
+        InputError: another layout, or another label.
+    """
+    queries = read_examples(path, counts, columns, by_query=by_query)
+    for query in queries:
+        for one in query:
+            if one.label not in (POSITIVE, NEGATIVE):
+                raise InputError("a label that is neither 0 nor 1", file=path, line=one.line, value=one.label)
+    return queries
+
+
+def unquoted(cell: str, counts: Counter[str]) -> str:
+    """Return a field without the quotes that a spreadsheet put around it and doubled inside it."""
+    if len(cell) > 1 and cell[0] == cell[-1] == '"':
+        counts["fields freed of quotes"] += 1
+        return cell[1:-1].replace('""', '"').strip()
+    return cell
+
+
+def encode(encoding: Encoding, examples: Sequence[Example]) -> list[finetuning.Encoded]:
+    """Return examples of one text or two as the model takes them."""
+    if len(examples[0].texts) == 1:
+        return encoding.sentences([one.texts[0] for one in examples])
+    return encoding.pairs([one.texts[0] for one in examples], [one.texts[1] for one in examples])
+
+
+def classify(
+    data: Data[Example], system: object, options: Options, uncounted: Callable[[str], frozenset[str]]
+) -> tuple[pl.DataFrame, dict[str, Any]]:
+    """Fine-tune on each set a softmax over its labels.
+
+    Args:
+        data: the sets.
+        system: an encoder.
+        options: how.
+        uncounted: set -> the labels that F1 does not count.
+
+    Returns:
+        One row a scored example, with the columns of `count_columns` (0 or 1 for gold and predicted labels that count),
+        `right` (share of the runs), `gold_number`, `predicted_number_run1`, ...; and notes.
+
+    Raises:
+        UsageError: the system is no encoder.
+    """
+    encoding = Encoding(finetuning.encoder_of(system, options.max_length))
+    frames = []
+    notes = dict(data.notes)
+    before = 0
+    for one in data.sets:
+        # Labels that only the scored part has follow; none is ever predicted.
+        learnt = sorted({example.label for example in one.train})
+        labels = learnt + sorted({example.label for example in one.test} - set(learnt))
+        numbers = {label: number for number, label in enumerate(labels)}
+        targets = [np.array([numbers[example.label]]) for example in one.train]
+        runs = finetuning.fine_tune(
+            system, options.settings(), encode(encoding, one.train), targets, encode(encoding, one.test), len(learnt)
+        )
+        gold = np.array([numbers[example.label] for example in one.test])
+        predicted = np.array([[int(logits[0].argmax()) for logits in run] for run in runs])
+        counts = np.array([label not in uncounted(one.name) for label in labels])
+        seen = {example.texts for example in one.train}
+        columns: dict[str, Any] = {
+            "dataset": [one.name] * len(gold), "query": [example.texts[0] for example in one.test],
+            "text": [example.texts[-1] for example in one.test], "gold": [example.label for example in one.test],
+            "predicted": [labels[np.bincount(some).argmax()] for some in predicted.T],
+            "right": (predicted == gold).mean(axis=0), "seen": [example.texts in seen for example in one.test],
+            "gold_number": gold + before, "gold_count": counts[gold].astype(float),
+        }  # fmt: skip
+        for run, some in enumerate(predicted, 1):
+            columns[f"predicted_number_run{run}"] = some + before
+            columns[f"right_run{run}"] = (counts[gold] & (some == gold)).astype(float)
+            columns[f"predicted_run{run}"] = counts[some].astype(float)
+        frames.append(pl.DataFrame(columns))
+        before += len(labels)
+        if len(labels) > len(learnt):
+            notes[f"{one.name}: labels that no training example has"] = ", ".join(labels[len(learnt) :])
+    return pl.concat(frames), notes
+
+
+def maxima(
+    rows: pl.DataFrame, columns: Sequence[str], name: str, by_run: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> list[Figure]:
+    """Return the best run's number for each set.
+
+    Args:
+        rows: of a result, with a column `dataset`.
+        columns: that `by_run` takes.
+        name: of the measure.
+        by_run: (n, columns) -> (runs,).
+    """
+    figures = []
+    for dataset in rows["dataset"].unique(maintain_order=True):
+        part = rows.filter(pl.col("dataset") == dataset)
+        values = part.select(pl.col(one).cast(pl.Float64) for one in columns).to_numpy()
+        best = float(by_run(values).max())
+        subset = maximum(f"dataset={dataset}")
+        figures.append(Figure(name, subset, best if np.isfinite(best) else None, len(part)))
+    return figures
+
+
+def maximum(subset: str) -> str:
+    """Return the name under which the best run's number stands beside the mean of a subset."""
+    return f"{subset}, maximum of runs"
+
+
+def f1_result(rows: pl.DataFrame, options: Options, notes: dict[str, Any], others: Sequence[Metric] = ()) -> Result:
+    """Return the result of a task whose main measure is F1, with the columns of `count_columns`."""
+    columns = count_columns(options.runs)
+    rows = rows.with_columns(pl.int_range(pl.len()).alias("number"))
+    return Result(
+        rows, (Metric("F1", columns, mean_f1), *others), ("dataset", "seen"), maxima(rows, columns, "F1", runs_f1),
+        {**notes, "runs": options.runs},
+    )  # fmt: skip
+
+
+def runs_macro_f1(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return each run's macro F1: the mean over the labels that are gold or predicted somewhere.
+
+    Args:
+        values: (n, 1 + runs): the gold label's number, and each run's.
+    """
+    gold, *runs = values.astype(np.int64).T
+    size = int(values.max()) + 1
+    scores = []
+    for predicted in runs:
+        right = np.bincount(gold[gold == predicted], minlength=size)
+        both = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
+        scores.append((2 * right[both > 0] / both[both > 0]).mean())
+    return np.array(scores)
+
+
+def mean_macro_f1(values: NDArray[np.float64]) -> float:
+    """Return the mean over runs of macro F1; see `runs_macro_f1`."""
+    return float(runs_macro_f1(values).mean())
+
+
+# What Liu et al. 2022 print, in their order; "average/maximum" of five runs, or one number cited from another paper.
+TABLE_4_SETS = ("cEHRNER", "cMedQANER", "cMedQQ", "cMedQA", "cMedQNLI", "cMedIR", "cMedIC", "cMedTC")
+TABLE_4 = {
+    "MC-BERT": "90.0 88.1 87.5 82.3 95.5 2.04 87.5 82.1",
+    "BioHanBERT (10K)": "90.51 - 86.46 96.53 95.86 - 90.48 81.78",
+    "BioHanBERT (20K)": "91.67 - 87.14 96.37 95.59 - 96.43 83.67",
+    "BioHanBERT (30K)": "91.83 - 86.26 96.36 95.72 - 83.33 83.00",
+    "BioHanBERT (40K)": "90.44 - 87.18 96.49 95.50 - 90.48 82.72",
+    "BioHanBERT (50K)": "90.91 - 87.86 96.65 95.78 - 86.90 83.06",
+    "EMBERT (from BERT-Base)": "- 84.49 87.59 75.10 96.50 - - -",
+    "EMBERT (from MC-BERT)": "- 85.02 88.06 75.32 96.59 - - -",
+    "BERT-Base": "90.19/90.50 85.05/85.29 87.06/87.43 96.03/96.09 96.05/96.11 3.03/3.07 92.43/92.89 82.99/83.78",
+    "ELECTRA-Base": "91.63/92.17 86.37/86.81 87.27/87.46 95.60/95.90 95.42/95.55 3.41/3.49 90.61/92.31 83.43/83.78",
+    "ELECTRA+EM": "92.10/92.85 88.18/88.53 87.56/87.89 96.55/96.78 96.66/96.78 3.64/3.71 92.48/93.26 83.73/84.00",
+}
+TABLE_5_SETS = ("QTRel-easy", "QTRel-hard", "QIC", "QNER")
+TABLE_5 = {
+    "ELECTRA-Base": "98.20/98.51 81.90/82.80 81.37/82.06 82.53/82.78",
+    "ELECTRA+EM+PAP": "98.67/98.95 84.88/85.86 86.90/87.26 88.28/88.72",
+    "ELECTRA+EM": "98.44/98.66 82.90/83.46 86.58/87.11 88.03/88.35",
+}
+
+
+def published(
+    differs: Mapping[str, str], metric: str = "F1", convert: Callable[[float], float] = lambda printed: printed / 100
+) -> tuple[Published, ...]:
+    """Return what tables 4 and 5 of Liu et al. 2022 print of some sets.
+
+    Args:
+        differs: set -> how the protocol differs.
+        metric: ours that the numbers stand beside.
+        convert: printed number -> in our unit.
+    """
+    found = []
+    for table, sets, systems in (("table 4", TABLE_4_SETS, TABLE_4), ("table 5", TABLE_5_SETS, TABLE_5)):
+        for system, line in systems.items():
+            for name, printed in zip(sets, line.split(), strict=True):
+                if name not in differs or printed == "-":
+                    continue
+                average, slash, best = printed.partition("/")
+                cited = "" if slash else "cited there from the system's own paper; "
+                told, where = cited + differs[name], f"dataset={name}"
+                for subset, value in ((where, average), (maximum(where), best)):
+                    if value:
+                        ours = round(convert(float(value)), 4)
+                        found.append(Published(system, metric, ours, f"Liu et al. 2022, {table}", subset, told))
+    return tuple(found)

@@ -1,0 +1,185 @@
+"""Corpora of mentions in PubTator's layout, and mentions of several concepts taken apart."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from alphita.errors import InputError
+from alphita.evaluation.benchmarks import _folds, _pair_files
+from alphita.evaluation.benchmarks._dictionary import Dictionary, bare
+from alphita.evaluation.linking import Queries
+
+REMEDY = (
+    "expected PubTator's layout: 123|t|title, 123|a|abstract, then lines of document, start, end, mention, type and "
+    "ids with tabs between"
+)
+NO_ID = "-1"
+_TEXT = re.compile(r"(\d+)\|([ta])\|")
+_LINKS = re.compile(r"[|+]")
+_AND = re.compile(r",?\s+(?:and/or|and|or)\s+")
+
+
+@dataclass(frozen=True)
+class Mention:
+    """One annotation.
+
+    Attributes:
+        text: as it stands in the document.
+        type: as the corpus calls it: "Disease", "SpecificDisease", ...
+        ids: the concepts, bare; several for a mention of several, e.g. "breast and ovarian cancer".
+        parts: the strings of the several concepts, where the corpus tells them.
+    """
+
+    text: str
+    type: str
+    ids: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+
+
+@dataclass
+class Corpus:
+    """The mentions of a corpus; `notes` counts what was left out."""
+
+    mentions: list[Mention] = field(default_factory=list)
+    notes: Counter[str] = field(default_factory=Counter)
+
+
+def read(path: Path) -> Corpus:
+    """Read a corpus.
+
+    Annotations without an id (-1: the annotators found no concept) and those of a document that stands there before are
+    left out and counted; lines of relations are skipped.
+
+    Raises:
+        InputError: it cannot be read, a line is of another layout, or there is no mention.
+    """
+    corpus = Corpus()
+    documents: set[str] = set()
+    current, again = "", False
+    for number, line in enumerate(_pair_files.read_text(path).split("\n"), 1):
+        text = _TEXT.match(line)
+        if text and text[2] == "t":
+            current = text[1]
+            again = current in documents
+            documents.add(current)
+        if text or not line.strip():
+            continue
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) == 4 and not cells[1].isdigit():
+            continue
+        if len(cells) not in (6, 7) or not cells[1].isdigit() or not cells[2].isdigit():
+            raise InputError("is no annotation", file=path, line=number, value=line, remedy=REMEDY)
+        if cells[0] != current:
+            raise InputError(
+                f"annotates the document {cells[0]}, but stands under {current or 'none'}", file=path, line=number,
+                remedy=REMEDY,
+            )  # fmt: skip
+        if not cells[3]:
+            raise InputError("has no mention", file=path, line=number, field="mention", value=line)
+        ids = tuple(dict.fromkeys(one for one in map(bare, _LINKS.split(cells[5])) if one not in ("", NO_ID)))
+        if again:
+            corpus.notes["mentions left out, their document stands there twice"] += 1
+        elif not ids:
+            corpus.notes["mentions left out, without an id"] += 1
+        else:
+            parts = tuple(part.strip() for part in cells[6].split("|")) if len(cells) == 7 else ()
+            corpus.mentions.append(Mention(cells[3], cells[4], ids, parts))
+    if not corpus.mentions:
+        raise InputError("holds no mention", file=path, remedy=REMEDY)
+    return corpus
+
+
+def queries(mentions: Sequence[Mention], dictionary: Dictionary, trained: Iterable[str] | None) -> Queries:
+    """Return the queries of mentions.
+
+    Ids that stand for the same concept are one, and an OMIM id beside a MeSH id tells the same more exactly, so that it
+    makes no further part. A mention of several concepts is taken apart where the corpus tells its parts or `split` can;
+    each part must be right, and any of the mention's concepts is right for a part, for corpora do not list them in the
+    order of the text (so does BioSyn count). One that cannot be taken apart is one string, for which any of its
+    concepts is right. The column `composite` is "taken apart" or "whole".
+
+    Args:
+        mentions: of a corpus.
+        dictionary: finds ids.
+        trained: strings of the training mentions; None where there are none.
+    """
+    parts: list[tuple[str, ...]] = []
+    gold: list[tuple[frozenset[str], ...]] = []
+    composite: list[str | None] = []
+    for mention in mentions:
+        concepts = concepts_of(mention, dictionary)
+        strings: tuple[str, ...] = (mention.text,)
+        if len(concepts) > 1:
+            given = mention.parts if len(mention.parts) == len(concepts) and all(mention.parts) else ()
+            strings = given or split(mention.text, len(concepts)) or strings
+        every = frozenset(concept for one in mention.ids for concept in dictionary.find(one))
+        parts.append(strings)
+        gold.append((every,) * len(strings))
+        composite.append(None if len(concepts) == 1 else "whole" if len(strings) == 1 else "taken apart")
+    columns: dict[str, Sequence[Any]] = {"type": [mention.type for mention in mentions], "composite": composite}
+    return Queries(parts, gold, columns, None if trained is None else _folds.seen(parts, trained))
+
+
+def concepts_of(mention: Mention, dictionary: Dictionary) -> list[frozenset[str]]:
+    """Return the distinct concepts that a mention's ids stand for; those of an ambiguous other id are one answer.
+
+    Of MeSH and OMIM ids together, only the MeSH ids' concepts.
+    """
+    mesh = [one for one in mention.ids if not one.isdigit()]
+    return list(dict.fromkeys(map(dictionary.find, mesh or mention.ids)))
+
+
+def names(mentions: Iterable[Mention], dictionary: Dictionary) -> tuple[list[tuple[str, str]], int]:
+    """Return (concept, string) of mentions of one concept, and how many mentions of several were left out."""
+    found: list[tuple[str, str]] = []
+    several = 0
+    for mention in mentions:
+        concepts = concepts_of(mention, dictionary)
+        if len(concepts) > 1:
+            several += 1
+        else:
+            found += [(one, mention.text) for one in sorted(concepts[0])]
+    return found, several
+
+
+def split(mention: str, n: int) -> tuple[str, ...]:
+    """Take a mention of n concepts apart; nothing if that cannot be told.
+
+    Four forms are known, after those that BioSyn (Sung et al. 2020) takes apart: "cancer of the breast and ovary",
+    "breast, brain or ovarian cancer", "cleft lip/palate", and as many words as concepts.
+    """
+    forms = (_of(mention), _one_head(mention), _slash(mention), tuple(mention.split()))
+    return next((parts for parts in forms if len(parts) == n and all(parts)), ())
+
+
+def _items(string: str) -> list[str]:
+    """Return the items of "a, b and c"; "the" and "both" before an item are taken off."""
+    items = (item.strip() for part in _AND.split(string) for item in part.split(","))
+    return [re.sub(r"^(?:(?:both|the)\s+)+", "", item) for item in items if item]
+
+
+def _of(mention: str) -> tuple[str, ...]:
+    head, of, rest = mention.partition(" of ")
+    return tuple(f"{head} of {item}" for item in _items(rest)) if of and _AND.search(rest) else ()
+
+
+def _one_head(mention: str) -> tuple[str, ...]:
+    """ "a, b and c head": the head is all but the first word after the last "and"."""
+    *before, last = _AND.split(mention)
+    word, _, head = last.removeprefix("the ").partition(" ")
+    items = _items(", ".join(before))
+    return tuple(f"{item} {head.strip()}" for item in (*items, word.rstrip(","))) if items and head.strip() else ()
+
+
+def _slash(mention: str) -> tuple[str, ...]:
+    words = mention.split()
+    places = [place for place, word in enumerate(words) if "/" in word]
+    if len(places) != 1 or words[places[0]] == "and/or":
+        return ()
+    place = places[0]
+    return tuple(" ".join((*words[:place], part, *words[place + 1 :])) for part in words[place].split("/") if part)

@@ -1,0 +1,327 @@
+"""Sets in the layout of BioSyn and SapBERT, in which AskAPatient, COMETA, SMM4H, TwiMed and others travel.
+
+One folder a set, with a dictionary, `id||name` a line (several ids with | between: all have the name), and its queries:
+
+- BioSyn: processed_test/*.concept, `document||start|end||type||mention||id` a line; a mention of several concepts has
+  its parts and its ids with | between (or + between ids);
+- SapBERT: X.fold-0.test.preprocessed_query.txt (or test_query.txt), `id||mention` a line;
+- COMETA: splits/NAME/test.csv, a table with tabs and the columns Term and General SNOMED ID; each split is a dataset of
+  its own, "cometa/zeroshot_general".
+
+So scored by BioSyn and SapBERT, the first place is right if any of its name's ids is: "accuracy@1 (any concept of the
+name)". Every part of a mention of several concepts must be right, and any of the mention's ids is right for a part.
+
+Portelli et al. 2022, whose setting Remy et al. 2023 use, rank mentions against the names of MedDRA: run_0/test.csv, a
+table with commas and the columns ae and term_code (MedDRA's code of the preferred term). Folds and targets are not
+those of the benchmarks cadec and psytar; the figures stand under "dataset=NAME (portelli)", never in one column.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError
+from alphita.evaluation.benchmarks import Info, Published, Source, _folds, _pair_files
+from alphita.evaluation.linking import Queries, Targets
+from alphita.evaluation.results import Result
+from alphita.evaluation.systems import System
+
+INFO = Info(
+    title="AskAPatient, COMETA, SMM4H, TwiMed, ...: any set in BioSyn's layout",
+    task="normalization",
+    citation="Sung et al. 2020 (BioSyn); Liu et al. 2021 (SapBERT); Portelli et al. 2022",
+    where="BioSyn's sets: https://github.com/dmis-lab/BioSyn; AskAPatient and COMETA: "
+    "https://github.com/cambridgeltl/sapbert (evaluation); Portelli's splits of Cadec and SMM4H: "
+    "https://github.com/AilabUdineGit/ontology-pretraining-code (data), to be ranked against MedDRA (licence needed), "
+    "written as meddra.txt, code||name a line",
+    main_metric="accuracy@1 (any concept of the name)",
+)
+PORTELLI = " (portelli)"
+_SETS = ("twimed_tw", "smm4h", "psytar", "cadec", "twimed_pm")
+_TABLES: dict[str, dict[str, tuple[float, ...]]] = {
+    "Remy et al. 2023, table 1": {
+        "BioSyn": (42.8, 33.1, 52.4, 35.3, 65.3),
+        "SapBERT": (48.3, 43.4, 64.8, 40.4, 70.1),
+        "BioLORD-2022": (48.5, 46.5, 64.7, 58.7, 70.4),
+        "BioLORD-2023": (49.8, 47.7, 66.3, 63.0, 69.4),
+    },
+    "Remy et al. 2023, table 2 (base and difference added)": {
+        "STAMB2 (base)": (44.1, 38.4, 56.5, 36.9, 62.8),
+        "BioLORD-2023-C": (49.8, 46.9, 65.4, 63.1, 67.7),
+        "BioLORD-2023-S": (47.8, 41.6, 61.7, 61.3, 68.5),
+    },
+    "Remy et al. 2023, table 3": {
+        "mSapBERT": (47.4, 40.8, 51.5, 46.8, 63.9),
+        "BioLORD-2023-M": (49.3, 42.3, 63.3, 47.0, 67.4),
+        "BioLORD-2023": (47.4, 46.9, 66.3, 47.4, 69.4),
+    },
+}
+_SLIPS = {"twimed_tw": 49.8, "smm4h": 47.7, "cadec": 63.0}
+
+
+def _published() -> tuple[Published, ...]:
+    return tuple(
+        Published(
+            system, "accuracy@1", round(value / 100, 3), table, f"dataset={name}{PORTELLI}",
+            differs="which names of MedDRA, of which version, are the targets is not stated",
+            slip=f"table 1 has {_SLIPS[name]} for the same model"
+            if system == "BioLORD-2023" and table.endswith("3") and name in _SLIPS else None,
+        )
+        for table, systems in _TABLES.items()
+        for system, values in systems.items()
+        for name, value in zip(_SETS, values, strict=True)
+    )  # fmt: skip
+
+
+PUBLISHED = _published()
+BETWEEN = "||"
+# The id of a mention that the annotators found no concept for.
+NO_ID = "-1"
+# Where a dictionary without mentions is looked for; test_dictionary.txt holds the training mentions, too.
+_DICTIONARIES = ("train_dictionary.txt", "dictionary.txt", "*.dict.txt", "COMETA_*dictionary.txt")
+# Parts that systems may have been trained on.
+_BEFORE = {"test": ("traindev", "train", "dev", "validation"), "dev": ("train",)}
+
+
+class Options(Config):
+    """Which sets, and how they are scored."""
+
+    dataset: str = Field(
+        "", description="names of sub-folders, with commas; by default all that hold a dictionary, for portelli a run_*"
+    )
+    protocol: Literal["sapbert", "portelli"] = Field(
+        "sapbert", description="sapbert: BioSyn's, SapBERT's and COMETA's files; portelli: run_*/test.csv and MedDRA"
+    )
+    part: Literal["test", "dev"] = Field("test", description="the part that is scored")
+    mentions: Literal["none", "train"] = Field(
+        "none",
+        description="none: ranked against the dictionary only; train: also against the training mentions "
+        "(test_dictionary.txt where there is one), as BioSyn and SapBERT are scored",
+    )
+
+
+@dataclass(frozen=True)
+class Strings:
+    """The queries of a file: for each its parts and its ids."""
+
+    parts: list[tuple[str, ...]]
+    ids: list[frozenset[str]]
+
+
+Reader = Callable[[Path], Strings]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The files of a fold: of the queries and of the training mentions, and what reads them.
+
+    Attributes:
+        split: the split of the set that it belongs to; "" where there is but one.
+        fold: its name; "" for a set without folds.
+    """
+
+    split: str
+    fold: str
+    asked: list[Path]
+    before: list[Path]
+    reader: Reader
+
+
+def load(source: Source, options: Options) -> _folds.Parts:
+    """Read the sets.
+
+    Raises:
+        InputError: a file is missing or of another layout.
+    """
+    asked = [name.strip() for name in options.dataset.split(",") if name.strip()]
+    parts = [part for name in asked or _all(source, options) for part in _read(source, options, name)]
+    notes: dict[str, Any] = {"protocol": options.protocol, "names besides the dictionary": options.mentions}
+    without = sum(gold[0] == {NO_ID} for part in parts for gold in part.queries.gold)
+    return _folds.Parts(parts, notes | ({"queries without an id, counted as wrong": without} if without else {}))
+
+
+def _all(source: Source, options: Options) -> list[str]:
+    """Return the names of all sub-folders that hold a dictionary, or for `portelli` a run."""
+    probe = replace(source, read=[])
+    if options.protocol == "portelli":
+        return sorted({path.parents[1].name for path in probe.files(f"*/run_*/{options.part}.csv")})
+    wanted = [f"*/{name}" for name in (*_DICTIONARIES, f"{options.part}_dictionary.txt")]
+    found = {path.parent.name for name in wanted for path in probe.files(name, optional=True)}
+    return sorted(found or {path.parent.name for path in probe.files(*wanted)})
+
+
+def _read(source: Source, options: Options, name: str) -> list[_folds.Part]:
+    """Read one set: one part a fold."""
+    path = _dictionary_of(source, options, name)
+    targets = _targets(path)
+    add_mentions = options.mentions == "train" and path.name.split(".")[0] != f"{options.part}_dictionary"
+    parts = []
+    for fold in _folds_of(source, options, name):
+        asked, trained = _gather(fold.asked, fold.reader), _gather(fold.before, fold.reader)
+        if not asked.parts:
+            raise InputError("holds no query", file=fold.asked[0])
+        if add_mentions and not trained.parts:
+            raise InputError(
+                f"finds no training mentions of {name} to rank against", file=path.parent,
+                remedy="set mentions=none, or add the training part",
+            )  # fmt: skip
+        label = f"{name}/{fold.split}" if fold.split else name
+        label += PORTELLI if options.protocol == "portelli" else ""
+        columns: dict[str, Sequence[Any]] = {_folds.DATASET: [label] * len(asked.parts)}
+        if fold.fold:
+            columns[_folds.FOLD] = [fold.fold] * len(asked.parts)
+        strings = (part for parts in trained.parts for part in parts)
+        seen = _folds.seen(asked.parts, strings) if trained.parts else None
+        gold = [(ids,) * len(parts) for parts, ids in zip(asked.parts, asked.ids, strict=True)]
+        queries = Queries(asked.parts, gold, columns, seen)
+        parts.append(_folds.Part(queries, _add(targets, trained) if add_mentions else targets))
+    return parts
+
+
+def _folds_of(source: Source, options: Options, name: str) -> list[Fold]:
+    """Return the folds of a set in the first layout that fits."""
+    readers = dict(_FORMS[options.protocol])
+    paths = source.files(*(f"{name}/{form.format(part=options.part, split='*', fold='*')}" for form in readers))
+    form = next(form for form in readers if _fits(form, options.part, paths[0]))
+    asked: dict[tuple[str, str], list[Path]] = {}
+    for path in paths:
+        match = _fits(form, options.part, path)
+        named = match.groupdict() if match else {}
+        asked.setdefault((named.get("split", ""), named.get("fold", "")), []).append(path)
+    folds = []
+    for (split, fold), files in asked.items():
+        before = [f"{name}/{form.format(part=part, split=split, fold=fold)}" for part in _BEFORE[options.part]]
+        trained = [path for pattern in before for path in source.files(pattern, optional=True)]
+        folds.append(Fold(split, fold, files, trained, readers[form]))
+    return folds
+
+
+def _fits(form: str, part: str, path: Path) -> re.Match[str] | None:
+    """Match a path with a layout; the groups "split" and "fold" are what stands in the places of these."""
+    pattern = re.escape(form.format(part=part, split="<split>", fold="<fold>")).replace(r"\*", "[^/]*")
+    return re.search("/" + re.sub("<(split|fold)>", r"(?P<\1>[^/]+)", pattern) + r"(\.gz)?$", path.as_posix())
+
+
+def _dictionary_of(source: Source, options: Options, name: str) -> Path:
+    files = [f"{name}/{one}" for one in _DICTIONARIES]
+    if options.mentions == "train":
+        files.insert(0, f"{name}/{options.part}_dictionary.txt")
+    if options.protocol == "portelli":
+        files.append("meddra.txt")
+    return source.files(*files)[0]
+
+
+def _targets(path: Path) -> Targets:
+    ids, names = [], []
+    for some, name in _fields(path, (2,), "an id, || and a name"):
+        for one in _split_ids(some):
+            ids.append(one)
+            names.append(name)
+    if not ids:
+        raise InputError("holds no name", file=path)
+    return Targets(ids, names)
+
+
+def _add(targets: Targets, trained: Strings) -> Targets:
+    """Return the targets and after them the training mentions of one part."""
+    more = [
+        (one, parts[0])
+        for parts, ids in zip(trained.parts, trained.ids, strict=True)
+        if len(parts) == 1
+        for one in sorted(ids - {NO_ID})
+    ]
+    pairs = dict.fromkeys([*zip(targets.ids, targets.names, strict=True), *more])
+    return Targets([one for one, _ in pairs], [string for _, string in pairs])
+
+
+def _split_ids(ids: str) -> list[str]:
+    return [one.strip() for one in re.split(r"[|+]", ids) if one.strip()]
+
+
+def _gather(paths: Iterable[Path], reader: Reader) -> Strings:
+    read = [reader(path) for path in paths]
+    return Strings([part for one in read for part in one.parts], [ids for one in read for ids in one.ids])
+
+
+def _fields(path: Path, count: Iterable[int], what: str) -> Iterable[list[str]]:
+    """Yield the fields of the lines of a file with || between."""
+    for number, line in enumerate(_pair_files.read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
+        fields = [cell.strip() for cell in line.split(BETWEEN)]
+        if len(fields) not in count or not all(fields):
+            raise InputError(f"not {what}", file=path, line=number, value=line)
+        yield fields
+
+
+def _concepts(path: Path) -> Strings:
+    """Read a .concept file; one without a line is a document without a mention."""
+    strings = Strings([], [])
+    for fields in _fields(path, (5,), "document||start|end||type||mention||id"):
+        parts, ids = (tuple(one.strip() for one in field.split("|") if one.strip()) for field in fields[3:])
+        if not parts or not ids:
+            raise InputError("has an empty mention or id", file=path, value=BETWEEN.join(fields))
+        strings.parts.append(parts)
+        strings.ids.append(frozenset(_split_ids(fields[4])))
+    return strings
+
+
+def _lines(path: Path) -> Strings:
+    """Read lines of an id and a mention, and perhaps its context."""
+    strings = Strings([], [])
+    for fields in _fields(path, (2, 3), "id||mention"):
+        strings.parts.append((fields[1],))
+        strings.ids.append(frozenset(_split_ids(fields[0])))
+    return strings
+
+
+def _cometa(path: Path) -> Strings:
+    return _table(path, "\t", "Term", "General SNOMED ID")
+
+
+def _run(path: Path) -> Strings:
+    return _table(path, ",", "ae", "term_code")
+
+
+def _table(path: Path, delimiter: str, mention: str, one: str) -> Strings:
+    reader = csv.DictReader(io.StringIO(_pair_files.read_text(path), newline=""), delimiter=delimiter)
+    missing = [name for name in (mention, one) if name not in (reader.fieldnames or ())]
+    if missing:
+        raise InputError(f"has no column {missing[0]!r}", file=path, line=1, remedy=f"needs {mention!r} and {one!r}")
+    strings = Strings([], [])
+    for row in reader:
+        string, ids = (row[mention] or "").strip(), (row[one] or "").strip()
+        if not string or not ids:
+            raise InputError(f"a row without {mention!r} or {one!r}", file=path, line=reader.line_num)
+        strings.parts.append((string,))
+        strings.ids.append(frozenset([ids]))
+    if not strings.parts:
+        raise InputError("holds no row", file=path)
+    return strings
+
+
+# The layouts of queries, each with what reads it; {split} and {fold} stand for any name.
+_FORMS: dict[str, tuple[tuple[str, Reader], ...]] = {
+    "sapbert": (
+        ("processed_{part}/*.concept", _concepts),
+        ("*.fold-{fold}.{part}.preprocessed_query.txt", _lines),
+        ("{part}_query.txt", _lines),
+        ("splits/{split}/{part}.csv", _cometa),
+    ),
+    "portelli": (("run_{fold}/{part}.csv", _run), ("processed_{part}/*.concept", _concepts)),
+}
+
+
+def evaluate(data: _folds.Parts, system: System, options: Options) -> Result:
+    """Score one system on all sets and folds."""
+    folds = any(_folds.FOLD in part.queries.columns for part in data.parts)
+    return _folds.evaluate(system, data, subsets=(_folds.DATASET, *((_folds.FOLD,) if folds else ())))

@@ -1,0 +1,68 @@
+"""Classification of a text, fine-tuned: intents of queries (cMedIC, QIC) and kinds of trial criteria (cMedTC).
+
+A linear layer over [CLS], trained five times. F1 is the micro-averaged one; where every label counts it equals
+accuracy. In cMedIC the label 0, "no intention", does not count, as in the scripts of Liu et al. 2022. One's own files:
+NAME.PART.tsv with the columns query and label.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from alphita.evaluation.benchmarks import Info, Source, _chineseblue
+from alphita.evaluation.benchmarks._chineseblue import Data, Example, maxima, mean_macro_f1, runs_macro_f1
+from alphita.evaluation.results import Metric, Result
+
+SETS = ("cMedIC", "cMedTC", "QIC")
+# Labels that F1 does not count.
+UNCOUNTED = {"cMedIC": frozenset(["0"])}
+INFO = Info(
+    title="intents of queries and kinds of clinical sentences",
+    task="fine-tuned",
+    citation=_chineseblue.CITATION + "; the query intents of Liu et al. 2022",
+    where=f"{_chineseblue.WHERE} (cMedIC, cMedTC). QIC is not public: give your own QIC.train.tsv, .dev.tsv, .test.tsv "
+    "with the columns query, label",
+    systems="encoder",
+    tested_on_real_data=True,
+    main_metric="F1",
+)
+PUBLISHED = _chineseblue.published({
+    "cMedIC": "scored on a test part that may not be the one given here",
+    "cMedTC": "does not say how F1 is averaged over the labels (here: micro); scored on a test part that may not be "
+    "the one given here",
+    "QIC": "the paper's own data, which are not public; does not say how F1 is averaged (here: micro)",
+})  # fmt: skip
+
+
+class Options(_chineseblue.Options):
+    """How to fine-tune, and which sets."""
+
+
+def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
+    """Read a file of labelled texts; see `_chineseblue.read_examples`."""
+    return _chineseblue.read_examples(path, counts, ("query",), by_query=False)
+
+
+def load(source: Source, options: Options) -> Data[Example]:
+    """Read the sets whose files are there.
+
+    Raises:
+        UsageError: no data folder.
+        InputError: no set is there, or a file is of another layout.
+    """
+    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read)
+
+
+def evaluate(data: Data[Example], system: object, options: Options) -> Result:
+    """Fine-tune and score one encoder; one row a scored text.
+
+    Raises:
+        UsageError: the system is no encoder.
+    """
+    rows, notes = _chineseblue.classify(data, system, options, lambda name: UNCOUNTED.get(name, frozenset()))
+    columns = ("gold_number", *(f"predicted_number_run{run}" for run in range(1, options.runs + 1)))
+    others = (Metric("accuracy", ("right",)), Metric("macro F1", columns, mean_macro_f1))
+    result = _chineseblue.f1_result(rows, options, notes, others)
+    result.figures += maxima(rows, columns, "macro F1", runs_macro_f1)
+    return result

@@ -1,0 +1,210 @@
+"""MANTRA GSC: text of Medline titles, drug labels (EMEA) and patents in five languages, annotated with UMLS concepts.
+
+A mention is annotated with a set of concepts, and a system answers with one. "set F1" is the F1 of the sets. The scorer
+released with CODER reads one concept a line, so a mention with three concepts is three queries, each with one right
+answer: that is "one-line score", and what Yuan et al. 2020 and 2022 print as F1.
+
+Three layouts are read: the corpus as on GitHub (brat: LANGUAGE/CORPUS_*/UNIT.ann), as of the Mantra project (XML:
+Medline_GSC_es_man.xml), and a table with the columns language, subcorpus, unit, span, mention, cui and group. The XML
+layout was read only in files of our own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from alphita.errors import InputError
+from alphita.evaluation.benchmarks import Info, Published, Source, _pair_files
+from alphita.evaluation.benchmarks import _terminology_targets as names
+from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
+from alphita.evaluation.linking import Queries
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
+
+INFO = Info(
+    title="mentions in titles, drug labels and patents of five languages -> UMLS, sets of concepts",
+    task="normalization",
+    citation="Kors et al. 2015, A multilingual gold-standard corpus for biomedical concept recognition: the Mantra GSC",
+    where="https://github.com/mi-erasmusmc/Mantra-Gold-Standard-Corpus (GPL-3): unzip Mantra-GSC-brat.zip in the data "
+    "folder; targets: a UMLS terminology, or open_cui_names.tsv",
+    tested_on_real_data=True,
+    main_metric="set F1",
+)
+_LANGUAGES = {"en": "English", "es": "Spanish", "fr": "French", "nl": "Dutch", "de": "German"}
+_CODES = {name.lower(): code for code, name in _LANGUAGES.items()}
+_CORPORA = {"medline": "Medline", "emea": "EMEA", "patent": "Patents", "patents": "Patents"}
+_TABLE = ("language", "subcorpus", "unit", "span", "mention", "cui", "group")
+_CUI = re.compile(r"C\d{7}")
+_DIFFERS = (
+    "ranked against the names of SNOMED CT, MeSH and MedDRA in UMLS 2020AA (801,038 concepts); which languages' names "
+    "is not said"
+)
+_TRANSLATED = "found by translating the mention; the table does not say how it was scored"
+
+
+def _published() -> Iterator[Published]:
+    columns = ("es", "fr", "nl", "de")
+    first, last = "Yuan et al. 2020, table 2", "Yuan et al. 2022, table 2"
+    tables: list[tuple[str, str, str, tuple[float | None, ...]]] = [
+        (first, "CODER_ALL (e)", "Medline", (78.2, 72.2, 74.8, 77.8)),
+        (first, "CODER_ALL (e_avg)", "Medline", (78.8, 74.8, 77.4, 78.7)),
+        (first, "CODER_ALL (e)", "EMEA", (76.4, 75.0, 75.5, 75.3)),
+        (first, "CODER_ALL (e_avg)", "EMEA", (75.4, 73.2, 75.5, 73.9)),
+        (first, "CODER_ALL (e)", "Patents", (None, 79.7, None, 76.2)),
+        (first, "CODER_ALL (e_avg)", "Patents", (None, 79.6, None, 76.9)),
+        (first, "combi_transf", "Medline", (67.1, None, None, None)),
+        (first, "combi_transf", "EMEA", (71.3, None, None, None)),
+        (last, "BTM", "Medline", (69.1, 67.4, 61.4, 66.3)),
+        (last, "GB", "Medline", (68.7, 68.6, 64.8, 67.9)),
+        (last, "mBERT (e)", "Medline", (13.6, 16.7, 16.3, 17.3)),
+        (last, "mBERT (e_avg)", "Medline", (20.6, 19.8, 17.1, 21.4)),
+        (last, "CODER_ALL (e)", "Medline", (70.1, 58.6, 58.6, 69.0)),
+        (last, "CODER_ALL (e_avg)", "Medline", (70.4, 58.9, 59.5, 68.4)),
+        (last, "mBERT (e)", "EMEA", (17.9, 25.5, 16.3, 14.3)),
+        (last, "mBERT (e_avg)", "EMEA", (22.2, 29.0, 20.1, 18.4)),
+        (last, "CODER_ALL (e)", "EMEA", (68.1, 62.9, 61.7, 65.3)),
+        (last, "CODER_ALL (e_avg)", "EMEA", (68.1, 61.1, 62.9, 65.6)),
+        (last, "mBERT (e)", "Patents", (None, 25.6, None, 19.8)),
+        (last, "mBERT (e_avg)", "Patents", (None, 32.4, None, 24.3)),
+        (last, "CODER_ALL (e)", "Patents", (None, 70.8, None, 69.0)),
+        (last, "CODER_ALL (e_avg)", "Patents", (None, 71.1, None, 70.2)),
+    ]
+    for source, system, corpus, values in tables:
+        translated = system in ("BTM", "GB", "combi_transf")
+        metric, differs = ("set F1", _TRANSLATED) if translated else ("one-line score", _DIFFERS)
+        for language, value in zip(columns, values, strict=True):
+            if value is not None:
+                yield Published(system, metric, value / 100, source, f"part={language} {corpus}", differs)
+
+
+PUBLISHED = tuple(_published())
+
+
+class Options(names.NameOptions):
+    """Which names the mentions are ranked against."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """One concept at one place of the text."""
+
+    language: str
+    corpus: str
+    unit: str
+    span: str
+    mention: str
+    cui: str
+    group: str
+
+
+def load(source: Source, options: Options) -> Data:
+    """Read the corpus, in whichever layout is there.
+
+    Raises:
+        UsageError: neither a terminology nor a file of names.
+        InputError: there is no file of the corpus, or one is of another layout.
+    """
+    paths = source.files("Mantra-GSC/*/*/*.ann", "*/*_ec22-cui-best_man/*.ann", "*_GSC_*_man.xml", "mantra*.tsv")
+    reader = {".ann": _read_brat, ".xml": _read_xml}.get(paths[0].suffix, _read_table)
+    sets: dict[tuple[str, str, str, str], list[Annotation]] = {}
+    without_cui = 0
+    for one in (annotation for path in paths for annotation in reader(path)):
+        if not _CUI.fullmatch(one.cui):
+            without_cui += 1
+            continue
+        sets.setdefault((one.language, one.corpus, one.unit, one.span), []).append(one)
+    if not sets:
+        raise InputError("holds no annotation", file=paths[0])
+    gold = [list(dict.fromkeys(one.cui for one in found)) for found in sets.values()]
+    dictionary = names.umls_dictionary(source, (cui for cuis in gold for cui in cuis), options)
+    first = [found[0] for found in sets.values()]
+    queries = Queries(
+        [(one.mention,) for one in first], [(dictionary.gold(cuis),) for cuis in gold],
+        {
+            "part": [f"{one.language} {one.corpus}" for one in first],
+            "language": [one.language for one in first],
+            "corpus": [one.corpus for one in first],
+            "group": [one.group if re.fullmatch("[A-Z]{4}", one.group) else None for one in first],
+        },
+    )  # fmt: skip
+    missing = [name for code, name in _LANGUAGES.items() if code not in {one.language for one in first}]
+    notes = dictionary.notes | names.repeated(queries)
+    notes |= {"annotations left out for want of a CUI": without_cui} if without_cui else {}
+    notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
+    subsets = ("part", "language", "corpus", "group")
+    return Data(queries, dictionary.targets, notes, subsets, [len(cuis) for cuis in gold])
+
+
+def _read_table(path: Path) -> Iterator[Annotation]:
+    for number, (language, corpus, unit, span, mention, cui, group) in names.read_columns(path, _TABLE):
+        if not (mention and unit and span):
+            raise InputError("has no mention, unit or span", file=path, line=number)
+        # A span begins with its concept: "C0030705 3 11".
+        yield Annotation(
+            _code(language, path, number), _corpus(corpus, path, number), unit, span.partition(" ")[2] or span, mention,
+            cui, group,
+        )  # fmt: skip
+
+
+def _read_brat(path: Path) -> Iterator[Annotation]:
+    """Read one unit: "T33<TAB>C0030705 79 88<TAB>patients", and a note #33 with name, type and group of T33."""
+    language, corpus = path.parts[-3], path.parts[-2].split("_")[0]
+    bounds: dict[str, tuple[str, str, str]] = {}
+    groups: dict[str, str] = {}
+    for number, line in enumerate(_pair_files.read_text(path).splitlines(), 1):
+        fields = line.split("\t")
+        if line.startswith("T"):
+            cui, _, span = fields[1].partition(" ") if len(fields) == 3 else ("", "", "")
+            if not span or not fields[2].strip():
+                raise InputError(
+                    "is not an id, a concept with its place, and a mention", file=path, line=number, value=line
+                )
+            bounds[fields[0]] = (cui, span, fields[2].strip())
+        elif line.startswith("#") and len(fields) == 3:
+            groups[fields[1].partition(" ")[2]] = fields[2].rpartition(",")[2].strip(' "')
+    code, name = _code(language, path), _corpus(corpus, path)
+    for one, (cui, span, mention) in bounds.items():
+        yield Annotation(code, name, path.stem, span, mention, cui, groups.get(one, ""))
+
+
+def _read_xml(path: Path) -> Iterator[Annotation]:
+    """Read one file: document elements hold unit elements, each with a text and an e with offset, len, cui and grp."""
+    corpus, _, language = path.name.removesuffix("_man.xml").split("_")
+    code, name = _code(_LANGUAGES.get(language, language), path), _corpus(corpus, path)
+    try:
+        root = ElementTree.fromstring(_pair_files.read_text(path))
+    except ElementTree.ParseError as error:
+        raise InputError(f"not XML: {error}", file=path) from None
+    for unit in root.iter("unit"):
+        text = unit.findtext("text") or ""
+        for one in unit.iter("e"):
+            try:
+                start, length = int(one.attrib["offset"]), int(one.attrib["len"])
+                cuis, group = one.attrib["cui"], one.get("grp", "")
+            except (KeyError, ValueError) as error:
+                raise InputError(
+                    f"an annotation lacks offset, len or cui: {error}", file=path, field="e", value=dict(one.attrib)
+                ) from None
+            mention = text[start : start + length].strip()
+            if not mention:
+                raise InputError("an annotation lies outside its text", file=path, field="e", value=dict(one.attrib))
+            for cui in re.split(r"[|,;\s]+", cuis):
+                yield Annotation(code, name, unit.get("id", ""), f"{start} {length}", mention, cui, group.upper())
+
+
+def _code(language: str, path: Path, line: int | None = None) -> str:
+    if language.lower() not in _CODES:
+        raise InputError(
+            "is no language of MANTRA", file=path, line=line, value=language, remedy=f"one of {', '.join(_CODES)}"
+        )
+    return _CODES[language.lower()]
+
+
+def _corpus(corpus: str, path: Path, line: int | None = None) -> str:
+    if corpus.lower() not in _CORPORA:
+        raise InputError("is no part of MANTRA", file=path, line=line, value=corpus, remedy="Medline, EMEA or Patents")
+    return _CORPORA[corpus.lower()]

@@ -1,0 +1,250 @@
+"""Relatedness of medical terms as people judge it: UMNSRS, MayoSRS, MiniMayoSRS, EHR-RelB, Bio-SimLex, Bio-SimVerb.
+
+Spearman's correlation of a system's similarity with people's scores, set by set. By term: the two terms are compared as
+the set writes them. By concept: their CUIs are compared, each as the mean of the unit vectors of its names in the
+terminology; systems that only know concepts are always asked so. MiniMayoSRS has two scores a pair and counts as two
+sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, UsageError
+from alphita.evaluation import pairs
+from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks._concept_names import terms_in
+from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs, read_table
+from alphita.evaluation.pairs import Pairs
+from alphita.evaluation.results import Result
+from alphita.evaluation.systems import ConceptSystem, System, VectorSystem
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean, clean_many
+
+INFO = Info(
+    title="medical terms judged alike or related by people (8 sets)",
+    task="similarity",
+    citation="Pakhomov et al. 2010 (UMNSRS) and 2011 (MayoSRS), Pedersen et al. 2007 (MiniMayoSRS), Schulz et al. 2020 "
+    "(EHR-RelB), Chiu et al. 2018 (Bio-SimLex, Bio-SimVerb)",
+    where="UMNSRS_similarity.csv, UMNSRS_relatedness.csv, MayoSRS.csv, MiniMayoSRS.csv: "
+    "https://conservancy.umn.edu/handle/11299/196265 (CC0); EHR-RelB.tsv: https://github.com/babylonhealth/EHR-Rel; "
+    "Bio-SimLex.txt, Bio-SimVerb.txt: https://github.com/cambridgeltl/bio-simverb",
+    systems="concepts",
+    tested_on_real_data=True,
+    main_metric="Spearman",
+)
+UMNSRS = Layout(",", "Term1", "Term2", "Mean", ("CUI1", "CUI2"))
+MINI = {score: Layout(",", "TERM1", "TERM2", score, ("CUI1", "CUI2")) for score in ("Physicians", "Coders")}
+BIO_SIM = Layout("\t", 0, 1, 2)
+# Set -> its file and where the file holds what.
+SETS = {
+    "UMNSRS similarity": ("UMNSRS_similarity.csv", UMNSRS),
+    "UMNSRS relatedness": ("UMNSRS_relatedness.csv", UMNSRS),
+    "MayoSRS": ("MayoSRS.csv", Layout(",", "TERM1", "TERM2", "Mean", ("CUI1", "CUI2"))),
+    "MiniMayoSRS physicians": ("MiniMayoSRS.csv", MINI["Physicians"]),
+    "MiniMayoSRS coders": ("MiniMayoSRS.csv", MINI["Coders"]),
+    "EHR-RelB": (
+        "EHR-RelB.tsv", Layout("\t", "snomed_label_1", "snomed_label_2", "mean_rating", ("CUI_1", "CUI_2"))
+    ),
+    "Bio-SimLex": ("Bio-SimLex.txt", BIO_SIM),
+    "Bio-SimVerb": ("Bio-SimVerb.txt", BIO_SIM),
+}  # fmt: skip
+TRANSLATED = ("Term1", "Term2", "Translation1", "Translation2")
+
+
+def _published() -> tuple[Published, ...]:
+    sets = ("EHR-RelB", "UMNSRS similarity", "UMNSRS relatedness", "MayoSRS")
+    english = {
+        "Remy et al. 2023, table 1": {
+            "BioSyn": (0.425, 0.436, 0.391, 0.451), "SapBERT": (0.517, 0.530, 0.475, 0.625),
+            "BioLORD-2022": (0.575, 0.560, 0.544, 0.747), "BioLORD-2023": (0.636, 0.592, 0.544, 0.744),
+        },
+        "Remy et al. 2023, table 2": {"STAMB2 (base)": (0.471, 0.439, 0.467, 0.541)},
+        "Remy et al. 2023, table 3": {
+            "mSapBERT": (0.424, 0.342, 0.296, 0.452), "BioLORD-2023-M": (0.641, 0.601, 0.543, 0.748),
+        },
+    }  # fmt: skip
+    whole = "says that UMNSRS has 725 pairs; the files have 566 and 587"
+    differs = {"UMNSRS similarity": whole, "UMNSRS relatedness": whole}
+    italian = {
+        "mBERT": (0.00, 0.14), "BERT": (0.12, 0.19), "SapBERT": (0.37, 0.33), "CODER": (0.44, 0.48),
+        "ext-BERT": (-0.07, 0.24), "MS loss v3": (0.30, 0.36), "KGE-injected": (0.31, 0.32), "pipelined": (0.32, 0.41),
+    }  # fmt: skip
+    losses = {"MS loss v1": (0.36, 0.26), "MS loss v2": (0.30, 0.27)}
+    entities = {"TransE": (0.45, 0.49), "ComplEx": (0.55, 0.45), "RotatE": (0.52, 0.40), "SimplE": (0.47, 0.41)}
+    source, graph = "Amore Bondarenko et al. 2022, table", "entities of the graph"
+    translated = "terms translated into Italian by hand; 536 of the 587 UMNSRS pairs"
+    return (
+        *(Published(system, "Spearman", value, table, f"dataset={name}", differs.get(name))
+          for table, systems in english.items() for system, values in systems.items()
+          for name, value in zip(sets, values, strict=True)),
+        *(Published(system, "Spearman", value, f"{source} {table}", f"dataset={name}", how)
+          for table, how, systems in (("5", translated, italian), ("3", translated, losses), ("2", graph, entities))
+          for system, values in systems.items()
+          for name, value in zip(("MayoSRS", "UMNSRS relatedness"), values, strict=True)),
+    )  # fmt: skip
+
+
+PUBLISHED = _published()
+
+
+class Options(Config):
+    """Terms or concepts, and in which language."""
+
+    by: Literal["term", "concept"] = Field(
+        "term", description="compare the terms of the set, or (needs a terminology) all names of their CUIs"
+    )
+    language: str | None = Field(None, description="by concept: names in this language only; all by default")
+    translations: Path | None = Field(
+        None,
+        description="a CSV file with the columns Term1,Term2,Translation1,Translation2 (Amore Bondarenko et al. 2022 "
+        "translated MayoSRS and UMNSRS); pairs without one are left out and counted",
+    )
+
+
+@dataclass(frozen=True)
+class Data:
+    """The sets that are there, the names of their concepts, and what a reader must know of them."""
+
+    sets: list[Pairs]
+    names: dict[str, list[str]] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def load(source: Source, options: Options) -> Data:
+    """Read the sets whose files are there.
+
+    Raises:
+        UsageError: no data folder; by concept without a terminology or in a language that it has not, or with
+            translations.
+        InputError: none of the files is there, or one is of another layout.
+    """
+    if options.by == "concept" and options.translations is not None:
+        raise UsageError(
+            "relatedness by concept compares names of the terminology, not translations: give one of the two"
+        )
+    sets: list[Pairs] = []
+    notes: dict[str, Any] = {}
+    for name, (file, layout) in SETS.items():
+        found = source.file(file, optional=True)
+        if found is None:
+            notes[name] = f"not run: no {file}; where to get it: {INFO.where}"
+            continue
+        one, counts = read_pairs([found], name, layout)
+        sets.append(one)
+        notes |= counts.notes(name)
+    if not sets:
+        source.file(*dict.fromkeys(file for file, _ in SETS.values()))
+    if options.translations is not None:
+        sets = _translated(sets, options.translations, notes)
+    if options.by == "term":
+        return Data(sets, notes=notes)
+    names = _names(source.require_terminology(), sets, options.language)
+    asked = {concept for one in sets for pair in one.concepts or () for concept in pair if concept}
+    notes |= {"concepts of the sets": len(asked), "concepts of the sets in the terminology": len(names)}
+    return Data(sets, names, notes)
+
+
+def _translated(sets: list[Pairs], path: Path, notes: dict[str, Any]) -> list[Pairs]:
+    """Return the sets in translation, without the pairs that have none; these are counted in `notes`."""
+    lines = read_table(path, ",")
+    header = [cell.lower() for cell in lines[0][1]] if lines else []
+    for column in TRANSLATED:
+        if column.lower() not in header:
+            raise InputError(
+                f"has no column {column!r}", file=path, line=1, remedy=f"expected the columns {','.join(TRANSLATED)}"
+            )
+    places = [header.index(column.lower()) for column in TRANSLATED]
+    known: dict[tuple[str, str], tuple[str, str]] = {}
+    for number, row in lines[1:]:
+        if len(row) <= max(places):
+            raise InputError(f"a line of {len(row)} fields, for {len(header)} columns", file=path, line=number)
+        first, second, one, other = (row[place] for place in places)
+        if one and other:
+            known[clean(first), clean(second)] = (one, other)
+            known.setdefault((clean(second), clean(first)), (other, one))
+    left: list[Pairs] = []
+    for pairs_ in sets:
+        found = [known.get((clean(a), clean(b))) for a, b in zip(pairs_.left, pairs_.right, strict=True)]
+        rows = [(row, pair) for row, pair in enumerate(found) if pair is not None]
+        notes[f"pairs of {pairs_.name} left out for want of a translation"] = len(found) - len(rows)
+        if rows:
+            concepts = None if pairs_.concepts is None else [pairs_.concepts[row] for row, _ in rows]
+            left.append(replace(
+                pairs_, left=[pair[0] for _, pair in rows], right=[pair[1] for _, pair in rows],
+                gold=[pairs_.gold[row] for row, _ in rows], concepts=concepts,
+            ))  # fmt: skip
+    if not left:
+        raise InputError("translates no pair of the sets that are there", file=path)
+    return left
+
+
+def _names(terminology: Terminology, sets: list[Pairs], language: str | None) -> dict[str, list[str]]:
+    """Return the names of the sets' concepts that the terminology has; a CUI may stand there bare or after UMLS: ."""
+    rows, offsets = terms_in(terminology, language)
+    strings = terminology.terms.column("string")
+    names: dict[str, list[str]] = {}
+    for concept in dict.fromkeys(concept for one in sets for pair in one.concepts or () for concept in pair if concept):
+        for written in (f"UMLS:{concept}", concept):
+            try:
+                row = terminology.resolve(written)
+            except InputError:
+                continue
+            found = strings.take(rows[offsets[row] : offsets[row + 1]]).to_pylist()
+            if found:
+                names[concept] = found
+            break
+    return names
+
+
+def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Result:
+    """Score one system.
+
+    Raises:
+        UsageError: by concept, of a system that has no vectors.
+    """
+    notes = dict(data.notes)
+    if isinstance(system, ConceptSystem) and not isinstance(system, System):
+        notes["compared"] = "by concept: the system knows no strings"
+        known = _concept_vectors(data, system)
+        similarity = [_by_concept(one, known) for one in data.sets]
+    elif options.by == "term":
+        rules = system.rules
+        similarity = [system.similarity(clean_many(one.left, rules), clean_many(one.right, rules)) for one in data.sets]
+    elif isinstance(system, VectorSystem):
+        known = _mean_vectors(data, system)
+        similarity = [_by_concept(one, known) for one in data.sets]
+    else:
+        raise UsageError(
+            f"relatedness by concept needs a system that has vectors, which {system.name} has not: by=term"
+        )
+    return pairs.result_of(data.sets, similarity, (pairs.SPEARMAN, pairs.PEARSON), notes=notes)
+
+
+def _concept_vectors(data: Data, system: ConceptSystem) -> dict[str, NDArray[np.float32]]:
+    ids = list(dict.fromkeys(one for set_ in data.sets for pair in set_.concepts or () for one in pair if one))
+    return dict(zip(ids, system.encode_concepts(ids), strict=True))
+
+
+def _mean_vectors(data: Data, system: VectorSystem) -> dict[str, NDArray[np.float32]]:
+    strings = clean_many([name for names in data.names.values() for name in names], system.rules)
+    offsets = np.cumsum([0, *(len(names) for names in data.names.values())])
+    if not strings:
+        return {}
+    return dict(zip(data.names, pairs.mean_of_names(system.encode(strings), offsets), strict=True))
+
+
+def _by_concept(one: Pairs, known: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Return the cosine of each pair of concepts; NaN where a concept has no vector."""
+    similarity = np.full(len(one), np.nan, np.float32)
+    for row, (left, right) in enumerate(one.concepts or ()):
+        if left in known and right in known:
+            similarity[row] = pairs.cosine(known[left], known[right])
+    return similarity

@@ -1,0 +1,236 @@
+"""What the page and the Markdown of a report have in common: looking figures up in report.json and writing them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+ALL = "all"
+UNSEEN = "seen=False"
+NONE = "–"
+# Words in the names of metrics that lie in 0 to 1 and are printed as percentages.
+FRACTIONS = ("accuracy", "precision", "recall", "f1", "hits@", "mrr")
+
+Entry = Mapping[str, Any]
+# A metric and a subset.
+Column = tuple[str, str]
+
+
+def scored(entry: Entry) -> list[Entry]:
+    """Return the systems of a benchmark that were scored, i.e. without those that it does not fit."""
+    return [system for system in entry["systems"] if "figures" in system]
+
+
+def systems_of(report: Entry) -> list[str]:
+    """Return the names of all systems that were scored on something, in the order in which they stand first."""
+    return list(dict.fromkeys(system["name"] for entry in report["benchmarks"] for system in scored(entry)))
+
+
+def by_task(report: Entry) -> dict[str, list[Entry]]:
+    """Return the benchmarks of each task, in order."""
+    tasks: dict[str, list[Entry]] = {}
+    for entry in report["benchmarks"]:
+        tasks.setdefault(entry["task"], []).append(entry)
+    return tasks
+
+
+def figure(system: Entry, metric: str, subset: str = ALL) -> Entry | None:
+    """Return one figure of a system, None if it has none."""
+    for one in system.get("figures", ()):
+        if one["metric"] == metric and one["subset"] == subset:
+            found: Entry = one
+            return found
+    return None
+
+
+def metric_of(entry: Entry, name: str) -> Entry:
+    """Return what is known of a metric: `fraction` and `higher_is_better`.
+
+    Where no system was scored by it, its name tells whether it is a fraction. A figure that is no metric of rows (a
+    best threshold) is neither better high nor low.
+    """
+    for system in entry["systems"]:
+        for metric in system.get("metrics", ()):
+            if metric["name"] == name:
+                known: Entry = metric
+                return known
+    fraction = any(word in name.lower() for word in FRACTIONS)
+    return {"fraction": fraction, "higher_is_better": True if name == entry["main_metric"] else None}
+
+
+def columns(entry: Entry) -> list[Column]:
+    """Return what stands beside the systems: every metric over all rows and over parts that are no subset of rows.
+
+    The main metric comes first; what only papers report comes last.
+    """
+    found = [(one["metric"], one["subset"]) for system in scored(entry) for one in system["figures"]]
+    found += [(one["metric"], one["subset"]) for one in entry["published"]]
+    whole = dict.fromkeys(column for column in found if "=" not in column[1])
+    return sorted(whole, key=lambda column: (column[0] != entry["main_metric"], column != (entry["main_metric"], ALL)))
+
+
+def subsets(entry: Entry) -> dict[str, list[str]]:
+    """Return the columns that figures are broken down by, and the values of each ("seen" -> ["False", "True"]).
+
+    A column of which only one value occurs is left out unless a paper reports by it.
+    """
+    found: dict[str, list[str]] = {}
+    for system in scored(entry):
+        for one in system["figures"]:
+            column, equals, value = one["subset"].partition("=")
+            if equals and value not in found.setdefault(column, []):
+                found[column].append(value)
+    reported = {one["subset"].partition("=")[0] for one in entry["published"]}
+    return {column: values for column, values in found.items() if len(values) > 1 or column in reported}
+
+
+def subset_words(column: str, values: Sequence[str]) -> str:
+    """Return a column of subsets in words."""
+    told = {
+        "seen": "whether the mention was in the training data",
+        "covered": "whether the gold is among the targets",
+    }
+    yes_or_no = set(values) <= {"True", "False"}
+    return told[column] if column in told and yes_or_no else column.replace("_", " ")
+
+
+def subset_value(value: str) -> str:
+    """Return a subset's value in words."""
+    return {"True": "yes", "False": "no"}.get(value, value)
+
+
+def shared_notes(entry: Entry) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Return the notes that all systems share, by name, and those that differ: one value a system."""
+    systems = scored(entry)
+    names = dict.fromkeys(name for system in systems for name in system["notes"])
+    told = {name: [plain(system["notes"].get(name)) for system in systems] for name in names}
+    same = {name: values[0] for name, values in told.items() if len(set(values)) == 1}
+    return same, {name: values for name, values in told.items() if name not in same}
+
+
+def metrics_by(entry: Entry, column: str) -> list[str]:
+    """Return the metrics that are broken down by a column, the main one first."""
+    names = dict.fromkeys(
+        one["metric"] for system in scored(entry) for one in system["figures"] if one["subset"].startswith(f"{column}=")
+    )
+    return sorted(names, key=lambda name: name != entry["main_metric"])
+
+
+def heading(column: Column) -> str:
+    """Return the heading of a column: "accuracy@1", "accuracy@1, mean of folds"."""
+    metric, subset = column
+    return metric if subset == ALL else f"{metric}, {subset}"
+
+
+def best(entry: Entry, column: Column) -> str | None:
+    """Return the name of the best of several systems, None if there is only one or no best."""
+    higher = metric_of(entry, column[0])["higher_is_better"]
+    values = {system["name"]: figure(system, *column) for system in scored(entry)}
+    known = {name: one["value"] for name, one in values.items() if one is not None and one["value"] is not None}
+    if len(known) < 2 or higher is None:
+        return None
+    return max(known, key=lambda name: known[name] if higher else -known[name])
+
+
+def difference(system: Entry, metric: str) -> Entry | None:
+    """Return how far a system is from the baseline in a metric, None if it was not compared."""
+    for one in (system.get("against") or {}).get("differences", ()):
+        if one["metric"] == metric and one["difference"] is not None:
+            found: Entry = one
+            return found
+    return None
+
+
+def baseline_of(entry: Entry) -> str | None:
+    """Return the name of the baseline, None if there is none."""
+    return next((system["against"]["baseline"] for system in scored(entry) if system["against"]), None)
+
+
+def verdict(one: Entry, *, higher_is_better: bool = True) -> str:
+    """Return "better", "worse" or "not told apart": whether 0 lies in the interval of a difference."""
+    low, high = one["low"], one["high"]
+    if low is None or high is None or low <= 0 <= high:
+        return "not told apart"
+    return "better" if (low > 0) == higher_is_better else "worse"
+
+
+def number(value: float | None, *, fraction: bool, signed: bool = False) -> str:
+    """Return a value as tables print it: a fraction as a percentage with one decimal, else with up to three."""
+    if value is None:
+        return NONE
+    sign = "+" if signed else ""
+    if fraction:
+        return f"{100 * value:{sign}.1f}"
+    decimals = 3 if abs(value) < 10 else 1
+    return f"{value:{sign},.{decimals}f}"
+
+
+def as_printed(value: float, *, fraction: bool) -> str:
+    """Return a published value with the decimals that it was printed with, at least one for a percentage."""
+    shown = f"{round(100 * value if fraction else value, 6):.6g}"
+    return f"{shown}.0" if fraction and "." not in shown else shown
+
+
+def interval(one: Entry, *, fraction: bool, signed: bool = False) -> str:
+    """Return the interval of a figure or difference, "[39.1, 43.3]"; empty if it has none."""
+    if one.get("low") is None or one.get("high") is None:
+        return ""
+    ends = (number(one[end], fraction=fraction, signed=signed) for end in ("low", "high"))
+    return f"[{', '.join(ends)}]"
+
+
+def p_value(p: float | None) -> str:
+    """Return a p-value with three decimals."""
+    if p is None:
+        return NONE
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def coverage(system: Entry) -> tuple[str, str] | None:
+    """Return the share of queries with a gold concept among the targets, and the counts; None if it is not counted."""
+    covered, queries = system["notes"].get("covered"), system["notes"].get("queries")
+    if covered is None or not queries:
+        return None
+    return f"{100 * covered / queries:.1f}%", f"{covered:,} of {queries:,}"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds for a reader: "0.84 s", "12 s", "3 min 20 s"."""
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def plain(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Return a JSON value as one line of text."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: NONE}[value]
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {plain(one)}" for key, one in value.items()) or NONE
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(plain(one) for one in value) or NONE
+    return str(value)
+
+
+class Footnotes:
+    """Why published numbers cannot simply be laid beside ours: each reason of a benchmark once, numbered."""
+
+    def __init__(self, entry: Entry) -> None:
+        """Number the reasons of all published figures of a benchmark."""
+        self.numbers: dict[str, int] = {}
+        for one in entry["published"]:
+            for reason in self._reasons(one):
+                self.numbers.setdefault(reason, len(self.numbers) + 1)
+
+    def of(self, published: Entry) -> list[int]:
+        """Return the numbers of the reasons that concern a published figure."""
+        return [self.numbers[reason] for reason in self._reasons(published)]
+
+    def _reasons(self, published: Entry) -> list[str]:
+        told = (("Protocol differs", published["differs"]), ("Doubtful as printed", published["slip"]))
+        return [f"{what}: {reason}" for what, reason in told if reason]

@@ -1,0 +1,235 @@
+"""Benchmarks times systems -> one report: figures with intervals, paired differences, published numbers, provenance.
+
+A report is a folder: report.json, report.html, report.md, and rows/BENCHMARK.SYSTEM.parquet, one row a query, from
+which `alphita evaluate --compare` works out paired differences later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from alphita import artefact, config, progress, registry
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.evaluation import confusions, markdown, page, report
+from alphita.evaluation.benchmarks import PACKAGE, Info, Source, load_benchmark
+from alphita.evaluation.results import Metric, Result, compare, figures_of
+from alphita.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
+from alphita.evaluation.systems.encoder import EncoderSystem
+from alphita.terminology.store import Terminology
+
+KIND = "report"
+ALL = "all"
+FITS: dict[str, tuple[tuple[type, ...], str]] = {
+    "any": ((System,), "text"),
+    "vectors": ((VectorSystem,), "text as vectors"),
+    "concepts": ((System, ConceptSystem), "text or concepts"),
+    "encoder": ((EncoderSystem,), "text by an encoder that can be trained"),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run.
+
+    Attributes:
+        benchmarks: their names, or only "all": every one whose data are there.
+        models: systems, as `load_system` reads them.
+        baselines: systems too; the first is the one that the others are compared with.
+        data: the folder of the benchmarks' files.
+        terminology: for benchmarks that need one.
+        settings: "BENCHMARK.key=value", or "key=value" for all benchmarks that know the key.
+        seed: of the intervals.
+    """
+
+    benchmarks: Sequence[str]
+    models: Sequence[str]
+    baselines: Sequence[str] = ()
+    data: Path | None = None
+    terminology: Terminology | None = None
+    settings: Sequence[str] = ()
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A benchmark with its data read, or the reason why it is not run."""
+
+    name: str
+    module: Any
+    options: Any
+    data: Any = None
+    not_run: str | None = None
+    read: list[Path] = field(default_factory=list)
+
+    @property
+    def info(self) -> Info:
+        """What the benchmark is."""
+        info: Info = self.module.INFO
+        return info
+
+
+def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
+    """Score every system on every benchmark and write the report folder, whole or not at all.
+
+    All data are read before anything is scored. Of "all", benchmarks without data stand in the report as not run, with
+    where to get the data; one that was asked for by name and has none is an error.
+
+    Returns:
+        The report, as report.json holds it.
+
+    Raises:
+        UsageError: an unknown benchmark, system or setting; no system fits a benchmark; `out` exists without `force`.
+        InputError: data are missing or damaged.
+    """
+    tasks = _read(plan)
+    systems = _open([*plan.models, *plan.baselines])
+    baseline = _baseline(plan, systems)
+    with artefact.create(out, KIND, force=force) as draft:
+        (draft.path / "rows").mkdir()
+        entries = [_entry(task, systems, baseline, plan.seed, draft.path) for task in tasks]
+        files = {f"{task.name}/{path.name}": artefact.hash_file(path) for task in tasks for path in task.read}
+        if plan.terminology is not None:
+            files["terminology"] = plan.terminology.manifest["content_hash"]
+        provenance = report.provenance(config=_resolved(tasks, plan), seed=plan.seed, data=files)
+        whole = report.write(draft.path / "report.json", {"benchmarks": entries}, provenance=provenance)
+        page.write_page(whole, draft.path / "report.html")
+        (draft.path / "report.md").write_text(markdown.to_markdown(whole), encoding="utf-8")
+    return whole
+
+
+def _baseline(plan: Plan, systems: Mapping[str, Any]) -> str | None:
+    """Return the name of the first baseline; None if there is none."""
+    return list(systems)[len(plan.models)] if plan.baselines else None
+
+
+def _read(plan: Plan) -> list[_Task]:
+    everything = list(plan.benchmarks) == [ALL]
+    names = registry.names(PACKAGE) if everything else list(dict.fromkeys(plan.benchmarks))
+    modules = {name: load_benchmark(name) for name in names}
+    settings = _settings(plan.settings, modules)
+    tasks = []
+    for name, module in modules.items():
+        options = config.resolve(module.Options, sets=settings[name])
+        source = Source(plan.data, plan.terminology, name, module.INFO.where)
+        try:
+            data = module.load(source, options)
+        except AlphitaError as error:
+            missing = isinstance(error, UsageError) or _is_missing(error)
+            if not (everything and missing):
+                raise
+            tasks.append(_Task(name, module, options, not_run=str(error)))
+            continue
+        tasks.append(_Task(name, module, options, data, read=source.read))
+    if all(task.not_run for task in tasks):
+        raise UsageError(
+            "no benchmark has its data: give --data FOLDER, or --terminology X.terminology; "
+            "alphita evaluate --about NAME says what a benchmark needs"
+        )
+    return tasks
+
+
+def _is_missing(error: AlphitaError) -> bool:
+    return isinstance(error, InputError) and " finds no " in error.problem
+
+
+def _settings(given: Sequence[str], modules: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Give each setting to the benchmarks that it is for."""
+    settings: dict[str, list[str]] = {name: [] for name in modules}
+    for item in given:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"--set {item!r} is not of the form key=value or BENCHMARK.key=value")
+        one, dot, option = key.partition(".")
+        if dot:
+            if one not in modules:
+                raise UsageError(registry.unknown("benchmark", one, modules))
+            settings[one].append(f"{option}={value}")
+            continue
+        takers = [name for name, module in modules.items() if key in module.Options.model_fields]
+        if not takers:
+            known = sorted({field for module in modules.values() for field in module.Options.model_fields})
+            raise UsageError(registry.unknown("option", key, known))
+        for name in takers:
+            settings[name].append(item)
+    return settings
+
+
+def _open(specs: Sequence[str]) -> dict[str, Any]:
+    systems: dict[str, Any] = {}
+    for spec in specs:
+        system = load_system(spec)
+        if system.name in systems:
+            raise UsageError(f"two systems are called {system.name!r}; name one of them, e.g. {spec},name=other")
+        systems[system.name] = system
+    return systems
+
+
+def _entry(task: _Task, systems: Mapping[str, Any], baseline: str | None, seed: int, folder: Path) -> dict[str, Any]:
+    info = task.info
+    entry: dict[str, Any] = {
+        "name": task.name, "title": info.title, "task": info.task, "citation": info.citation,
+        "main_metric": info.main_metric, "tested_on_real_data": info.tested_on_real_data,
+        "options": task.options.model_dump(mode="json"),
+        "published": [dataclasses.asdict(one) for one in task.module.PUBLISHED],
+        "not_run": task.not_run, "where": info.where, "systems": [],
+    }  # fmt: skip
+    if task.not_run is not None:
+        return entry
+    kinds, what = FITS[info.systems]
+    fitting = {name: system for name, system in systems.items() if isinstance(system, kinds)}
+    if not fitting:
+        raise UsageError(f"the benchmark {task.name} needs a system for {what}; none of {list(systems)} is one")
+    results: dict[str, Result] = {}
+    for name, system in systems.items():
+        if name not in fitting:
+            entry["systems"].append({"name": name, "not_applicable": f"needs a system for {what}"})
+            continue
+        progress.say(f"{task.name}: {name}")
+        start = time.perf_counter()
+        result = results[name] = task.module.evaluate(task.data, system, task.options)
+        seconds = time.perf_counter() - start
+        result.rows.write_parquet(folder / "rows" / f"{task.name}.{file_name(name)}.parquet")
+        entry["systems"].append({
+            "name": name, "facts": system.facts, "seconds": seconds, "notes": result.notes,
+            "figures": [dataclasses.asdict(figure) for figure in figures_of(result, seed=seed)],
+            "against": None, "errors": confusions.analyse(result, info.task),
+            "curves": {key: [list(xs), list(ys)] for key, (xs, ys) in result.curves.items()},
+            "tables": {
+                title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
+                for title, table in result.tables.items()
+            },
+            "metrics": [_written(metric) for metric in result.metrics],
+        })  # fmt: skip
+    if baseline in results:
+        for one in entry["systems"]:
+            if one["name"] in results and one["name"] != baseline:
+                differences = compare(results[one["name"]], results[baseline], seed=seed)
+                one["against"] = {"baseline": baseline, "differences": differences}
+    return entry
+
+
+def _written(metric: Metric) -> dict[str, Any]:
+    """Return a metric as JSON; its statistic by name, so that it can be worked out again from the rows."""
+    return {
+        "name": metric.name, "columns": list(metric.columns), "higher_is_better": metric.higher_is_better,
+        "fraction": metric.fraction, "statistic": f"{metric.statistic.__module__}:{metric.statistic.__qualname__}",
+    }  # fmt: skip
+
+
+def file_name(system: str) -> str:
+    """Return a system's name as part of a file name."""
+    return re.sub(r"[^\w.=-]+", "_", system)
+
+
+def _resolved(tasks: Sequence[_Task], plan: Plan) -> dict[str, Any]:
+    return {
+        "benchmarks": {task.name: task.options.model_dump(mode="json") for task in tasks},
+        "models": list(plan.models), "baselines": list(plan.baselines), "data": plan.data and str(plan.data),
+        "terminology": plan.terminology and str(plan.terminology.path),
+    }  # fmt: skip

@@ -1,0 +1,141 @@
+"""Concept vectors from a CSV file in the layout of cui2vec (Beam et al. 2020): an id, then its numbers, a line each.
+
+They know ids and no strings. Only rows that are asked for are kept; the file is read again for others.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.errors import InputError, UsageError
+from alphita.evaluation.systems import refuse_unknown
+from alphita.evaluation.systems._shared import byte_lines
+
+OPTIONS = ("prefix", "name")
+
+
+class ConceptVectorSystem:
+    """Vectors of concepts, as the file gives them."""
+
+    def __init__(self, path: Path, *, prefix: str = "", name: str | None = None) -> None:
+        """Open a file and read its first lines.
+
+        Args:
+            path: the file, gzipped or not; a first line of column names is passed over.
+            prefix: what stands before the colon of a benchmark's ids where the file has bare codes: "UMLS" finds
+                UMLS:C0011849 in the row C0011849. An id that has no such prefix is looked for as it is.
+            name: in reports; None: the file's.
+
+        Raises:
+            InputError: the file cannot be read or is of another layout.
+        """
+        self.path, self.prefix, self.name = path, prefix, name or path.name
+        self.dim, self._header = _read_shape(path)
+        self.facts: dict[str, Any] = {
+            "kind": "concept_vectors", "file": path.name, "sha256": artefact.hash_file(path), "dimension": self.dim,
+            "prefix": prefix,
+        }  # fmt: skip
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self._sought: set[str] = set()
+
+    def encode_concepts(self, ids: Sequence[str]) -> NDArray[np.float32]:
+        """Return (n, d) float32; a row of NaN for a concept that the file lacks.
+
+        Raises:
+            InputError: a row of the file is of another dimension than the first, holds something else than numbers, or
+                stands twice.
+        """
+        keys = [one.removeprefix(f"{self.prefix}:") if self.prefix else one for one in ids]
+        if wanted := set(keys) - self._sought:
+            self._vectors |= self._read(wanted)
+            self._sought |= wanted
+        unknown = np.full(self.dim, np.nan, np.float32)
+        found = [self._vectors.get(key, unknown) for key in keys]
+        return np.array(found, np.float32).reshape(len(keys), self.dim)
+
+    def _read(self, wanted: set[str]) -> dict[str, NDArray[np.float32]]:
+        found: dict[str, NDArray[np.float32]] = {}
+        for number, line in byte_lines(self.path):
+            if number == 1 and self._header:
+                continue
+            key, numbers = _row(line, self.path, number)
+            if len(numbers) != self.dim:
+                problem = f"a row of {len(numbers)} numbers, where the first has {self.dim}"
+                raise InputError(problem, file=self.path, line=number, value=key)
+            if key not in wanted:
+                continue
+            if key in found:
+                raise InputError("the concept has two rows", file=self.path, line=number, value=key)
+            found[key] = _vector(numbers, self.path, number)
+        return found
+
+
+def _read_shape(path: Path) -> tuple[int, bool]:
+    """Return how many numbers a row holds, and whether the first line is a header."""
+    for number, line in byte_lines(path):
+        _, numbers = _row(line, path, number)
+        if numbers and _is_number(numbers[0]):
+            return len(numbers), number > 1
+        if number > 1 or any(map(_is_number, numbers)):
+            break
+    raise InputError(
+        "holds no row of an id and numbers with commas between", file=path, remedy="the layout of cui2vec is read"
+    )
+
+
+def _row(line: bytes, path: Path, number: int) -> tuple[str, list[bytes]]:
+    """Return the id, which may stand in quotes, and the fields after it."""
+    if number == 1:
+        line = line.removeprefix(codecs.BOM_UTF8)
+    if line.startswith(b'"'):
+        first, _, rest = line[1:].partition(b'",')
+    else:
+        first, _, rest = line.partition(b",")
+    try:
+        return first.decode("utf-8"), rest.split(b",") if rest else []
+    except UnicodeDecodeError as error:
+        raise InputError(f"not UTF-8: {error}", file=path, line=number) from None
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field.strip(b'"'))
+    except ValueError:
+        return False
+    return True
+
+
+def _vector(numbers: Sequence[bytes], path: Path, line: int) -> NDArray[np.float32]:
+    try:
+        with np.errstate(over="ignore"):
+            vector = np.array([float(number.strip(b'"')) for number in numbers], np.float32)
+    except ValueError as error:
+        raise InputError(f"not a number: {error}", file=path, line=line) from None
+    if not np.isfinite(vector).all():
+        raise InputError("a number is not finite", file=path, line=line)
+    return vector
+
+
+def load(argument: str, options: Mapping[str, str]) -> ConceptVectorSystem:
+    """Open a file of concept vectors.
+
+    Args:
+        argument: the file.
+        options: `prefix` (of a benchmark's ids that the file's lack, e.g. UMLS), `name` (in reports).
+
+    Raises:
+        UsageError: no file named, or an unknown option.
+        InputError: see `ConceptVectorSystem`.
+    """
+    refuse_unknown("concept_vectors", options, OPTIONS)
+    if not argument:
+        raise UsageError("concept_vectors needs a file: concept_vectors:FILE")
+    prefix = options.get("prefix", "").removesuffix(":")
+    return ConceptVectorSystem(Path(argument), prefix=prefix, name=options.get("name"))
