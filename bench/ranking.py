@@ -2,12 +2,11 @@
 
     python bench/ranking.py [--mentions 1000] [--names 76000] [--dim 384] [--k 25] [--repeats 5] [--out ranking.json]
 
-The base is what the script released with SapBERT does, and BioSyn's before it: one mention at a time, its similarity to
-every name, a full sort, the first k. Rows beside it: the same loop with NumPy's sort and with NumPy's partition, which
-BioSyn uses; one product of everything with a top k, as the script released with CODER has it for its small lists; and
-the search that `alphita evaluate` does. On CPU. Every round runs each row once, in turn, so that a machine that slows
-down slows all rows; the median round counts. Names come from a few hundred centres, as synonyms of concepts do, and
-mentions are names with noise.
+The base is what the script released with SapBERT does: one mention at a time, its similarity to every name, a full
+sort, the first k. Rows beside it: the same loop with NumPy's sort and with NumPy's partition; one product of everything
+with a top k, as the script released with CODER has it for its small lists; and the search that `alphita evaluate`
+does. On CPU. Every round runs each row once, in turn, so that a machine that slows down slows all rows; the median
+round counts. Names come from a few hundred centres, as synonyms of concepts do, and mentions are names with noise.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def ours(mentions: Vectors, names: Vectors, k: int) -> NDArray[np.int64]:
 ROWS: dict[str, Rank] = {
     BASE: loop_full_sort,
     "loop, NumPy's sort": loop_numpy_sort,
-    "loop, partition (BioSyn)": loop_partition,
+    "loop, partition": loop_partition,
     "all at once, top k (CODER)": all_at_once,
     OURS: ours,
 }

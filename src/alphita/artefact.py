@@ -40,6 +40,7 @@ REBUILD = {
     "split": "alphita terminology split …",
     "model": "alphita train …",
     "index": "alphita index --model … --terminology … -o …",
+    "report": "alphita evaluate …",
 }
 
 

@@ -33,7 +33,9 @@ def linking_result(share: float, seed: int, n: int = 60) -> Result:
     notes = {"queries": n, "covered": int(rows["covered"].sum()), "own note": share}
     means = [Figure("accuracy@1", "mean of folds", share, n), Figure("theta", "best", 0.5, n)]
     curves = {"theta F1": ([0.1, 0.5, 0.9], [0.2, share, 0.3])}
-    return Result(rows, metrics, ("language", "seen", "covered"), means, notes, curves)
+    tables = {"nearest to fever": pl.DataFrame({"en": ["pyrexia *", "<chill>"], "it": ["febbre *", ""]})}
+    histograms = {"similarity": ([0.0, 0.5, 1.0], {"synonyms": [1, 3], "others": [4, 0]})}
+    return Result(rows, metrics, ("language", "seen", "covered"), means, notes, curves, tables, histograms)
 
 
 def entry(name: str, results: dict[str, Result], baseline: str | None, **changes: Any) -> dict[str, Any]:
@@ -46,6 +48,14 @@ def entry(name: str, results: dict[str, Result], baseline: str | None, **changes
             else {"baseline": baseline, "differences": compare(result, results[baseline])},
             "errors": confusions.analyse(result, "normalization"),
             "curves": {key: [list(xs), list(ys)] for key, (xs, ys) in result.curves.items()},
+            "tables": {
+                title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
+                for title, table in result.tables.items()
+            },
+            "histograms": {
+                key: {"edges": list(edges), "counts": {label: list(of) for label, of in counts.items()}}
+                for key, (edges, counts) in result.histograms.items()
+            },
             "metrics": [_written(metric) for metric in result.metrics],
         }
         for system, result in results.items()

@@ -164,7 +164,7 @@ def test_errors_curves_pictures_and_provenance(report) -> None:
     for told in (
         "commonest wrong answers", "wrong answers with the greatest similarity", "by words in the mention",
         "overlap with the nearest gold name", "accuracy within the first k concepts", "links: theta F1", "b" * 64,
-        "numpy: 2",
+        "numpy: 2", "nearest to fever (", "pyrexia *", "<chill>", ": similarity", "synonyms",
     ):  # fmt: skip
         assert told in words, told
     image = next(attributes for tag, attributes in tree.seen if tag == "img")
@@ -177,7 +177,12 @@ def test_a_report_of_the_smallest_kind(report) -> None:
     bare["benchmarks"] = [bare["benchmarks"][1]]
     system = bare["benchmarks"][0]["systems"][0]
     system.update(
-        figures=[one for one in system["figures"] if one["subset"] == "all"][:1], errors={}, curves={}, notes={}
+        figures=[one for one in system["figures"] if one["subset"] == "all"][:1],
+        errors={},
+        curves={},
+        tables={},
+        histograms={},
+        notes={},
     )
     system["figures"][0].update(value=None, low=None, high=None)
     system.pop("metrics")
@@ -208,6 +213,8 @@ def test_markdown_has_summary_details_and_notes(report) -> None:
     assert any("the benchmark missing finds no file here. at https://example.org" in line for line in lines)
     assert any("| 50.0 (note 1, 2) |" in line for line in lines)
     assert any(line.startswith("1. Protocol differs: other folds") for line in lines)
+    assert any(line.startswith("| nearest to fever (") for line in lines)
+    assert r"| pyrexia \* | febbre \* |" in lines
     assert re.search(r"(?<!\\)<script", text) is None
     # Every line of a table has as many cells as its head.
     width = 0

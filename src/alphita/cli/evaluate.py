@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
@@ -17,7 +17,10 @@ UNTESTED = "untested on real data"
 
 def evaluate(
     benchmarks: Annotated[
-        list[str] | None, typer.Argument(metavar="[BENCHMARK...]", help="Their names; all: those whose data are there.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[BENCHMARK...]", help="Their names, or files of your own; all: those whose data are there."
+        ),
     ] = None,
     models: Annotated[
         list[str] | None,
@@ -32,10 +35,16 @@ def evaluate(
         Path | None, typer.Option("--terminology", "-t", help="For benchmarks that are made of a terminology.")
     ] = None,
     out: Annotated[Path, typer.Option("--output", "-o", help="The report folder to create.")] = Path("report"),
+    skipped: Annotated[
+        list[str] | None, typer.Option("--skip", metavar="BENCHMARK", help="Leave one out of all; repeatable.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value or BENCHMARK.key=value; repeatable.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap intervals.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap intervals and pictures.")] = 0,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Draw the terminology's terms as the encoders place them (t-SNE).")
+    ] = False,
     threads: Annotated[int | None, typer.Option(help="Size of every thread pool; by default one a core.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing report (it is moved aside).")] = False,
     shown: Annotated[bool, typer.Option("--list", help="List the benchmarks and leave.")] = False,
@@ -58,10 +67,25 @@ def evaluate(
     elif compared:
         _compare(*compared, seed=seed)
     else:
-        _run(
-            benchmarks or [], models or [], baselines or [], data, terminology, out, settings or [], seed, threads,
-            force=force,
+        chosen = _Chosen(
+            benchmarks or [], models or [], baselines or [], data, terminology, skipped or [], settings or [], seed,
+            pictures,
         )  # fmt: skip
+        _run(chosen, out, threads, force=force)
+
+
+class _Chosen(NamedTuple):
+    """What was asked for, in the order of `alphita.evaluation.run.Plan`; nothing is opened yet."""
+
+    benchmarks: list[str]
+    models: list[str]
+    baselines: list[str]
+    data: Path | None
+    terminology: Path | None
+    skipped: list[str]
+    settings: list[str]
+    seed: int
+    pictures: bool
 
 
 def _list() -> None:
@@ -110,25 +134,13 @@ def _compare(first: Path, second: Path, *, seed: int) -> None:
     Console().print(compare_reports.render(compare_reports.compare(first, second, seed=seed)))
 
 
-def _run(
-    benchmarks: list[str],
-    models: list[str],
-    baselines: list[str],
-    data: Path | None,
-    terminology: Path | None,
-    out: Path,
-    settings: list[str],
-    seed: int,
-    threads: int | None,
-    *,
-    force: bool,
-) -> None:
-    if not benchmarks:
+def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> None:
+    if not chosen.benchmarks:
         raise UsageError(f"name a benchmark, or all; choose from {registry.names(BENCHMARKS)}")
-    if not models and not baselines:
+    if not chosen.models and not chosen.baselines:
         raise UsageError("name a system to score: --model minilm, --model path/to/model, --baseline tfidf")
-    if data is not None and not data.is_dir():
-        raise UsageError(f"--data: there is no folder {data}")
+    if chosen.data is not None and not chosen.data.is_dir():
+        raise UsageError(f"--data: there is no folder {chosen.data}")
     from rich.console import Console
 
     from alphita import machine
@@ -137,9 +149,7 @@ def _run(
     from alphita.terminology.store import load_terminology
 
     machine.set_threads(threads)
-    plan = Plan(
-        benchmarks, models, baselines, data, load_terminology(terminology) if terminology else None, settings, seed
-    )
-    report = run(plan, out, force=force)
+    opened = load_terminology(chosen.terminology) if chosen.terminology else None
+    report = run(Plan(**{**chosen._asdict(), "terminology": opened}), out, force=force)
     Console().print(markdown.summary_tables(report))
     print(f"the report: {out / 'report.html'}")

@@ -123,7 +123,8 @@ def _benchmark(entry: Entry) -> list[str]:
         parts.append("Not run; these are the published figures.")
     notes = Footnotes(entry)
     columns = entries.columns(entry)
-    parts.append(_scores(entry, columns, notes))
+    if columns:
+        parts.append(_scores(entry, columns, notes))
     parts += [_by_subset(entry, column, values, notes) for column, values in entries.subsets(entry).items()]
     if notes.numbers:
         parts.append("\n".join(f"{number}. {text(reason)}" for reason, number in notes.numbers.items()))
@@ -135,6 +136,11 @@ def _benchmark(entry: Entry) -> list[str]:
         heads = ["note", *(text(system["name"]) for system in entries.scored(entry))]
         rows = [[text(name.replace("_", " ")), *map(text, values)] for name, values in differing.items()]
         parts.append(table(heads, rows))
+    for system in entries.scored(entry):
+        for title, one in system["tables"].items():
+            heads = [text(f"{title} ({system['name']})"), *[""] * (len(one["columns"]) - 1)]
+            rows = [[text(entries.plain(cell)) for cell in row] for row in [one["columns"], *one["rows"]]]
+            parts.append(table(heads, rows))
     return parts
 
 

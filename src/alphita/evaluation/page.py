@@ -259,7 +259,8 @@ def _benchmark(entry: Entry) -> Html:
         if entry["published"]:
             parts.append(_fold("Published figures", [_scores(entry)]))
     else:
-        parts += [_scores(entry), _charts(entry), _differences(entry), _subsets(entry), _notes(entry), _errors(entry)]
+        parts += [_scores(entry), _charts(entry), _differences(entry), _subsets(entry), _notes(entry), _tables(entry)]
+        parts.append(_errors(entry))
     label = f"{entry['task']} {entry['name']} {entry['title']}"
     return tag("section", *parts, id=_anchor(entry), data_benchmark=label)
 
@@ -484,8 +485,24 @@ def _charts(entry: Entry) -> Html:
             # "theta F1" is F1 over theta.
             x_label, _, y_label = name.rpartition(" ")
             drawn.append(charts.lines(series, title=f"{entry['name']}: {name}", x_label=x_label, y_label=y_label))
+    for system in systems:
+        for name, one in system["histograms"].items():
+            title = f"{system['name']}: {name}"
+            drawn.append(charts.histogram(one["edges"], one["counts"], title=title, x_label=name))
     shown = [Html(one) for one in drawn if one]
     return tag("div", *shown, class_="charts") if shown else Html()
+
+
+def _tables(entry: Entry) -> Html:
+    """Return the tables that are to be read by eye, system by system under each title."""
+    systems = entries.scored(entry)
+    parts = []
+    for title in dict.fromkeys(title for system in systems for title in system["tables"]):
+        for system in systems:
+            if one := system["tables"].get(title):
+                records = [dict(zip(one["columns"], row, strict=True)) for row in one["rows"]]
+                parts.append(_records(f"{title} ({system['name']})", records))
+    return _fold("Case tables", parts) if parts else Html()
 
 
 def _bars(entry: Entry) -> str:

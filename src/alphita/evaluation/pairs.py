@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita.evaluation.results import Metric, Result, Statistic
+from alphita.evaluation.results import Metric, Result
 from alphita.index.neighbours import unit
 
 Correlation = Callable[[NDArray[np.float64], NDArray[np.float64]], float]
@@ -82,21 +82,24 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return result
 
 
-def by_set(correlation: Correlation) -> Statistic:
-    """Return a statistic over rows (gold, similarity, set number): the mean over sets of their correlation.
+def mean_pearson(values: NDArray[np.float64]) -> float:
+    """Return the mean over sets of `pearson`, of rows (gold, similarity, set number); see `_mean_over_sets`."""
+    return _mean_over_sets(pearson, values)
 
-    Sets in which it is not defined count for nothing; NaN if it is defined in none.
-    """
 
-    def statistic(values: NDArray[np.float64]) -> float:
-        found = []
-        for number in np.unique(values[:, 2]):
-            rows = values[values[:, 2] == number]
-            found.append(correlation(rows[:, 0], rows[:, 1]))
-        defined = [one for one in found if np.isfinite(one)]
-        return float(np.mean(defined)) if defined else float("nan")
+def mean_spearman(values: NDArray[np.float64]) -> float:
+    """Return the mean over sets of `spearman`, of rows (gold, similarity, set number); see `_mean_over_sets`."""
+    return _mean_over_sets(spearman, values)
 
-    return statistic
+
+def _mean_over_sets(correlation: Correlation, values: NDArray[np.float64]) -> float:
+    """Sets in which the correlation is not defined count for nothing; NaN if it is defined in none."""
+    found = []
+    for number in np.unique(values[:, 2]):
+        rows = values[values[:, 2] == number]
+        found.append(correlation(rows[:, 0], rows[:, 1]))
+    defined = [one for one in found if np.isfinite(one)]
+    return float(np.mean(defined)) if defined else float("nan")
 
 
 def mean_of_names(vectors: NDArray[np.float32], offsets: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -123,8 +126,8 @@ def cosine(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
 
 
 COLUMNS = ("gold", "similarity", "set")
-SPEARMAN = Metric("Spearman", COLUMNS, by_set(spearman), fraction=False)
-PEARSON = Metric("Pearson", COLUMNS, by_set(pearson), fraction=False)
+SPEARMAN = Metric("Spearman", COLUMNS, mean_spearman, fraction=False)
+PEARSON = Metric("Pearson", COLUMNS, mean_pearson, fraction=False)
 
 
 def result_of(

@@ -83,6 +83,7 @@ class Result:
             share of strings that a system cannot represent.
         curves: name -> (x, y) points of a curve, e.g. a threshold sweep, for the plots.
         tables: title -> a small table to be read by eye, printed as it is.
+        histograms: name of the axis -> (n + 1 edges, label -> n counts).
     """
 
     rows: pl.DataFrame
@@ -92,6 +93,7 @@ class Result:
     notes: dict[str, Any] = field(default_factory=dict)
     curves: dict[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
+    histograms: dict[str, tuple[Sequence[float], Mapping[str, Sequence[int]]]] = field(default_factory=dict)
 
 
 def figures_of(result: Result, *, seed: int = 0) -> list[Figure]:

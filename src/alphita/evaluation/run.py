@@ -16,7 +16,7 @@ from typing import Any
 
 from alphita import artefact, config, progress, registry
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.evaluation import confusions, markdown, page, report
+from alphita.evaluation import confusions, markdown, page, pictures, report
 from alphita.evaluation.benchmarks import PACKAGE, Info, Source, load_benchmark
 from alphita.evaluation.results import Metric, Result, compare, figures_of
 from alphita.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
@@ -29,6 +29,7 @@ FITS: dict[str, tuple[tuple[type, ...], str]] = {
     "any": ((System,), "text"),
     "vectors": ((VectorSystem,), "text as vectors"),
     "concepts": ((System, ConceptSystem), "text or concepts"),
+    "vectors_or_concepts": ((VectorSystem, ConceptSystem), "text or concepts as vectors"),
     "encoder": ((EncoderSystem,), "text by an encoder that can be trained"),
 }
 
@@ -43,8 +44,10 @@ class Plan:
         baselines: systems too; the first is the one that the others are compared with.
         data: the folder of the benchmarks' files.
         terminology: for benchmarks that need one.
+        skipped: of "all", those to leave out.
         settings: "BENCHMARK.key=value", or "key=value" for all benchmarks that know the key.
-        seed: of the intervals.
+        seed: of the intervals and pictures.
+        pictures: draw the terminology's terms as the systems place them.
     """
 
     benchmarks: Sequence[str]
@@ -52,8 +55,10 @@ class Plan:
     baselines: Sequence[str] = ()
     data: Path | None = None
     terminology: Terminology | None = None
+    skipped: Sequence[str] = ()
     settings: Sequence[str] = ()
     seed: int = 0
+    pictures: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,18 +92,24 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
         UsageError: an unknown benchmark, system or setting; no system fits a benchmark; `out` exists without `force`.
         InputError: data are missing or damaged.
     """
+    if plan.pictures and plan.terminology is None:
+        raise UsageError("pictures show a terminology: --terminology X.terminology")
     tasks = _read(plan)
     systems = _open([*plan.models, *plan.baselines])
     baseline = _baseline(plan, systems)
     with artefact.create(out, KIND, force=force) as draft:
         (draft.path / "rows").mkdir()
-        entries = [_entry(task, systems, baseline, plan.seed, draft.path) for task in tasks]
+        everything = list(plan.benchmarks) == [ALL]
+        entries = [_entry(task, systems, baseline, plan.seed, draft.path, everything) for task in tasks]
         files = {f"{task.name}/{path.name}": artefact.hash_file(path) for task in tasks for path in task.read}
         if plan.terminology is not None:
             files["terminology"] = plan.terminology.manifest["content_hash"]
         provenance = report.provenance(config=_resolved(tasks, plan), seed=plan.seed, data=files)
         whole = report.write(draft.path / "report.json", {"benchmarks": entries}, provenance=provenance)
-        page.write_page(whole, draft.path / "report.html")
+        shown = []
+        if plan.pictures and plan.terminology is not None:
+            shown = pictures.draw(plan.terminology, systems, draft.path, seed=plan.seed)
+        page.write_page(whole, draft.path / "report.html", pictures=shown)
         (draft.path / "report.md").write_text(markdown.to_markdown(whole), encoding="utf-8")
     return whole
 
@@ -110,12 +121,20 @@ def _baseline(plan: Plan, systems: Mapping[str, Any]) -> str | None:
 
 def _read(plan: Plan) -> list[_Task]:
     everything = list(plan.benchmarks) == [ALL]
-    names = registry.names(PACKAGE) if everything else list(dict.fromkeys(plan.benchmarks))
-    modules = {name: load_benchmark(name) for name in names}
+    if plan.skipped and not everything:
+        raise UsageError("benchmarks are skipped of `all` only")
+    names = registry.names(PACKAGE) if everything else plan.benchmarks
+    modules = {Path(name).stem: load_benchmark(name) for name in names}
+    for name in plan.skipped:
+        if name not in modules:
+            raise UsageError(registry.unknown("benchmark", name, modules))
     settings = _settings(plan.settings, modules)
     tasks = []
     for name, module in modules.items():
         options = config.resolve(module.Options, sets=settings[name])
+        if name in plan.skipped:
+            tasks.append(_Task(name, module, options, not_run="left out on request (--skip)"))
+            continue
         source = Source(plan.data, plan.terminology, name, module.INFO.where)
         try:
             data = module.load(source, options)
@@ -162,15 +181,23 @@ def _settings(given: Sequence[str], modules: Mapping[str, Any]) -> dict[str, lis
 
 def _open(specs: Sequence[str]) -> dict[str, Any]:
     systems: dict[str, Any] = {}
+    files: set[str] = set()
     for spec in specs:
         system = load_system(spec)
-        if system.name in systems:
-            raise UsageError(f"two systems are called {system.name!r}; name one of them, e.g. {spec},name=other")
+        if file_name(system.name) in files:
+            raise UsageError(
+                f"two systems are called {system.name!r} (as far as a file name can tell them apart); leave one out "
+                "or, if it is an encoder, add ,name=ANOTHER"
+            )
+        files.add(file_name(system.name))
         systems[system.name] = system
     return systems
 
 
-def _entry(task: _Task, systems: Mapping[str, Any], baseline: str | None, seed: int, folder: Path) -> dict[str, Any]:
+def _entry(
+    task: _Task, systems: Mapping[str, Any], baseline: str | None, seed: int, folder: Path, everything: bool
+) -> dict[str, Any]:
+    """Score every system on one benchmark; of "all", a system that cannot do it is told so and the work goes on."""
     info = task.info
     entry: dict[str, Any] = {
         "name": task.name, "title": info.title, "task": info.task, "citation": info.citation,
@@ -183,7 +210,7 @@ def _entry(task: _Task, systems: Mapping[str, Any], baseline: str | None, seed: 
         return entry
     kinds, what = FITS[info.systems]
     fitting = {name: system for name, system in systems.items() if isinstance(system, kinds)}
-    if not fitting:
+    if not fitting and not everything:
         raise UsageError(f"the benchmark {task.name} needs a system for {what}; none of {list(systems)} is one")
     results: dict[str, Result] = {}
     for name, system in systems.items():
@@ -192,8 +219,15 @@ def _entry(task: _Task, systems: Mapping[str, Any], baseline: str | None, seed: 
             continue
         progress.say(f"{task.name}: {name}")
         start = time.perf_counter()
-        result = results[name] = task.module.evaluate(task.data, system, task.options)
+        try:
+            result = results[name] = task.module.evaluate(task.data, system, task.options)
+        except AlphitaError as error:
+            if not everything:
+                raise
+            entry["systems"].append({"name": name, "not_applicable": str(error)})
+            continue
         seconds = time.perf_counter() - start
+        _warn_of_training(result, system)
         result.rows.write_parquet(folder / "rows" / f"{task.name}.{file_name(name)}.parquet")
         entry["systems"].append({
             "name": name, "facts": system.facts, "seconds": seconds, "notes": result.notes,
@@ -203,6 +237,10 @@ def _entry(task: _Task, systems: Mapping[str, Any], baseline: str | None, seed: 
             "tables": {
                 title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
                 for title, table in result.tables.items()
+            },
+            "histograms": {
+                key: {"edges": list(edges), "counts": {label: list(of) for label, of in counts.items()}}
+                for key, (edges, counts) in result.histograms.items()
             },
             "metrics": [_written(metric) for metric in result.metrics],
         })  # fmt: skip
@@ -214,6 +252,13 @@ def _entry(task: _Task, systems: Mapping[str, Any], baseline: str | None, seed: 
     return entry
 
 
+def _warn_of_training(result: Result, system: Any) -> None:  # noqa: ANN401 - a system of any kind
+    """Note where a model of ours was not trained with the split whose held-out strings it is scored on."""
+    trained = system.facts.get("trained")
+    if trained is not None and "split" in result.notes and trained["split"] != result.notes["split"]:
+        result.notes["caution"] = "trained without this split: what is held out here may have been trained on"
+
+
 def _written(metric: Metric) -> dict[str, Any]:
     """Return a metric as JSON; its statistic by name, so that it can be worked out again from the rows."""
     return {
@@ -223,7 +268,7 @@ def _written(metric: Metric) -> dict[str, Any]:
 
 
 def file_name(system: str) -> str:
-    """Return a system's name as part of a file name."""
+    """Return a system's name as part of a file name; names that differ only in what cannot stand there become one."""
     return re.sub(r"[^\w.=-]+", "_", system)
 
 

@@ -11,6 +11,7 @@ A file that begins with "_" is not a benchmark but what several share.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +38,8 @@ class Info:
         citation: of the data.
         where: where to get the data, and under what terms; printed when a file is missing.
         needs: what `load` takes: "data" (files under --data), "terminology", or both.
-        systems: "any" (lexical baselines too), "vectors" (needs a vector for a string), "concepts" (vectors for strings
-            or for concept ids) or "encoder" (trains one).
+        systems: "any" (lexical baselines too), "vectors" (needs a vector for a string), "concepts" (text, or vectors
+            for concept ids), "vectors_or_concepts" (vectors for strings or for concept ids) or "encoder" (trains one).
         tested_on_real_data: False: only on small files of our own in the published layout; the help says so.
         main_metric: the metric that tables print.
     """
@@ -159,7 +160,26 @@ class Benchmark(Protocol):
 def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
     """Return the module of a benchmark.
 
+    Args:
+        name: one of this package's, or the path of a file of your own, which ends in .py.
+
     Raises:
         UsageError: there is none of this name.
+        InputError: the file cannot be imported, or lacks a part of what a benchmark is.
     """
-    return registry.load(PACKAGE, name)
+    if not name.endswith(".py"):
+        return registry.load(PACKAGE, name)
+    path = Path(name)
+    # Known to Python by its file name, so that a report can find the file's statistics again.
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InputError("no such benchmark file", file=path, remedy="docs/evaluation.md says how to write one")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"cannot be imported: {type(error).__name__}: {error}", file=path) from error
+    missing = [part for part in ("INFO", "PUBLISHED", "Options", "load", "evaluate") if not hasattr(module, part)]
+    if missing:
+        raise InputError(f"is no benchmark: it lacks {', '.join(missing)}", file=path)
+    return module

@@ -33,7 +33,7 @@ INFO = Info(
     citation="the terminology given; task of Amore Bondarenko et al. 2022",
     where="any terminology with relations (--terminology)",
     needs=("terminology",),
-    systems="concepts",
+    systems="vectors_or_concepts",
     tested_on_real_data=True,
     main_metric="MRR",
 )

@@ -42,7 +42,7 @@ INFO = Info(
     "--terminology, or --set relation_classification.names=FILE. Any terminology's triples instead: "
     "--set relation_classification.triples=terminology",
     needs=("data", "terminology"),
-    systems="concepts",
+    systems="vectors_or_concepts",
     main_metric="accuracy",
 )
 _FIRST = {

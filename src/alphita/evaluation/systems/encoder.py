@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -82,7 +83,18 @@ def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
         "kind": "encoder", "encoder": argument, "content_hash": encoder.content_hash, "precision": encoder.precision,
         "pooling": encoder.pooling, "max_length": encoder.max_length, "rules": list(rules),
     }  # fmt: skip
+    if (trained := _trained(encoder.folder)) is not None:
+        facts["trained"] = trained
     short = Path(argument).name if Path(argument).exists() else argument
     given = [f"{key}={value}" for key, value in options.items() if key in ("pooling", "max_length", "cased")]
     name = options.get("name") or ",".join([short, *given])
     return EncoderSystem(encoder, name, rules=rules, facts=facts)
+
+
+def _trained(folder: Path) -> dict[str, Any] | None:
+    """Return recipe, terminology and split that a model of ours was trained with; None for another's."""
+    try:
+        fields = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+        return {name: fields.get(name) for name in ("recipe", "terminology", "split")}
+    except (OSError, ValueError, AttributeError):
+        return None

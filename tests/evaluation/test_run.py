@@ -1,0 +1,282 @@
+"""`alphita evaluate` from end to end, on small data, with a stand-in for the encoder where one is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from alphita import cli
+from alphita.errors import InputError, UsageError
+from alphita.evaluation import page, pictures, run
+from alphita.evaluation.benchmarks import Source, load_benchmark
+from alphita.evaluation.results import figures_of
+from alphita.evaluation.run import Plan
+from alphita.evaluation.systems import load_system
+from alphita.evaluation.systems.encoder import EncoderSystem
+from alphita.terminology.text import DEFAULT_RULES
+from tests.doubles import HashEncoder
+from tests.tiny import SITES, tiny_terminology
+
+ROOT = Path(__file__).parents[2]
+FOLDS = {
+    "standard": "1\tNausea\n2\tHeadache\n3\tInsomnia\n",
+    "train": "1\tfelt sick\n",
+    "test": '1\tnausea\n2\t"bad ""headache"""\n3\tcould not sleep\n3\tinsomnia\n',
+}
+
+
+@pytest.fixture
+def folds(tmp_path):
+    folder = tmp_path / "data" / "psytar"
+    folder.mkdir(parents=True)
+    for number in range(1, 6):
+        for part, text in FOLDS.items():
+            (folder / f"fold_{number}.{part}.txt").write_text(text)
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def terminology(tmp_path):
+    return tiny_terminology(tmp_path / "tiny.terminology")
+
+
+class Hashes(HashEncoder):
+    pooling = "mean"
+
+    def encode(self, strings, *, show_progress=False):
+        return super().encode(strings)
+
+
+def system(name: str, **facts: object) -> EncoderSystem:
+    return EncoderSystem(Hashes(), name, rules=DEFAULT_RULES, facts={"kind": "encoder", **facts})
+
+
+def alphita(*arguments: object) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["alphita", *map(str, arguments)])
+        patch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+    return int(leaving.value.code or 0)
+
+
+def test_a_report_holds_figures_differences_rows_and_provenance(folds, tmp_path, capsys):
+    out = tmp_path / "report"
+    assert alphita("evaluate", "psytar", "-b", "tfidf", "-m", "edit_distance", "--data", folds, "-o", out) == 0
+    assert "psytar" in capsys.readouterr().out
+    report = json.loads((out / "report.json").read_text())
+    (entry,) = report["benchmarks"]
+    edit, tfidf = entry["systems"]
+    assert (edit["name"], tfidf["name"]) == ("edit_distance", "tfidf")
+    rows = pl.read_parquet(out / "rows" / "psytar.tfidf.parquet")
+    # Twenty mentions; "could not sleep" shares no 3-gram with insomnia, the others are found.
+    assert rows["right@1"].sum() == 15
+    (whole,) = [one for one in tfidf["figures"] if (one["metric"], one["subset"]) == ("accuracy@1", "all")]
+    assert (whole["value"], whole["n"]) == (0.75, 20)
+    assert whole["low"] < 0.75 < whole["high"]
+    assert edit["against"]["baseline"] == "tfidf"
+    assert tfidf["against"] is None
+    files = report["provenance"]["data"]
+    assert any(name.startswith("psytar/fold_1") for name in files)
+    html = (out / "report.html").read_text()
+    assert "psytar" in html
+    assert not re.search(r'(src|href)="https?:', html)
+    assert (out / "report.md").read_text().startswith("Brackets hold 95%")
+
+
+def test_running_twice_gives_the_same_figures(folds, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "load_system", lambda spec: system(spec))
+    plan = Plan(["psytar"], ["mine"], data=folds)
+    figures = [run.run(plan, tmp_path / name)["benchmarks"][0]["systems"][0]["figures"] for name in ("a", "b")]
+    assert figures[0] == figures[1]
+
+
+def test_all_tells_what_was_not_run_and_where_to_get_it(folds, tmp_path):
+    report = run.run(Plan(["all"], ["exact_match"], data=folds, skipped=["mednli_s"]), tmp_path / "report")
+    entries = {entry["name"]: entry for entry in report["benchmarks"]}
+    assert entries["psytar"]["not_run"] is None
+    assert "--terminology" in entries["held_out_synonyms"]["not_run"]
+    assert "finds no" in entries["cadec"]["not_run"]
+    assert entries["cadec"]["where"]
+    assert entries["mednli_s"]["not_run"] == "left out on request (--skip)"
+    assert [name for name, entry in entries.items() if entry["not_run"] is None] == ["psytar"]
+
+
+def test_wrong_use(folds, tmp_path, capsys):
+    out = tmp_path / "report"
+
+    def error(*arguments: object) -> str:
+        assert alphita("evaluate", *arguments, "-o", out) == 2
+        assert not out.exists()
+        return capsys.readouterr().err
+
+    assert "name a benchmark, or all" in error()
+    assert "name a system to score" in error("psytar")
+    assert "unknown benchmark 'psytarr'; did you mean 'psytar'?" in error("psytarr", "-m", "tfidf")
+    assert "unknown system 'bm52'" in error("psytar", "-m", "bm52:", "--data", folds)
+    assert "needs its files: --data FOLDER" in error("psytar", "-m", "tfidf")
+    assert "there is no folder" in error("psytar", "-m", "tfidf", "--data", tmp_path / "no")
+    assert "two systems are called 'tfidf'" in error("psytar", "-m", "tfidf", "-b", "tfidf", "--data", folds)
+    assert "unknown option 'kk'" in error("psytar", "-m", "tfidf", "--data", folds, "--set", "kk=3")
+    assert "unknown benchmark 'cadec'" in error("psytar", "-m", "tfidf", "--data", folds, "--set", "cadec.k=3")
+    assert "not of the form" in error("psytar", "-m", "tfidf", "--data", folds, "--set", "k")
+    assert "--skip" not in error("psytar", "-m", "tfidf", "--skip", "cadec", "--data", folds)
+    assert "pictures show a terminology" in error("psytar", "-m", "tfidf", "--pictures", "--data", folds)
+
+
+def test_a_missing_file_asked_for_by_name_is_an_error(tmp_path, capsys):
+    assert alphita("evaluate", "psytar", "-m", "tfidf", "--data", tmp_path, "-o", tmp_path / "report") == 1
+    assert "psytar finds no fold_1" in capsys.readouterr().err
+
+
+def test_a_system_that_cannot_do_a_benchmark_is_told_apart(folds, tmp_path):
+    shutil.copytree(ROOT / "tests" / "fixtures" / "benchmarks" / "classification", folds / "classification")
+    with pytest.raises(UsageError, match="classification needs a system for text by an encoder that can be trained"):
+        run.run(Plan(["classification"], ["tfidf"], data=folds), tmp_path / "report")
+    report = run.run(Plan(["all"], ["tfidf"], data=folds), tmp_path / "report")
+    (entry,) = [one for one in report["benchmarks"] if one["name"] == "classification"]
+    assert entry["systems"] == [
+        {"name": "tfidf", "not_applicable": "needs a system for text by an encoder that can be trained"}
+    ]
+
+
+def test_a_model_trained_without_the_split_gets_a_word_of_caution(terminology, tmp_path, monkeypatch):
+    trained = {"recipe": "coder", "terminology": "t", "split": None}
+    monkeypatch.setattr(run, "load_system", lambda spec: system(spec, trained=trained))
+    plan = Plan(["held_out_synonyms"], ["mine"], terminology=terminology, settings=["fraction=1"])
+    report = run.run(plan, tmp_path / "report")
+    notes = report["benchmarks"][0]["systems"][0]["notes"]
+    assert "may have been trained on" in notes["caution"]
+    trained["split"] = notes["split"]
+    again = run.run(plan, tmp_path / "again")
+    assert "caution" not in again["benchmarks"][0]["systems"][0]["notes"]
+
+
+def test_list_and_about(capsys):
+    assert alphita("evaluate", "--list") == 0
+    listed = capsys.readouterr().out
+    assert re.search(r"^cadec .*\(untested on real data\)$", listed, re.M)
+    assert re.search(r"^psytar .*\)$", listed, re.M)
+    assert "psytar" in listed
+    assert alphita("evaluate", "--about", "cadec") == 0
+    about = " ".join(capsys.readouterr().out.split())
+    assert "This benchmark is untested on real data" in about
+    assert "where:" in about
+
+
+def test_the_benchmark_in_the_docs_works(tmp_path):
+    text = (ROOT / "docs" / "evaluation.md").read_text()
+    (block,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.S) if "INFO = Info(" in one]
+    (tmp_path / "brands.py").write_text(block)
+    (tmp_path / "brands.csv").write_text("brand,ingredient\nParacetamol Zeta,paracetamol\nMoment,ibuprofen\n")
+    out = tmp_path / "report"
+    assert alphita("evaluate", tmp_path / "brands.py", "-b", "tfidf", "--data", tmp_path, "-o", out) == 0
+    (entry,) = json.loads((out / "report.json").read_text())["benchmarks"]
+    (whole,) = [
+        one for one in entry["systems"][0]["figures"] if (one["metric"], one["subset"]) == ("accuracy@1", "all")
+    ]
+    assert (entry["name"], whole["value"]) == ("brands", 0.5)
+
+
+def test_a_benchmark_file_that_is_none(tmp_path):
+    with pytest.raises(InputError, match="no such benchmark file"):
+        load_benchmark(str(tmp_path / "no.py"))
+    (tmp_path / "half.py").write_text("INFO = 1\n")
+    with pytest.raises(InputError, match="is no benchmark: it lacks PUBLISHED, Options, load, evaluate"):
+        load_benchmark(str(tmp_path / "half.py"))
+    (tmp_path / "bad.py").write_text("import nothing_of_this_name\n")
+    with pytest.raises(InputError, match="cannot be imported: ModuleNotFoundError"):
+        load_benchmark(str(tmp_path / "bad.py"))
+
+
+# --- the two benchmarks that are made to be looked at ----------------------------------------------------------------
+
+
+def test_a_case_table_shows_the_nearest_terms_of_each_language(terminology, tmp_path):
+    module = load_benchmark("case_table")
+    queries = tmp_path / "queries.txt"
+    queries.write_text(f"{SITES[0]} disorder\n\nno such thing\n")
+    options = module.Options(queries=queries, k=2)
+    data = module.load(Source(terminology=terminology), options)
+    assert data.queries == [f"{SITES[0]} disorder", "no such thing"]
+    assert list(data.terms) == ["en"]
+    result = module.evaluate(data, load_system("tfidf"), options)
+    # A term equal to the query is not shown, and the nearest of the others is the concept's other name.
+    assert result.rows["found"].to_list()[0][0] == f"disorder of the {SITES[0]}"
+    assert result.rows["right@1"].to_list() == [True, False]
+    assert list(result.tables) == data.queries
+    assert result.tables[data.queries[0]]["en"].to_list()[0] == f"disorder of the {SITES[0]} *"
+    assert result.notes["queries that the terminology does not have"] == 1
+    # By hand: right where a term found names a concept of the query.
+    for row in result.rows.iter_rows(named=True):
+        gold = set(terminology.search(row["mention"]))
+        assert row["right"] == [bool(gold & set(terminology.search(term))) for term in row["found"]]
+
+
+def test_case_tables_refuse_what_is_not_there(terminology, tmp_path):
+    module = load_benchmark("case_table")
+    source = Source(terminology=terminology)
+    with pytest.raises(UsageError, match="has no terms in 'xx'"):
+        module.load(source, module.Options(languages="xx"))
+    (tmp_path / "empty.txt").write_text("\n ,\n")
+    with pytest.raises(InputError, match="holds no query"):
+        module.load(source, module.Options(queries=tmp_path / "empty.txt"))
+    with pytest.raises(InputError, match="cannot be read"):
+        module.load(source, module.Options(queries=tmp_path / "none.txt"))
+
+
+class Tagged:
+    """Similarity 1 for strings with the same first word, else 0; none for the word "unheard"."""
+
+    name, rules, facts = "tagged", DEFAULT_RULES, {}
+
+    def similarity(self, left, right):
+        import numpy as np
+
+        pairs = zip(left, right, strict=True)
+        return np.array(
+            [np.nan if "unheard" in one + other else one.split()[0] == other.split()[0] for one, other in pairs], float
+        )
+
+
+def test_synonym_similarity_counts_triplets():
+    module = load_benchmark("synonym_similarity")
+    data = module.Data(["a x", "b x", "c x", "d x"], ["a y", "b y", "x y", "unheard y"], ["z", "b z", "z", "z"])
+    result = module.evaluate(data, Tagged(), module.Options())
+    # Nearer, tied, tied (both 0), and one that cannot be told.
+    assert result.rows["nearer"].fill_nan(None).to_list() == [1.0, 0.5, 0.5, None]
+    assert figures_of(result)[0].value == pytest.approx(2 / 3)
+    assert result.notes == {"triplets": 4, "triplets without an answer": 1}
+    edges, counts = result.histograms["similarity"]
+    assert len(edges) == len(counts["synonyms"]) + 1
+    assert (sum(counts["synonyms"]), sum(counts["others"])) == (3, 3)
+
+
+def test_synonym_similarity_draws_synonyms_and_others(terminology):
+    module = load_benchmark("synonym_similarity")
+    data = module.load(Source(terminology=terminology), module.Options(number=10))
+    assert len(data.anchors) == 10
+    for anchor, synonym, other in zip(data.anchors, data.synonyms, data.others, strict=True):
+        same, far = (set(terminology.search(anchor)) & set(terminology.search(one)) for one in (synonym, other))
+        assert anchor != synonym
+        assert same
+        assert not far
+    with pytest.raises(UsageError, match="only 0 concepts have two names"):
+        module.load(Source(terminology=terminology), module.Options(language="it"))
+
+
+def test_pictures_need_two_systems_with_vectors(terminology, tmp_path):
+    with pytest.raises(UsageError, match="two systems with vectors"):
+        pictures.draw(terminology, {"tfidf": load_system("tfidf"), "one": system("one")}, tmp_path)
+
+
+def test_pictures_are_drawn(terminology, tmp_path):
+    drawn = pictures.draw(terminology, {"one": system("one"), "two": system("two")}, tmp_path)
+    assert all(isinstance(one, page.Picture) and one.png.startswith(b"\x89PNG") for one in drawn)
+    assert "silhouette by concept: one" in drawn[0].caption
