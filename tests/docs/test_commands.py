@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 SHELL = [block for block in BLOCKS if block.language == "sh"]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 # In the order in which a reader follows them; Python after the commands that make what it opens.
-RUN = [block for language in (SHELL, PYTHON) for block in language if block.file == README.name]
+RUN = [block for page in PAGES for language in (SHELL, PYTHON) for block in language if block.file == page.name]
 TARGETS = set(re.findall(r"^([a-z][\w-]*):(?!=)", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 # Where the choices of `--set` come from: a command's path -> the registry and its class of options.
 CHOICES = {
@@ -117,9 +117,21 @@ def test_links_lead_somewhere_and_nothing_is_left_to_fill_in(page):
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A copy of the repository, as a fresh clone with the packages installed."""
-    folder = tmp_path_factory.mktemp("clone")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """A page's name -> a copy of the repository of its own, as a fresh clone with the packages installed."""
+    copies: dict[str, Path] = {}
+
+    def of(page: str) -> Path:
+        if page not in copies:
+            copies[page] = cloned(tmp_path_factory.mktemp("clone"))
+        return copies[page]
+
+    yield of
+    for folder in copies.values():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def cloned(folder: Path) -> Path:
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -129,8 +141,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     (folder / ".venv").symlink_to(sys.prefix)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 def environment(folder: Path, programs: Path) -> dict[str, str]:
@@ -144,12 +155,13 @@ def environment(folder: Path, programs: Path) -> dict[str, str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", RUN, ids=str)
-def test_the_readme_works_as_written(block: Block, copy, tmp_path):
+def test_the_pages_work_as_written(block: Block, copy, tmp_path):
     if block.not_run is not None:
         pytest.skip(f"not run: {block.not_run}")
+    folder = copy(block.file)
     program = ["bash", "-euo", "pipefail", "-c"] if block.language == "sh" else [sys.executable, "-c"]
     done = subprocess.run(
-        [*program, block.text], cwd=copy, env=environment(copy, tmp_path), stdin=subprocess.DEVNULL,
+        [*program, block.text], cwd=folder, env=environment(folder, tmp_path), stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout[-4000:]}"
