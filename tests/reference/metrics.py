@@ -30,15 +30,6 @@ def binomial_quantile(n: int, p: float, share: float) -> float:
     return 1.0
 
 
-def best_concepts(similarity, rows, term_concept, k) -> list[tuple[float, int]]:
-    """One query's concepts, each by its best term; pairs of similarity and concept, best first."""
-    best: list[tuple[float, int]] = []
-    for value, row in zip(similarity, rows, strict=True):
-        if row >= 0 and term_concept[row] not in [concept for _, concept in best]:
-            best.append((value, term_concept[row]))
-    return best[:k]
-
-
 def tfidf_cosines(query: str, terms: list[str]) -> list[float]:
     """Cosine of character 3-grams inside words padded by a space, weighted by tf * (ln((1 + n) / (1 + df)) + 1)."""
 

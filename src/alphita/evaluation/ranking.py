@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alphita.evaluation.baselines import tfidf_neighbours
+from alphita.evaluation.systems.tfidf import TfidfSystem
 from alphita.index.store import Index
 from alphita.normalizer.candidates import Nearest
 from alphita.normalizer.normalizer import Normalizer
@@ -28,7 +28,8 @@ def tfidf_ranking(index: Index, queries: Sequence[str], k: int) -> list[list[str
     rankings differ in the similarity alone.
     """
     strings = [index.strings[row] for row in range(len(index))]
-    similarity, rows = tfidf_neighbours(clean_many(list(queries), index.rules), strings, STRINGS_PER_CONCEPT * k)
+    cleaned = clean_many(list(queries), index.rules)
+    similarity, rows = TfidfSystem().neighbours(cleaned, strings, STRINGS_PER_CONCEPT * k)
     ids = index.segment.concepts.column("id").to_pylist()
     rankings: list[list[str | None]] = []
     for row_list, similarity_list in zip(rows.tolist(), similarity.tolist(), strict=True):
