@@ -183,11 +183,14 @@ def test_tables(tmp_path, results) -> None:
     first = write(tmp_path / "a", {"links": {"one": results["better"]}})
     second = write(tmp_path / "b", {"links": {"other": results["worse"]}})
     found = compare(first, second)
-    console = Console(width=140, record=True, file=io.StringIO())
+    console = Console(width=140, record=True, file=io.StringIO(), force_terminal=True, color_system="standard")
     console.print(compare_reports.render(found))
-    text = console.export_text()
+    text = console.export_text(styles=True)
     assert "one / other" in text
-    assert "better" in text
-    markdown = compare_reports.to_markdown(found)
     one = found["benchmarks"][0]["pairs"][0]["differences"][0]
+    # Bold: 0 lies outside the interval.
+    assert one["low"] > 0
+    assert f"\x1b[1m{100 * one['difference']:+.1f} [{100 * one['low']:+.1f}" in text
+    markdown = compare_reports.to_markdown(found)
+    assert "better" in markdown
     assert f"| {100 * one['difference']:+.1f} [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}] |" in markdown

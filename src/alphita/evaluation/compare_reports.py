@@ -268,7 +268,7 @@ def _around(comparison: Mapping[str, Any]) -> list[str]:
 
 
 def render(comparison: Mapping[str, Any]) -> Group:
-    """Return a comparison as tables for `rich.print`."""
+    """Return a comparison as tables for `rich.print`; differences are bold where the systems can be told apart."""
     from rich import box
     from rich.console import Group
     from rich.table import Table
@@ -277,11 +277,16 @@ def render(comparison: Mapping[str, Any]) -> Group:
     shown: list[Any] = [Text(sentence) for sentence in _around(comparison)]
     for name, heads, rows, below in _tables(comparison):
         drawn = Table(title=Text(name), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for place, head in enumerate(heads):
+        for place, head in enumerate(heads[:-1]):
             number = 2 <= place <= 6
-            drawn.add_column(head, justify="right" if number else "left", no_wrap=number)
-        for row in rows:
-            drawn.add_row(*map(Text, row))
+            # A metric's name, such as accuracy@1, is of use only whole.
+            least = 10 if place == 1 else None
+            drawn.add_column(
+                head, justify="right" if number else "left", no_wrap=number, overflow="fold", min_width=least
+            )
+        for *cells, verdict in rows:
+            styles = ["bold" if place == 4 and verdict in ("better", "worse") else "" for place in range(len(cells))]
+            drawn.add_row(*map(Text, cells, styles))
         shown += [drawn, *map(Text, below)]
     return Group(*shown)
 

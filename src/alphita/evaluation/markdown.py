@@ -58,11 +58,11 @@ def summary_tables(report: Mapping[str, Any]) -> Group:
         if not run:
             continue
         drawn = Table(title=Text(task.capitalize()), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        drawn.add_column("benchmark")
-        drawn.add_column("metric")
+        drawn.add_column("benchmark", overflow="fold")
+        drawn.add_column("metric", overflow="fold")
         names = entries.systems_of({"benchmarks": run})
         for name in names:
-            drawn.add_column(Text(name), justify="right")
+            drawn.add_column(Text(name, overflow="fold"), justify="right")
         for entry in run:
             cells = [Text(entry["name"]), Text(entry["main_metric"])]
             for name in names:
