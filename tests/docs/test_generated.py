@@ -1,4 +1,4 @@
-"""The tables of settings in the docs are generated; ALPHITA_UPDATE_DOCS=1 writes them anew."""
+"""Settings and benchmarks in the docs are generated from the code; ALPHITA_UPDATE_DOCS=1 writes them anew."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from alphita import config, registry
 
-PAGE = Path(__file__).parents[2] / "docs" / "training.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def settings_table(recipe: str) -> str:
@@ -20,12 +20,35 @@ def settings_table(recipe: str) -> str:
     return "\n".join(lines)
 
 
+def benchmark_list() -> str:
+    parts = []
+    for name in registry.names("alphita.evaluation.benchmarks"):
+        module = registry.load("alphita.evaluation.benchmarks", name)
+        info = module.INFO
+        untested = "" if info.tested_on_real_data else " **Untested on real data.**"
+        lines = [f"## `{name}`", "", f"{info.title[0].upper()}{info.title[1:]}.{untested}", ""]
+        lines += [f"- data: {info.citation}", f"- where: {info.where}", f"- needs: {', '.join(info.needs)}"]
+        if options := config.options(module.Options):
+            lines += ["", "| setting | default | meaning |", "|---|---|---|"]
+            lines += [f"| `{one.name}` | {one.default} | {one.description.replace('|', '/')} |" for one in options]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def check(page: Path, mark: str, generated: str) -> None:
+    text = page.read_text(encoding="utf-8")
+    block = re.compile(rf"(<!-- {mark} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+    assert block.search(text), f"{page.name} has no block {mark}"
+    expected = block.sub(lambda found: f"{found[1]}{generated}\n{found[3]}", text)
+    if os.environ.get("ALPHITA_UPDATE_DOCS"):
+        page.write_text(expected, encoding="utf-8")
+    assert text == expected or os.environ.get("ALPHITA_UPDATE_DOCS"), "run with ALPHITA_UPDATE_DOCS=1"
+
+
 @pytest.mark.parametrize("recipe", registry.names("alphita.recipes"))
 def test_settings_in_the_docs_are_the_codes(recipe: str) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    block = re.compile(rf"(<!-- settings: {recipe} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-    assert block.search(page), f"docs/training.md has no settings of {recipe}"
-    expected = block.sub(lambda found: f"{found[1]}{settings_table(recipe)}\n{found[3]}", page)
-    if os.environ.get("ALPHITA_UPDATE_DOCS"):
-        PAGE.write_text(expected, encoding="utf-8")
-    assert page == expected or os.environ.get("ALPHITA_UPDATE_DOCS"), "run with ALPHITA_UPDATE_DOCS=1"
+    check(DOCS / "training.md", f"settings: {recipe}", settings_table(recipe))
+
+
+def test_benchmarks_in_the_docs_are_the_codes() -> None:
+    check(DOCS / "benchmark_data.md", "benchmarks", benchmark_list())
