@@ -11,11 +11,12 @@ import pytest
 from alphita import config, registry
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import PACKAGE, Info, Published, Source, load_benchmark
+from alphita.evaluation.run import FITS
 from tests.doubles import small_terminology
 
 NAMES = registry.names(PACKAGE)
 TASKS = ("normalization", "similarity", "clustering", "relations", "fine-tuned")
-SYSTEMS = ("any", "vectors", "concepts", "encoder")
+SYSTEMS = tuple(FITS)
 
 # Shares, F1 and correlations lie between -1 and 1; these do not: a sum over neighbours, ranks, a score of steps.
 UNBOUNDED = ("MCSM", "MR", "mean rank", "PAIR")

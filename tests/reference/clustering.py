@@ -36,7 +36,7 @@ def f1(tp: int, fp: int, fn: int) -> float:
 
 def best_f1(similarity: dict[tuple[int, int], float], gold: set[tuple[int, int]], n: int) -> float:
     """Return the best F1 of any theta that predicts something."""
-    below = [value - 1e-9 for value in similarity.values()]
+    below = [math.nextafter(value, -math.inf) for value in similarity.values()]
     return max((f1(*counts(similarity, gold, n, theta)[:3]) for theta in below), default=0.0)
 
 
