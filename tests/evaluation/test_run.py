@@ -156,6 +156,9 @@ def test_a_model_trained_without_the_split_gets_a_word_of_caution(terminology, t
     trained["split"] = notes["split"]
     again = run.run(plan, tmp_path / "again")
     assert "caution" not in again["benchmarks"][0]["systems"][0]["notes"]
+    plan = Plan(["synonym_similarity"], ["mine"], terminology=terminology)
+    notes = run.run(plan, tmp_path / "third")["benchmarks"][0]["systems"][0]["notes"]
+    assert "they were seen in training" in notes["caution"]
 
 
 def test_list_and_about(capsys):

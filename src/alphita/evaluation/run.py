@@ -227,7 +227,7 @@ def _entry(
             entry["systems"].append({"name": name, "not_applicable": str(error)})
             continue
         seconds = time.perf_counter() - start
-        _warn_of_training(result, system)
+        _warn_of_training(result, system, info)
         result.rows.write_parquet(folder / "rows" / f"{task.name}.{file_name(name)}.parquet")
         entry["systems"].append({
             "name": name, "facts": system.facts, "seconds": seconds, "notes": result.notes,
@@ -252,10 +252,14 @@ def _entry(
     return entry
 
 
-def _warn_of_training(result: Result, system: Any) -> None:  # noqa: ANN401 - a system of any kind
-    """Note where a model of ours was not trained with the split whose held-out strings it is scored on."""
+def _warn_of_training(result: Result, system: Any, info: Info) -> None:  # noqa: ANN401 - a system of any kind
+    """Note where a model of ours may have been trained on what it is scored on."""
     trained = system.facts.get("trained")
-    if trained is not None and "split" in result.notes and trained["split"] != result.notes["split"]:
+    if trained is None or info.needs != ("terminology",):
+        return
+    if "split" not in result.notes:
+        result.notes["caution"] = "trained on a terminology: if it has these terms, they were seen in training"
+    elif trained["split"] != result.notes["split"]:
         result.notes["caution"] = "trained without this split: what is held out here may have been trained on"
 
 
