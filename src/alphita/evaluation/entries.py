@@ -27,11 +27,11 @@ def systems_of(report: Entry) -> list[str]:
 
 
 def by_task(report: Entry) -> dict[str, list[Entry]]:
-    """Return the benchmarks of each task, in order."""
+    """Return the benchmarks of each task, in order; tasks of which nothing was run come last."""
     tasks: dict[str, list[Entry]] = {}
     for entry in report["benchmarks"]:
         tasks.setdefault(entry["task"], []).append(entry)
-    return tasks
+    return dict(sorted(tasks.items(), key=lambda item: all(entry["not_run"] is not None for entry in item[1])))
 
 
 def figure(system: Entry, metric: str, subset: str = ALL) -> Entry | None:

@@ -205,7 +205,7 @@ def _counts(report: Mapping[str, Any]) -> str:
     run = [entry for entry in report["benchmarks"] if entry["not_run"] is None]
     text = f"{len(run)} benchmarks run on {len(entries.systems_of(report))} systems"
     left = len(report["benchmarks"]) - len(run)
-    return text + (f"; {left} not run, for want of data." if left else ".")
+    return text + (f"; {left} not run (each says why)." if left else ".")
 
 
 def _summary(task: str, of_task: Sequence[Entry], report: Mapping[str, Any]) -> Html:
