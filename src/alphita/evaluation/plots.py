@@ -23,7 +23,8 @@ COLOURS = (
     "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#555555",
 )  # fmt: skip
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">", "p", "h")
-MAX_NAME = 46
+# Letters of a name in a legend of three columns, by the panels across: more would run over the figure's edges.
+MAX_NAME = {2: 38, 3: 58}
 
 
 def choose_concepts(
@@ -233,9 +234,10 @@ def _maps(
         axes = figure.add_subplot(grid[place // across, place % across])
         scores.append(_silhouette(vectors, label))
         handles = _scatter(axes, _tsne(vectors, perplexity, seed), label, len(names), scale)
-        axes.set_title(f"{_shortened(title)}   (silhouette {scores[-1]:.2f})", fontsize=12)
+        axes.set_title(f"{_shortened(title, MAX_NAME[2])}   (silhouette {scores[-1]:.2f})", fontsize=12)
+    shown = [_shortened(name, MAX_NAME[across]) for name in names]
     figure.legend(
-        handles, [_shortened(name) for name in names], loc="upper center", bbox_to_anchor=(0.5, 1.1685 / height),
+        handles, shown, loc="upper center", bbox_to_anchor=(0.5, 1.1685 / height),
         ncols=3, borderaxespad=0, fontsize=9.5, frameon=False, handletextpad=0.3, columnspacing=1.6, labelspacing=0.55,
         markerscale=scale**-0.5,
     )  # fmt: skip
@@ -282,7 +284,7 @@ def _scatter(
     return handles
 
 
-def _shortened(name: str) -> str:
+def _shortened(name: str, most: int) -> str:
     # matplotlib reads dollar signs as mathematics.
-    name = name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"
+    name = name if len(name) <= most else name[: most - 1] + "…"
     return name.replace("$", r"\$")
