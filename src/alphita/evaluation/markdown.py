@@ -119,11 +119,16 @@ def _benchmark(entry: Entry) -> list[str]:
     if entry["options"]:
         told.append(f"Options: {entries.plain(entry['options'])}.")
     parts = [f"## {text(entry['name'])}", text(" ".join(told))]
-    if entry["not_run"] is not None:
-        parts.append("Not run; these are the published figures.")
     notes = Footnotes(entry)
-    columns = entries.columns(entry)
-    if columns:
+    if entry["not_run"] is not None:
+        heads = ["system", "source", "metric", "of", "value"]
+        rows = [
+            [text(one["system"]), text(one["source"]), text(one["metric"]), text(one["subset"]),
+             _published(entry, one, notes)]
+            for one in entry["published"]
+        ]  # fmt: skip
+        parts += ["Not run; these are the published figures.", table(heads, rows)]
+    elif columns := entries.columns(entry):
         parts.append(_scores(entry, columns, notes))
     parts += [_by_subset(entry, column, values, notes) for column, values in entries.subsets(entry).items()]
     if notes.numbers:

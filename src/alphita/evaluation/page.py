@@ -257,7 +257,7 @@ def _benchmark(entry: Entry) -> Html:
         if entry.get("where") and entry["where"] not in entry["not_run"]:
             parts.append(tag("p", f"Where to get the data: {_sentence(entry['where'])}"))
         if entry["published"]:
-            parts.append(_fold("Published figures", [_scores(entry)]))
+            parts.append(_fold("Published figures", [_published_list(entry)]))
     else:
         parts += [_scores(entry), _charts(entry), _differences(entry), _subsets(entry), _notes(entry), _tables(entry)]
         parts.append(_errors(entry))
@@ -326,6 +326,21 @@ def _published(entry: Entry) -> list[tuple[str, str, dict[tuple[str, str], Entry
         if "=" not in one["subset"]:
             rows.setdefault((one["system"], one["source"]), {})[one["metric"], one["subset"]] = one
     return [(system, source, figures) for (system, source), figures in rows.items()]
+
+
+def _published_list(entry: Entry) -> Html:
+    """Return every published figure of a benchmark that was not run, one a line."""
+    notes = Footnotes(entry)
+    rows = [
+        tag(
+            "tr", tag("th", _name(one["system"]), tag("span", one["source"], class_="dim"), scope="row"),
+            tag("td", one["metric"]), tag("td", one["subset"]), _published_cell(entry, one, notes),
+        )
+        for one in entry["published"]
+    ]  # fmt: skip
+    heads = [tag("th", head, scope="col") for head in ("System", "Metric", "Of")]
+    heads.append(tag("th", "Published", scope="col", class_="number"))
+    return join([_table(f"{entry['name']}: published figures", heads, rows), _footnotes(notes, entry)])
 
 
 def _published_row(
