@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every benchmark whose data you have -> docs/benchmarks.md, for the model that `make quickstart` trains, MiniLM as it
-# comes, TF-IDF and BM25. About an hour on two cores.
+# comes, TF-IDF and BM25. Some 20 minutes on two cores.
 #
 #   runs/benchmarks.sh DATA QUICKSTART [OUTPUT]
 #

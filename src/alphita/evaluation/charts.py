@@ -159,6 +159,7 @@ class _Frame:
         return HEIGHT - BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - TOP - BOTTOM)
 
     def axes(self, x_label: str, y_label: str, *, fraction: bool, x_ticks: Sequence[float] | None = None) -> list[str]:
+        """Return the grid, the ticks and the labels of both axes, as SVG."""
         marks = []
         for tick in np.arange(self.y_low, self.y_high + self.step / 2, self.step):
             y = self.y(tick)

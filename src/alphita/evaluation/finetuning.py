@@ -230,6 +230,7 @@ class _Run:
         return output
 
     def fit(self, train: Sequence[Encoded], targets: Sequence[NDArray[Any]], bar: progress.Bar) -> None:
+        """Train encoder and head by AdamW with warm-up and linear decay; `targets` are of each example's places."""
         torch = require("torch", "train")
         functional, settings = torch.nn.functional, self.settings
         optimizer = torch.optim.AdamW(self._groups(), eps=EPSILON)
@@ -258,6 +259,7 @@ class _Run:
             bar.advance(1)
 
     def predict(self, test: Sequence[Encoded]) -> list[NDArray[np.float32]]:
+        """Return the head's output for each example, (places, outputs) float32, in the order given."""
         torch = require("torch", "train")
         self.model.eval()
         self.dropout.eval()
