@@ -38,7 +38,8 @@ class Option:
 
 
 def options(cls: type[Config]) -> list[Option]:
-    """Return the keys of a config class, in the order of their definition."""
+    """Return the keys of a config class in the order of their definition, its own before those of its base."""
+    own = list(cls.__annotations__)
     return [
         Option(
             name,
@@ -47,7 +48,9 @@ def options(cls: type[Config]) -> list[Option]:
             "required" if field.is_required() else _written(field.get_default(call_default_factory=True)),
             field.description or "",
         )
-        for name, field in cls.model_fields.items()
+        for name, field in sorted(
+            cls.model_fields.items(), key=lambda item: own.index(item[0]) if item[0] in own else len(own)
+        )
     ]
 
 

@@ -17,6 +17,17 @@ class Bar(Protocol):
     def advance(self, n: int = 1) -> None:
         """Say that `n` more units are done."""
 
+    def note(self, text: str) -> None:
+        """Show a few words beside the count, until the next ones."""
+
+
+class _Silent:
+    def advance(self, n: int = 1) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
 
 class _PlainBar:
     def __init__(self, label: str, total: int | None, unit: str) -> None:
@@ -24,6 +35,10 @@ class _PlainBar:
         self.done = 0
         self.start = self.last = time.monotonic()
         self.printed = -1
+        self.text = ""
+
+    def note(self, text: str) -> None:
+        self.text = text
 
     def advance(self, n: int = 1) -> None:
         self.done += n
@@ -43,12 +58,19 @@ class _PlainBar:
         if end and self.printed == self.done:
             return
         self.printed = self.done
-        say(f"{self.label}: {self.done:,}{of} {self.unit}, {rate:,.1f} {self.unit}/s{left}")
+        note = f", {self.text}" if self.text else ""
+        say(f"{self.label}: {self.done:,}{of} {self.unit}, {rate:,.1f} {self.unit}/s{left}{note}")
 
 
 @contextmanager
-def bar(label: str, total: int | None = None, unit: str = "rows") -> Iterator[Bar]:
-    """Show progress of `total` units of work on stderr while the block runs; the block calls `advance(n)`."""
+def bar(label: str, total: int | None = None, unit: str = "rows", *, shown: bool = True) -> Iterator[Bar]:
+    """Show progress of `total` units of work on stderr while the block runs; the block calls `advance(n)`.
+
+    With `shown=False` nothing is printed.
+    """
+    if not shown:
+        yield _Silent()
+        return
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -61,13 +83,17 @@ def bar(label: str, total: int | None = None, unit: str = "rows") -> Iterator[Ba
 
         columns = (
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(""), TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}", style="dim"),
         )  # fmt: skip
-        with Progress(*columns, console=Console(stderr=True)) as shown:
-            task = shown.add_task(label, total=total)
+        with Progress(*columns, console=Console(stderr=True)) as screen:
+            task = screen.add_task(label, total=total, text="")
 
             class _RichBar:
                 def advance(self, n: int = 1) -> None:
-                    shown.advance(task, n)
+                    screen.advance(task, n)
+
+                def note(self, text: str) -> None:
+                    screen.update(task, text=text)
 
             yield _RichBar()
         return

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -20,13 +21,18 @@ def bert() -> torch.nn.Module:
     return BertModel(config).eval()
 
 
+def packing_of(rows: list[list[int]]) -> packed.Packing:
+    ids = np.array([token for row in rows for token in row])
+    return packed.Packing(ids, np.array([len(row) for row in rows]))
+
+
 rows_of_tokens = st.lists(st.lists(st.integers(1, 49), min_size=1, max_size=40), min_size=1, max_size=40)
 
 
 @settings(max_examples=40, deadline=None)
 @given(rows=rows_of_tokens)
 def test_packed_forward_equals_the_models_own(bert, rows: list[list[int]]) -> None:
-    packing = packed.Packing(rows)
+    packing = packing_of(rows)
     with torch.no_grad():
         flat = packed.forward(bert, packing)
         mean, first = packed.mean_pool(flat, packing), packed.cls_pool(flat, packing)
@@ -47,7 +53,7 @@ def test_gradients_equal_the_models_own(bert) -> None:
             name: parameter.grad.clone() for name, parameter in bert.named_parameters() if parameter.grad is not None
         }
 
-    packing = packed.Packing(rows)
+    packing = packing_of(rows)
     ours = gradients(packed.mean_pool(packed.forward(bert, packing), packing))
     own = gradients(torch.stack([bert(torch.tensor([row])).last_hidden_state[0].mean(0) for row in rows]))
     assert ours.keys() == own.keys()
@@ -56,10 +62,20 @@ def test_gradients_equal_the_models_own(bert) -> None:
 
 
 def test_sizes_are_rounded_so_that_few_occur() -> None:
-    shapes = {
-        (len(packing.ids), *packing.shape) for count in range(33, 49) for packing in [packed.Packing([[1] * 9] * count)]
-    }
-    assert shapes == {(384, 48, 12), (512, 48, 12)}
+    packings = [packing_of([[1] * 9] * count) for count in range(33, 49)]
+    assert {(len(packing.ids), *(group.shape for group in packing.groups)) for packing in packings} == {
+        (384, (48, 12)), (512, (48, 12)),
+    }  # fmt: skip
+
+
+def test_rows_of_near_lengths_attend_together() -> None:
+    rows = [[1] * length for length in [3] * 20 + [20] * 2 + [9] * 40 + [4] * 5 + [18] * 15]
+    groups = packing_of(rows).groups
+    assert [(group.shape, group.tokens) for group in groups] == [
+        ((32, 4), 80), ((48, 12), 360), ((32, 20), 310),
+    ]  # fmt: skip
+    few = packing_of([[1] * length for length in range(1, 11)]).groups
+    assert [group.shape for group in few] == [(16, 12)]
 
 
 def test_only_plain_bert_is_supported(bert) -> None:

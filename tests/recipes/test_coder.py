@@ -105,18 +105,20 @@ def test_micro_loss_is_the_papers_sum(terminology: Terminology, model: Path, tmp
 
 def test_a_repeated_row_is_encoded_once(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
     seen: list[int] = []
-    encode = TermForward.__call__
+    lay_out = TermForward.lay_out
 
-    def counting(self: TermForward, token_lists):
-        seen.append(len(token_lists))
-        assert len({tuple(tokens) for tokens in token_lists}) == len(token_lists)
-        return encode(self, token_lists)
+    def counting(self: TermForward, ids, lengths):
+        rows = np.split(ids, np.cumsum(lengths)[:-1])
+        assert len({tuple(row) for row in rows}) == len(rows)
+        seen.append(len(rows))
+        return lay_out(self, ids, lengths)
 
-    monkeypatch.setattr(TermForward, "__call__", counting)
+    monkeypatch.setattr(TermForward, "lay_out", counting)
     coder.train(terminology, str(model), tmp_path / "m", coder.Config(**SMALL | {"steps": 5}))
-    # 4 distinct triples: at most 8 concepts of at most 3 names, out of 32 rows.
-    assert len(seen) == 5
-    assert max(seen) <= 24
+    # One term to try the encoder, then 4 distinct triples a batch: at most 8 concepts of at most 3 names, of 32 rows.
+    assert len(seen) == 1 + 5
+    assert seen[0] == 1
+    assert 4 <= min(seen[1:]) <= max(seen) <= 24
 
 
 def test_held_out_strings_do_not_train(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:

@@ -19,6 +19,7 @@ from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.terminology import store
 from alphita.terminology.loaders import babelon, obo
 from alphita.terminology.store import Terminology, load_terminology
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
 
 Write = Callable[[str, str | bytes], Path]
@@ -240,8 +241,7 @@ def test_on_the_command_line(base: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 # --- properties ------------------------------------------------------------------------------------------------------
 
-SIGNS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs"))
-WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from(['"bells" and "whistles"', '"', 'a"b', "a|b", "NAN"])
+WORDS = fuzz.words('"bells" and "whistles"', '"', 'a"b', "a|b", "NAN")
 IDS = st.sampled_from([f"ZZ:000000{number}" for number in range(1, 6)])
 ROWS = st.tuples(
     IDS, st.sampled_from([*babelon.SYNONYMS, babelon.LABEL]), WORDS.filter(lambda word: word not in babelon.EMPTY),
@@ -286,10 +286,7 @@ def test_written_and_loaded_it_is_the_same(base: Path, rows: list[tuple[str, ...
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(ALL), st.data())
 def test_mutated_files_give_a_clear_error_or_a_terminology(base: Path, good: Path, data: st.DataObject) -> None:
-    content = good.read_bytes()
-    start = data.draw(st.integers(0, len(content)))
-    end = data.draw(st.integers(start, min(len(content), start + 40)))
-    check(base, content[:start] + data.draw(st.binary(max_size=30)) + content[end:])
+    check(base, data.draw(fuzz.edited(good.read_bytes(), 40, st.binary(max_size=30))))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,6 +18,7 @@ from alphita.terminology import store
 from alphita.terminology.loaders import hpoa, obo
 from alphita.terminology.loaders.hpoa import frequency_class
 from alphita.terminology.store import load_terminology
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
 
 Write = Callable[[str, str | bytes], Path]
@@ -259,10 +260,7 @@ def test_written_and_loaded_it_is_the_same(base: Path, annotations: list[tuple[s
 @settings(max_examples=25, deadline=None, suppress_health_check=CHECKS)
 @given(st.sampled_from([GOOD, OLD]), st.data())
 def test_mutated_files_give_a_clear_error_or_a_terminology(base: Path, good: Path, data: st.DataObject) -> None:
-    content = good.read_bytes()
-    start = data.draw(st.integers(0, len(content)))
-    end = data.draw(st.integers(start, min(len(content), start + 40)))
-    check(base, content[:start] + data.draw(st.binary(max_size=30)) + content[end:])
+    check(base, data.draw(fuzz.edited(good.read_bytes(), 40, st.binary(max_size=30))))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=CHECKS)

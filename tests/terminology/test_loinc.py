@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import store
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import loinc
 from alphita.terminology.store import Terminology
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
-from tests.terminology.test_properties import check_csr
 
 Write = Callable[[str, str | bytes], Path]
 RELEASE = FIXTURES / "loinc"
@@ -226,8 +225,7 @@ def test_wrong_and_damaged_files_are_errors(tmp_path: Path, write: Write) -> Non
 
 # --- random releases -------------------------------------------------------------------------------------------------
 
-SIGNS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs"))
-WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from(['a "quoted", one', "x | y", '"', "two\nlines", "a;b"])
+WORDS = fuzz.words('a "quoted", one', "x | y", '"', "two\nlines", "a;b")
 CELLS = st.just("") | WORDS
 
 
@@ -264,15 +262,11 @@ def written(content: dict[str, Any], folder: Path) -> Path:
     return write_release(folder, files, end="\n")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(15)
 @given(releases())
 def test_a_random_release_is_read_as_written(content: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder_name:
-        folder = written(content, Path(folder_name))
-        rejects = Rejects(None, strict=True)
-        store.save(loinc.load([folder], loinc.Options(), rejects), folder / "t.terminology", rejects=rejects)
-        terminology = store.load_terminology(folder / "t.terminology")
-        check_csr(terminology)
+        terminology = fuzz.saved_and_opened(loinc, written(content, Path(folder_name)), loinc.Options())
         assert terminology.n_concepts == len(content["terms"]) + len(content["parts"])
         for number, (name, short, kind, status) in content["terms"].items():
             found = terminology.concept(f"LOINC:{number}")
@@ -296,24 +290,8 @@ def test_a_random_release_is_read_as_written(content: dict[str, Any]) -> None:
 GOOD = {path.name: path.read_bytes() for path in sorted(RELEASE.rglob("*.csv"))}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(25)
 @given(st.sampled_from(sorted(GOOD)), st.data())
 def test_mutated_and_random_files_give_a_clear_error_or_a_terminology(which: str, data: st.DataObject) -> None:
-    good = GOOD[which]
-    start = data.draw(st.integers(0, len(good)))
-    end = data.draw(st.integers(start, min(len(good), start + 60)))
-    mutated = good[:start] + data.draw(st.binary(max_size=40)) + good[end:]
-    if data.draw(st.booleans()):
-        mutated = data.draw(st.binary(max_size=200))
-    with tempfile.TemporaryDirectory() as name:
-        release = Path(name) / "release"
-        release.mkdir()
-        for file, content in GOOD.items():
-            (release / file).write_bytes(mutated if file == which else content)
-        try:
-            tables = loinc.load([release], loinc.Options(), Rejects(None))
-            store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None))
-        except AlphitaError:
-            assert [file.name for file in Path(name).iterdir()] == ["release"]
-            return
-        check_csr(store.load_terminology(Path(name) / "t.terminology"))
+    damaged = data.draw(fuzz.edited_or_random(GOOD[which]))
+    fuzz.check_sound_or_refused(loinc, {**GOOD, which: damaged}, loinc.Options())

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import store
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import _release, omop
 from alphita.terminology.store import Terminology
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
-from tests.terminology.test_properties import check_csr
 
 Write = Callable[[str, str | bytes], Path]
 DOWNLOAD = FIXTURES / "omop"
@@ -236,8 +235,7 @@ def test_wrong_and_damaged_files_are_errors(tmp_path: Path, write: Write) -> Non
 
 # --- random downloads ------------------------------------------------------------------------------------------------
 
-SIGNS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs"))
-WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from(['a "quoted" one', "x | y", '"', "NULL", "ab cd"])
+WORDS = fuzz.words('a "quoted" one', "x | y", '"', "NULL", "ab cd")
 LANGUAGES = st.sampled_from([4180186, 4182511, 4182948])
 
 
@@ -277,16 +275,12 @@ def curie_of(content: dict[str, Any], of: int) -> str:
     return f"SNOMEDCT:{code}" if mine and " " not in code else f"OMOP:{of}"
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(15)
 @given(downloads(), st.sampled_from([64, 1000, 2**20]))
 def test_a_random_download_is_read_as_written(content: dict[str, Any], block: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(_release, "BLOCK_BYTES", block)
-        folder = written(content, Path(name))
-        rejects = Rejects(None, strict=True)
-        store.save(omop.load([folder], omop.Options(), rejects), folder / "t.terminology", rejects=rejects)
-        terminology = store.load_terminology(folder / "t.terminology")
-        check_csr(terminology)
+        terminology = fuzz.saved_and_opened(omop, written(content, Path(name)), omop.Options())
         curies = {of: curie_of(content, of) for of in content["names"]}
         assert terminology.concept_ids.to_pylist() == sorted(curies.values())
         labels = {"Is a": "is_a", "Has part": "has_part"}
@@ -308,24 +302,8 @@ def test_a_random_download_is_read_as_written(content: dict[str, Any], block: in
 GOOD = {path.name: path.read_bytes() for path in sorted(DOWNLOAD.glob("*.csv"))}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(25)
 @given(st.sampled_from(sorted(GOOD)), st.data())
 def test_mutated_and_random_files_give_a_clear_error_or_a_terminology(which: str, data: st.DataObject) -> None:
-    good = GOOD[which]
-    start = data.draw(st.integers(0, len(good)))
-    end = data.draw(st.integers(start, min(len(good), start + 60)))
-    mutated = good[:start] + data.draw(st.binary(max_size=40)) + good[end:]
-    if data.draw(st.booleans()):
-        mutated = data.draw(st.binary(max_size=200))
-    with tempfile.TemporaryDirectory() as name:
-        download = Path(name) / "download"
-        download.mkdir()
-        for file, content in GOOD.items():
-            (download / file).write_bytes(mutated if file == which else content)
-        try:
-            tables = omop.load([download], omop.Options(), Rejects(None))
-            store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None))
-        except AlphitaError:
-            assert [file.name for file in Path(name).iterdir()] == ["download"]
-            return
-        check_csr(store.load_terminology(Path(name) / "t.terminology"))
+    damaged = data.draw(fuzz.edited_or_random(GOOD[which]))
+    fuzz.check_sound_or_refused(omop, {**GOOD, which: damaged}, omop.Options())

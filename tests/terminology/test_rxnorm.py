@@ -6,15 +6,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import store
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import _rrf_release, rxnorm
 from alphita.terminology.store import Terminology
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
-from tests.terminology.test_properties import check_csr
 
 SMALL = FIXTURES / "rxnorm"
 GOOD = {file.name: file.read_bytes() for file in (SMALL / "rrf").glob("*.RRF")}
@@ -160,7 +159,7 @@ WORDS = st.text(
 IDS = st.integers(1, 30).map(str)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(25)
 @given(
     st.dictionaries(IDS, st.lists(WORDS, min_size=1, max_size=3), min_size=1, max_size=10),
     st.lists(st.tuples(st.integers(0, 99), st.sampled_from(["isa", "has_form"]), st.integers(0, 99), st.booleans())),
@@ -184,10 +183,7 @@ def test_written_loaded_saved_and_opened_it_is_the_same(
         (Path(name) / "RXNCONSO.RRF").write_text("".join(names), encoding="utf-8")
         if relations:
             (Path(name) / "RXNREL.RRF").write_text("".join(relations), encoding="utf-8")
-        tables = rxnorm.load([Path(name)], rxnorm.Options(relation_label="rela"), Rejects(None, strict=True))
-        store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None, strict=True))
-        terminology = store.load_terminology(Path(name) / "t.terminology")
-        check_csr(terminology)
+        terminology = fuzz.saved_and_opened(rxnorm, Path(name), rxnorm.Options(relation_label="rela"))
         found = facts(terminology)
         assert {shown.id: [term.string for term in shown.terms] for shown in found} == {  # type: ignore[attr-defined]
             f"RXNORM:{concept}": terms for concept, terms in concepts.items()
@@ -197,30 +193,16 @@ def test_written_loaded_saved_and_opened_it_is_the_same(
         assert parents == {(head, tail) for head, label, tail in wanted if label == "isa"}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(40)
 @given(st.sampled_from(sorted(GOOD)), st.data())
 def test_mutated_files_give_a_clear_error_or_a_terminology(file: str, data: st.DataObject) -> None:
-    good = GOOD[file]
-    start = data.draw(st.integers(0, len(good)))
-    end = data.draw(st.integers(start, min(len(good), start + 40)))
-    new = data.draw(st.binary(max_size=30) | st.text('|\n\r"150', max_size=10).map(str.encode))
-    with tempfile.TemporaryDirectory() as name:
-        folder = release(Path(name) / "rrf", **{Path(file).stem: good[:start] + new + good[end:]})
-        try:
-            tables = rxnorm.load([folder], rxnorm.Options(), Rejects(None))
-            store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None))
-        except AlphitaError:
-            assert [path.name for path in Path(name).iterdir()] == ["rrf"]
-            return
-        check_csr(store.load_terminology(Path(name) / "t.terminology"))
+    new = st.binary(max_size=30) | st.text('|\n\r"150', max_size=10).map(str.encode)
+    damaged = data.draw(fuzz.edited(GOOD[file], 40, new))
+    fuzz.check_sound_or_refused(rxnorm, {**GOOD, file: damaged}, rxnorm.Options())
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(["RXNCONSO.RRF", "RXNCONSO.RRF.gz", "RXNREL.RRF", "x.zip"]), st.binary(max_size=300))
 def test_random_bytes_give_a_clear_error(file: str, content: bytes) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        if not file.startswith("RXNCONSO"):
-            (Path(name) / "RXNCONSO.RRF").write_bytes(GOOD["RXNCONSO.RRF"])
-        (Path(name) / file).write_bytes(content)
-        with pytest.raises(AlphitaError, match=name):
-            rxnorm.load([Path(name)], rxnorm.Options(), Rejects(None))
+    terms = {} if file.startswith("RXNCONSO") else {"RXNCONSO.RRF": GOOD["RXNCONSO.RRF"]}
+    fuzz.check_refused(rxnorm, {**terms, file: content})

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.terminology import store
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import _release, snomed_ct
 from alphita.terminology.store import Terminology
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
-from tests.terminology.test_properties import check_csr
 
 Write = Callable[[str, str | bytes], Path]
 RELEASE = FIXTURES / "snomed_ct"
@@ -289,10 +288,7 @@ def test_bytes_that_are_not_utf8_are_refused_line_by_line(load: Load, tmp_path: 
 
 # --- random releases -------------------------------------------------------------------------------------------------
 
-SIGNS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs"))
-WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from(
-    ['a "quoted" one', "x | y", "{z}", "'", "# 1", "ab cd"]
-)
+WORDS = fuzz.words('a "quoted" one', "x | y", "{z}", "'", "# 1", "ab cd")
 LANGUAGES = st.sampled_from(["en", "es", "sv"])
 
 
@@ -323,17 +319,13 @@ def written(content: dict[str, Any], folder: Path) -> Path:
     return write_release(folder, Concept=concepts, Description=descriptions, Relationship=edges, Language=language)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(15)
 @given(releases(), st.sampled_from([64, 1000, 2**20]))
 def test_a_random_release_is_read_as_written(content: dict[str, Any], block: int) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         patch.setattr(_release, "BLOCK_BYTES", block)
-        folder = written(content, Path(name))
-        rejects = Rejects(None, strict=True)
-        tables = snomed_ct.load([folder], snomed_ct.Options(dialect="en-us"), rejects)
-        store.save(tables, folder / "t.terminology", rejects=rejects)
-        terminology = store.load_terminology(folder / "t.terminology")
-        check_csr(terminology)
+        options = snomed_ct.Options(dialect="en-us")
+        terminology = fuzz.saved_and_opened(snomed_ct, written(content, Path(name)), options)
         assert terminology.concept_ids.to_pylist() == sorted(f"SNOMEDCT:{of}" for of in content["names"])
         for of, (own, tag) in content["names"].items():
             found = terminology.concept(f"SNOMEDCT:{of}")
@@ -355,24 +347,8 @@ def test_a_random_release_is_read_as_written(content: dict[str, Any], block: int
 GOOD = {path.name: path.read_bytes() for path in sorted(INTERNATIONAL.rglob("*Snapshot*.txt")) if path.is_file()}
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(25)
 @given(st.sampled_from(sorted(GOOD)), st.data())
 def test_mutated_and_random_files_give_a_clear_error_or_a_terminology(which: str, data: st.DataObject) -> None:
-    good = GOOD[which]
-    start = data.draw(st.integers(0, len(good)))
-    end = data.draw(st.integers(start, min(len(good), start + 60)))
-    mutated = good[:start] + data.draw(st.binary(max_size=40)) + good[end:]
-    if data.draw(st.booleans()):
-        mutated = data.draw(st.binary(max_size=200))
-    with tempfile.TemporaryDirectory() as name:
-        release = Path(name) / "release"
-        release.mkdir()
-        for file, content in GOOD.items():
-            (release / file).write_bytes(mutated if file == which else content)
-        try:
-            tables = snomed_ct.load([release], snomed_ct.Options(dialect="en-gb"), Rejects(None))
-            store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None))
-        except AlphitaError:
-            assert [file.name for file in Path(name).iterdir()] == ["release"]
-            return
-        check_csr(store.load_terminology(Path(name) / "t.terminology"))
+    damaged = data.draw(fuzz.edited_or_random(GOOD[which]))
+    fuzz.check_sound_or_refused(snomed_ct, {**GOOD, which: damaged}, snomed_ct.Options(dialect="en-gb"))

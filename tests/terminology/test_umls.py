@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import store
 from alphita.terminology.loaders import _rrf_release, _rrf_sieve, umls
 from alphita.terminology.store import Terminology
+from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
 from tests.terminology.test_properties import check_csr
 
@@ -346,8 +347,7 @@ def test_wrong_releases_and_options(tmp_path: Path) -> None:
 
 # --- random content --------------------------------------------------------------------------------------------------
 
-SIGNS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp", "Zs"), exclude_characters="|\ufeff")
-WORDS = st.text(SIGNS, min_size=1, max_size=8) | st.sampled_from(['a "quoted" one', "it's", "a\\b", "x, y; z", '"'])
+WORDS = fuzz.words('a "quoted" one', "it's", "a\\b", "x, y; z", '"', without="|\ufeff")
 TERMS = st.tuples(
     WORDS, st.sampled_from(["ENG", "SPA", "JPN"]), st.sampled_from(["MSH", "HPO", "SRC"]),
     st.sampled_from(["PT", "SY", ""]), st.sampled_from(["N", "O", "E", "Y"]), st.sampled_from(["", "NOCODE", "D01"]),
@@ -386,16 +386,13 @@ def write_release(content: Content, folder: Path, end: str) -> None:
             (folder / f"{name}.RRF").write_bytes(text.encode())
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@fuzz.examples(30)
 @given(releases(), st.sampled_from(["\n", "\r\n"]), st.sampled_from(["rel", "rela", "both"]))
 def test_written_loaded_saved_and_opened_it_is_the_same(content: Content, end: str, label: str) -> None:
     concepts, relations, types, definitions = content
     with tempfile.TemporaryDirectory() as name:
         write_release(content, Path(name), end)
-        tables = umls.load([Path(name)], umls.Options(relation_label=label), Rejects(None, strict=True))
-        store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None, strict=True))
-        terminology = store.load_terminology(Path(name) / "t.terminology")
-        check_csr(terminology)
+        terminology = fuzz.saved_and_opened(umls, Path(name), umls.Options(relation_label=label))
         assert terminology.concept_ids.to_pylist() == sorted(f"UMLS:{concept}" for concept in concepts)
         wanted = set()
         for head, rel, tail, rela, _ in relations:
@@ -421,36 +418,22 @@ def test_written_loaded_saved_and_opened_it_is_the_same(content: Content, end: s
         assert found == wanted
 
 
-GOOD = {file.name: file.read_bytes() for file in SMALL.glob("*.RRF")}
+GOOD = {file.name: file.read_bytes() for file in SMALL.iterdir()}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.sampled_from(sorted(GOOD)), st.data())
+@fuzz.examples(40)
+@given(st.sampled_from(sorted(name for name in GOOD if name.endswith(".RRF"))), st.data())
 def test_mutated_files_give_a_clear_error_or_a_terminology(file: str, data: st.DataObject) -> None:
-    good = GOOD[file]
-    start = data.draw(st.integers(0, len(good)))
-    end = data.draw(st.integers(start, min(len(good), start + 40)))
-    new = data.draw(st.binary(max_size=30) | st.text('|\n\r"CANO0', max_size=10).map(str.encode))
-    with tempfile.TemporaryDirectory() as name:
-        folder = release(Path(name) / "META", **{Path(file).stem: good[:start] + new + good[end:]})
-        try:
-            tables = umls.load([folder], umls.Options(), Rejects(None))
-            store.save(tables, Path(name) / "t.terminology", rejects=Rejects(None))
-        except AlphitaError:
-            assert [path.name for path in Path(name).iterdir()] == ["META"]
-            return
-        check_csr(store.load_terminology(Path(name) / "t.terminology"))
+    new = st.binary(max_size=30) | st.text('|\n\r"CANO0', max_size=10).map(str.encode)
+    damaged = data.draw(fuzz.edited(GOOD[file], 40, new))
+    fuzz.check_sound_or_refused(umls, {**GOOD, file: damaged}, umls.Options())
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(["MRCONSO.RRF", "MRREL.RRF", "MRCONSO.RRF.gz", "x.zip", "MRFILES.RRF"]), st.binary(max_size=300))
 def test_random_bytes_give_a_clear_error(file: str, content: bytes) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        if not file.startswith("MRCONSO"):
-            (Path(name) / "MRCONSO.RRF").write_text(CONSO, encoding="utf-8")
-        (Path(name) / file).write_bytes(content)
-        with pytest.raises(AlphitaError, match=name):
-            umls.load([Path(name)], umls.Options(), Rejects(None))
+    terms = {} if file.startswith("MRCONSO") else {"MRCONSO.RRF": GOOD["MRCONSO.RRF"]}
+    fuzz.check_refused(umls, {**terms, file: content})
 
 
 # --- a synthetic release of a hundredth of UMLS ----------------------------------------------------------------------

@@ -8,10 +8,10 @@ import torch
 
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.training import checkpoints
-from alphita.training.loop import Plan, fit, learning_rate_factor
+from alphita.training.loop import Plain, Plan, fit, learning_rate_factor
 
 PLAN = Plan(
-    steps=12, warmup_steps=3, learning_rate=0.05, accumulation=2, clip=1.0, weight_decay=0.01, seed=4,
+    steps=12, warmup_steps=3, learning_rate=0.05, accumulation=2, clip=1.0, weight_decay=0.01,
     log_every=2, evaluate_every=0, checkpoint_every=4,
 )  # fmt: skip
 
@@ -40,12 +40,12 @@ def test_learning_rate_rises_and_falls_linearly() -> None:
 @pytest.mark.parametrize("stop_at", [3, 9, 17, 23])
 def test_resumed_run_equals_unbroken_one(tmp_path, stop_at: int) -> None:
     whole = make_net()
-    expected = fit({"net": whole}, losses(whole), PLAN, tmp_path / "whole", fingerprint="f")
+    expected = fit({"net": whole}, Plain(losses(whole), seed=4), PLAN, tmp_path / "whole", fingerprint="f")
     broken = make_net()
     with pytest.raises(KeyboardInterrupt):
-        fit({"net": broken}, losses(broken, stop_at), PLAN, tmp_path / "run", fingerprint="f")
+        fit({"net": broken}, Plain(losses(broken, stop_at), seed=4), PLAN, tmp_path / "run", fingerprint="f")
     again = make_net()
-    figures = fit({"net": again}, losses(again), PLAN, tmp_path / "run", fingerprint="f", resume=True)
+    figures = fit({"net": again}, Plain(losses(again), seed=4), PLAN, tmp_path / "run", fingerprint="f", resume=True)
     assert figures["loss"] == expected["loss"]
     for (name, a), (_, b) in zip(whole.state_dict().items(), again.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
@@ -66,7 +66,7 @@ def test_accumulation_averages_the_micro_batches(tmp_path) -> None:
         seen.append(number)
         return {"loss": (number + 1.0) * net.weight.sum(), "rows": torch.tensor(3.0)}
 
-    figures = fit({"net": net}, micro_loss, plan, tmp_path / "run", fingerprint="f")
+    figures = fit({"net": net}, Plain(micro_loss), plan, tmp_path / "run", fingerprint="f")
     assert seen == [0, 1, 2, 3]
     assert figures["gradient_norm"] == pytest.approx(2.5)  # mean of 1, 2, 3, 4
     assert net.training is False
@@ -75,7 +75,9 @@ def test_accumulation_averages_the_micro_batches(tmp_path) -> None:
 def test_clipping_bounds_the_step(tmp_path) -> None:
     plan = dataclasses.replace(PLAN, steps=1, clip=0.5, accumulation=1)
     net = torch.nn.Linear(3, 1)
-    figures = fit({"net": net}, lambda _: {"loss": 1e6 * net.weight.sum()}, plan, tmp_path / "run", fingerprint="f")
+    figures = fit(
+        {"net": net}, Plain(lambda _: {"loss": 1e6 * net.weight.sum()}), plan, tmp_path / "run", fingerprint="f"
+    )
     assert figures["gradient_norm"] > 1e5  # the norm before clipping is what is logged
     assert net.weight.grad is None
 
@@ -83,31 +85,44 @@ def test_clipping_bounds_the_step(tmp_path) -> None:
 def test_unfinished_run_must_be_resumed_with_the_same_inputs(tmp_path) -> None:
     net = make_net()
     with pytest.raises(KeyboardInterrupt):
-        fit({"net": net}, losses(net, 10), PLAN, tmp_path / "run", fingerprint="f")
+        fit({"net": net}, Plain(losses(net, 10)), PLAN, tmp_path / "run", fingerprint="f")
     with pytest.raises(UsageError, match="--resume"):
-        fit({"net": net}, losses(net), PLAN, tmp_path / "run", fingerprint="f")
-    with pytest.raises(InputError, match="another config"):
-        fit({"net": net}, losses(net), PLAN, tmp_path / "run", fingerprint="g", resume=True)
+        fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f")
+    with pytest.raises(InputError, match="another recipe, config"):
+        fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="g", resume=True)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path) -> None:
     net = torch.nn.Linear(2, 1)
     with pytest.raises(AlphitaError, match="no longer finite at step 1"):
-        fit({"net": net}, lambda _: {"loss": net.weight.sum() * float("nan")}, PLAN, tmp_path / "r", fingerprint="f")
+        fit(
+            {"net": net},
+            Plain(lambda _: {"loss": net.weight.sum() * float("nan")}),
+            PLAN,
+            tmp_path / "r",
+            fingerprint="f",
+        )
 
 
 def test_evaluation_is_logged(tmp_path) -> None:
     net = make_net()
     plan = dataclasses.replace(PLAN, steps=4, evaluate_every=3)
     scores = iter([0.25, 0.5])
-    fit({"net": net}, losses(net), plan, tmp_path / "r", fingerprint="f", evaluate=lambda: {"dev_acc1": next(scores)})
+    fit(
+        {"net": net},
+        Plain(losses(net)),
+        plan,
+        tmp_path / "r",
+        fingerprint="f",
+        evaluate=lambda: {"dev_acc1": next(scores)},
+    )
     lines = [json.loads(line) for line in (tmp_path / "r" / "log.jsonl").read_text().splitlines()]
     assert [(line["step"], line["dev_acc1"]) for line in lines if "dev_acc1" in line] == [(3, 0.25), (4, 0.5)]
 
 
 def test_only_the_newest_checkpoints_are_kept_and_none_unpickles(tmp_path) -> None:
     net = make_net()
-    fit({"net": net}, losses(net), dataclasses.replace(PLAN, checkpoint_every=2), tmp_path, fingerprint="f")
+    fit({"net": net}, Plain(losses(net)), dataclasses.replace(PLAN, checkpoint_every=2), tmp_path, fingerprint="f")
     kept = sorted(path.name for path in tmp_path.glob("step-*"))
     assert kept == ["step-00000008", "step-00000010"]
     suffixes = {path.suffix for path in (tmp_path / kept[0]).iterdir()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -75,8 +76,14 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
         threads: Annotated[int | None, typer.Option(help="Size of every thread pool; by default one a core.")] = None,
         resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
         force: Annotated[bool, typer.Option("--force", help="Replace an existing model or unfinished run.")] = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Run a few batches and say what the whole takes; write nothing.")
+        ] = False,
     ) -> None:
-        run(name, terminology, out, encoder, split, settings or [], config_file, threads, resume=resume, force=force)
+        run(
+            name, terminology, out, encoder, split, settings or [], config_file, threads,
+            resume=resume, force=force, dry_run=dry_run,
+        )  # fmt: skip
 
     command = typer.main.get_command(single)
     assert isinstance(command, _RecipeCommand)
@@ -96,6 +103,7 @@ def run(
     *,
     resume: bool,
     force: bool,
+    dry_run: bool,
 ) -> None:
     """Train recipe `name` and print where the model lies and its last figures."""
     from alphita import machine
@@ -110,7 +118,11 @@ def run(
     figures = recipe.train(
         load_terminology(terminology), encoder, out, resolved,
         split=Split.load(split) if split else None, resume=resume, force=force,
+        dry_run=dry_run,
     )  # fmt: skip
+    # Nothing to tell after a dry run, nor by the further processes of a run of several.
+    if dry_run or int(os.environ.get("RANK", "0")) > 0:
+        return
     print(f"model: {out}")
     for key, value in figures.items():
         print(f"  {key}: {value:.4g}")

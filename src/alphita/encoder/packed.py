@@ -8,10 +8,12 @@ module's own forward (tests hold it to 1e-5); models that are not plain BERT use
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
 if TYPE_CHECKING:
@@ -31,52 +33,99 @@ def supports(model: torch.nn.Module) -> bool:
 # Sizes are rounded up to multiples of these. oneDNN keeps what it prepared for each size it has met, and without
 # rounding every batch brings new ones, and memory grows for hundreds of steps (docs/log.md).
 TOKENS, ROWS, LENGTH = 128, 16, 4
+# Rows of near lengths attend together; fewer than so many join the next longer ones. A GPU rather pads than starts many
+# small kernels.
+LEAST_ROWS = {"cpu": 16, "cuda": 512}
+
+
+class _Group:
+    """Rows of near lengths, whose tokens lie together, and the padded grid in which they attend.
+
+    Attributes:
+        tokens: how many they have.
+        shape: rows and columns of the grid; both with some places without a token.
+        slots: (tokens,) place of each token in the grid, row by row.
+        blocked: (rows, 1, 1, columns) -inf where a row has no token, else 0.
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], device: torch.device) -> None:
+        """Lay out rows of `lengths` tokens."""
+        self.tokens = int(lengths.sum())
+        self.shape = (_up(len(lengths), ROWS), _up(int(lengths.max()), LENGTH))
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        self.slots = torch.from_numpy(rows * self.shape[1] + _positions(lengths)).to(device)
+        blocked = np.zeros(self.shape, np.float32)
+        # Rows without a term stay open: a softmax over nothing would be NaN.
+        blocked[: len(lengths)][np.arange(self.shape[1]) >= lengths[:, None]] = -np.inf
+        self.blocked = torch.from_numpy(blocked)[:, None, None, :].to(device)
+
+    def pad(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return this group's `tokens` (n, d) in the grid, (rows, columns, d), zero where no token is."""
+        grid = tokens.new_zeros(self.shape[0] * self.shape[1], tokens.shape[1])
+        return grid.index_copy(0, self.slots, tokens).view(*self.shape, tokens.shape[1])
+
+    def unpad(self, grid: torch.Tensor) -> torch.Tensor:
+        """Return the tokens of `grid` (rows, columns, d) end to end, (tokens, d)."""
+        return grid.reshape(-1, grid.shape[-1]).index_select(0, self.slots)
 
 
 class Packing:
-    """Where the tokens of a batch lie: end to end (flat), and in a padded grid for attention.
-
-    Both have some places without a token at their end, so that few different sizes occur; what is computed there is
-    never read.
+    """Where the tokens of a batch lie: end to end (flat), shortest rows first, with some places without a token at the
+    end, so that few different sizes occur; what is computed there is never read.
 
     Attributes:
         tokens: number of real tokens.
         ids: (flat,) token ids, row after row, then zeros; flat is `tokens` rounded up.
         positions: (flat,) position of each token in its row.
-        rows: (tokens,) row of each token.
-        lengths: (n,) tokens a row.
-        first: (n,) index of each row's first token.
-        shape: rows and columns of the grid.
+        rows: (tokens,) the row of each token, as the rows were given.
+        lengths: (n,) tokens a row, as the rows were given.
+        first: (n,) index of each row's first token, as the rows were given.
+        groups: the rows that attend together.
     """
 
-    def __init__(self, token_lists: Sequence[Sequence[int]], device: torch.device | str = "cpu") -> None:
-        """Lay out `token_lists`, n non-empty rows of token ids."""
-        lengths = torch.tensor([len(row) for row in token_lists], dtype=torch.long)
-        self.tokens = int(lengths.sum())
-        self.lengths = lengths.to(device)
-        self.first = (torch.cumsum(lengths, 0) - lengths).to(device)
-        self.shape = (_up(len(token_lists), ROWS), _up(int(lengths.max()), LENGTH))
+    def __init__(
+        self, ids: NDArray[np.integer[Any]], lengths: NDArray[np.int64], device: torch.device | str = "cpu"
+    ) -> None:
+        """Lay out n rows.
+
+        Args:
+            ids: the rows' token ids, end to end.
+            lengths: (n,) tokens a row, each 1 or more; they add up to len(ids).
+            device: where the tensors go.
+        """
+        device = torch.device(device)
+        order = np.argsort(lengths, kind="stable")
+        starts = np.cumsum(lengths) - lengths
+        ordered = lengths[order]
+        positions = _positions(ordered)
+        self.tokens = len(ids)
         spare = _up(self.tokens, TOKENS) - self.tokens
-        flat_ids = [token for row in token_lists for token in row]
-        self.ids = torch.tensor(flat_ids + [0] * spare, dtype=torch.long, device=device)
-        self.rows = torch.repeat_interleave(torch.arange(len(token_lists), device=device), self.lengths)
-        positions = torch.arange(self.tokens, device=device) - self.first[self.rows]
-        self.slots = self.rows * self.shape[1] + positions
-        self.positions = functional.pad(positions, (0, spare))
-        self.padding = torch.zeros(self.shape, dtype=torch.bool, device=device)
-        columns = torch.arange(self.shape[1], device=device)[None, :]
-        # Rows without a term stay open: a softmax over nothing would be NaN.
-        self.padding[: len(token_lists)] = columns >= self.lengths[:, None]
+        flat = ids[np.repeat(starts[order], ordered) + positions]
+        self.ids = torch.from_numpy(np.pad(flat.astype(np.int64), (0, spare))).to(device)
+        self.positions = torch.from_numpy(np.pad(positions, (0, spare))).to(device)
+        self.rows = torch.from_numpy(np.repeat(order, ordered)).to(device)
+        self.lengths = torch.from_numpy(lengths).to(device)
+        first = np.empty_like(starts)
+        first[order] = np.cumsum(ordered) - ordered
+        self.first = torch.from_numpy(first).to(device)
+        ends = _ends(ordered, LEAST_ROWS.get(device.type, LEAST_ROWS["cuda"]))
+        self.groups = [_Group(ordered[row:end], device) for row, end in itertools.pairwise([0, *ends])]
 
-    def pad(self, flat: torch.Tensor) -> torch.Tensor:
-        """Return `flat` (flat, d) in the grid, (rows, columns, d), zero where no token is."""
-        grid = flat.new_zeros(self.shape[0] * self.shape[1], flat.shape[1])
-        return grid.index_copy(0, self.slots, flat[: self.tokens]).view(*self.shape, flat.shape[1])
 
-    def unpad(self, grid: torch.Tensor) -> torch.Tensor:
-        """Return the tokens of `grid` (rows, columns, d) end to end, (flat, d)."""
-        tokens = grid.reshape(-1, grid.shape[-1]).index_select(0, self.slots)
-        return functional.pad(tokens, (0, 0, 0, len(self.ids) - self.tokens))
+def _positions(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return 0, 1, ... length - 1 for each of `lengths`, end to end."""
+    starts = np.cumsum(lengths) - lengths
+    return np.arange(int(lengths.sum())) - np.repeat(starts, lengths)
+
+
+def _ends(ordered: NDArray[np.int64], least: int) -> list[int]:
+    """Return where each group of rows ends, rows being ordered by length: one a width, none but the last too small."""
+    widths = -(-ordered // LENGTH)
+    ends: list[int] = []
+    for end in [*np.flatnonzero(np.diff(widths)) + 1, len(ordered)]:
+        if end - (ends[-1] if ends else 0) >= least or end == len(ordered):
+            ends.append(int(end))
+    return ends
 
 
 def _up(number: int, multiple: int) -> int:
@@ -95,28 +144,38 @@ def forward(model: BertModel, packing: Packing) -> torch.Tensor:
         + embeddings.token_type_embeddings.weight[0]
     )
     hidden = embeddings.dropout(embeddings.LayerNorm(hidden))
-    blocked = torch.zeros(packing.shape[0], 1, 1, packing.shape[1], device=hidden.device)
-    blocked.masked_fill_(packing.padding[:, None, None, :], float("-inf"))
     for layer in model.encoder.layer:
-        hidden = _layer(layer, hidden, packing, blocked)
+        hidden = _layer(layer, hidden, packing)
     return hidden
 
 
-def _layer(layer: Any, hidden: torch.Tensor, packing: Packing, blocked: torch.Tensor) -> torch.Tensor:  # noqa: ANN401
+def _layer(layer: Any, hidden: torch.Tensor, packing: Packing) -> torch.Tensor:  # noqa: ANN401
     attention, output = layer.attention.self, layer.attention.output
-    heads = attention.num_attention_heads
     weight = torch.cat([attention.query.weight, attention.key.weight, attention.value.weight])
     bias = torch.cat([attention.query.bias, attention.key.bias, attention.value.bias])
-    mixed = packing.pad(functional.linear(hidden, weight, bias))
-    # (n, longest, 3, heads, size) -> three of (n, heads, longest, size)
-    query, key, value = mixed.view(*packing.shape, 3, heads, -1).permute(2, 0, 3, 1, 4)
-    scores = torch.matmul(query, key.transpose(-1, -2)) * (query.shape[-1] ** -0.5)
-    weights = torch.softmax(scores + blocked.to(scores.dtype), dim=-1)
-    weights = functional.dropout(weights, attention.dropout.p, layer.training)
-    context = torch.matmul(weights.to(value.dtype), value).transpose(1, 2).reshape(*packing.shape, -1)
-    hidden = output.LayerNorm(output.dropout(output.dense(packing.unpad(context))) + hidden)
+    mixed = functional.linear(hidden, weight, bias)
+    # Split, not sliced: the gradient of a slice is as large as the whole.
+    *parts, _ = mixed.split([*(group.tokens for group in packing.groups), len(packing.ids) - packing.tokens])
+    dropout = attention.dropout.p if layer.training else 0.0
+    contexts = [
+        _attend(tokens, group, attention.num_attention_heads, dropout)
+        for tokens, group in zip(parts, packing.groups, strict=True)
+    ]
+    context = functional.pad(torch.cat(contexts), (0, 0, 0, len(packing.ids) - packing.tokens))
+    hidden = output.LayerNorm(output.dropout(output.dense(context)) + hidden)
     wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
     return layer.output.LayerNorm(layer.output.dropout(layer.output.dense(wide)) + hidden)
+
+
+def _attend(mixed: torch.Tensor, group: _Group, heads: int, dropout: float) -> torch.Tensor:
+    """Return the attention's context of one group's tokens, (tokens, hidden), from their (tokens, 3 hidden)."""
+    # (rows, columns, 3, heads, size) -> three of (rows, heads, columns, size)
+    query, key, value = group.pad(mixed).view(*group.shape, 3, heads, -1).permute(2, 0, 3, 1, 4)
+    scores = torch.matmul(query, key.transpose(-1, -2)) * (query.shape[-1] ** -0.5)
+    weights = torch.softmax(scores + group.blocked.to(scores.dtype), dim=-1)
+    weights = functional.dropout(weights, dropout)
+    context = torch.matmul(weights.to(value.dtype), value).transpose(1, 2)
+    return group.unpad(context.reshape(*group.shape, -1))
 
 
 def mean_pool(flat: torch.Tensor, packing: Packing) -> torch.Tensor:

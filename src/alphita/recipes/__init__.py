@@ -2,7 +2,7 @@
 
 - `CITATION`: the paper;
 - `Config`: every setting with its section in the paper, or what the released code uses where the paper is silent;
-- `train(terminology, encoder, out, config, *, split, resume, force)`: data, objective, loop, save, in that order.
+- `train(terminology, encoder, out, config, *, split, resume, force, dry_run)`: data, objective, loop, save, in order.
 
 Recipes never import each other.
 """
@@ -32,5 +32,6 @@ class Recipe(Protocol):
         split: Split | None = None,
         resume: bool = False,
         force: bool = False,
+        dry_run: bool = False,
     ) -> dict[str, float]:
         """Train `encoder` on `terminology`, save the model to `out` and return its last figures."""

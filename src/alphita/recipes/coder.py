@@ -8,6 +8,7 @@ Deviations from the paper:
 - A row that stands several times in a batch is encoded once, so its copies share one dropout mask.
 - M_r is `diagonal` by default; the full matrices of the paper are `relation_matrix=full`. All kinds start at the
   identity, so that S_rel starts as S; the paper does not state the start.
+- `relation_similarity=transe` is the TransE-like similarity of the ablation (§5.1), with constants of its own.
 - `inverse_relations` adds each triple turned round, under a relation of its own. UMLS lists both directions already;
   most other terminologies list one.
 - `least_head_names` above 1 draws only triples whose head has that many names, so that every anchor has a positive.
@@ -20,14 +21,12 @@ Deviations from the paper:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
-import alphita.config
-from alphita.progress import say
-from alphita.terminology.text import DEFAULT_RULES
+from alphita.training.settings import TermTraining
 from alphita.training.triples import relation_labels
 
 if TYPE_CHECKING:
@@ -35,14 +34,18 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita.training.term_batches import Batch
 
 CITATION = (
     "Z. Yuan, Z. Zhao, H. Sun, J. Li, F. Wang, S. Yu. CODER: Knowledge-infused cross-lingual medical term embedding "
     "for term normalization. Journal of Biomedical Informatics 126:103983, 2022."
 )
+# The constants of the TransE-like similarity (appendix A.5). lambda is printed as 28; the similarity is minus a
+# distance of about 28, and with +28 every negative pair would count exp(-280), so the printed sign is read as a slip.
+TRANSE = {"alpha_rel": 0.2, "beta_rel": 5.0, "lam_rel": -28.0, "eps_rel": 0.1, "mu": 0.1}
 
 
-class Config(alphita.config.Config):
+class Config(TermTraining):
     """CODER's settings; the defaults are the paper's for English."""
 
     # Data
@@ -59,10 +62,13 @@ class Config(alphita.config.Config):
     eps: float = Field(0.1, description="MS loss: margin of the mining (§4.2)")
     mining: bool = Field(True, description="MS loss: only hard pairs count (§3.3)")
     mu: float = Field(1.0, ge=0, description="weight of the term-relation-term loss; 0 leaves it out (§4.2)")
-    alpha_rel: float = Field(2.0, gt=0, description="alpha of the term-relation-term loss (§4.2)")
-    beta_rel: float = Field(50.0, gt=0, description="beta of the term-relation-term loss (§4.2)")
-    lam_rel: float = Field(0.5, description="lambda of the term-relation-term loss (§4.2)")
-    eps_rel: float = Field(0.1, description="margin of the term-relation-term mining (§4.2)")
+    relation_similarity: Literal["cosine", "transe"] = Field(
+        "cosine", description="S_rel: the cosine by M_r (§3.3), or minus the distance of e_i + r and e_j (§5.1)"
+    )
+    alpha_rel: float = Field(2.0, gt=0, description="alpha of the term-relation-term loss (§4.2; transe: 0.2, A.5)")
+    beta_rel: float = Field(50.0, gt=0, description="beta of the term-relation-term loss (§4.2; transe: 5, A.5)")
+    lam_rel: float = Field(0.5, description="lambda of the term-relation-term loss (§4.2; transe: -28, A.5)")
+    eps_rel: float = Field(0.1, description="margin of the term-relation-term mining (§4.2; transe: 0.1, A.5)")
     relation_matrix: Literal["full", "diagonal", "low_rank"] = Field("diagonal", description="M_r (§3.3: full)")
     rank: int = Field(16, ge=1, description="rank of U V^T in M_r = I + U V^T (low_rank only; ours)")
     known_triples: bool = Field(False, description="tau_rel by the graph, not by t_i = t_j (§3.3)")
@@ -70,20 +76,19 @@ class Config(alphita.config.Config):
     steps: int = Field(100_000, ge=1, description="optimiser steps (§4.2: 100K English, 1M all languages)")
     accumulation: int = Field(8, ge=1, description="batches a step (§4.2)")
     learning_rate: float = Field(2e-5, gt=0, description="peak learning rate (§4.2)")
-    warmup_steps: int = Field(10_000, ge=0, description="steps of linear warm-up, then linear decay to 0 (§4.2)")
+    warmup_steps: int = Field(10_000, ge=0, description="steps of linear warm-up (§4.2)")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="after the warm-up: linear or cosine to 0, or constant (§4.2: linear)"
+    )
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (not stated)")
     clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated)")
-    dropout: float | None = Field(None, ge=0, lt=1, description="dropout (not stated; None: the encoder's own)")
-    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="arithmetic while training (ours)")
-    start_share: float = Field(
-        0.0, ge=0, lt=1, description="share of the starting weights averaged into the final ones (WiSE-FT; ours)"
-    )
-    seed: int = Field(0, ge=0, description="of sampling, initial values and dropout (ours)")
-    # Watching
-    dev_synonyms: int = Field(0, ge=0, description="synonyms held out of training to score accuracy@1 with (ours)")
-    evaluate_every: int = Field(0, ge=0, description="steps between dev scores; 0: only at the end (ours)")
-    log_every: int = Field(50, ge=0, description="steps between lines of log.jsonl (ours)")
-    checkpoint_every: int = Field(1000, ge=0, description="steps between checkpoints (ours)")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _constants_of_the_similarity(cls, given: Any) -> Any:  # noqa: ANN401 - pydantic's
+        if isinstance(given, dict) and given.get("relation_similarity") == "transe":
+            return TRANSE | given
+        return given
 
     @model_validator(mode="after")
     def _repeats_fit(self) -> Config:
@@ -101,6 +106,7 @@ def train(
     split: Split | None = None,
     resume: bool = False,
     force: bool = False,
+    dry_run: bool = False,
 ) -> dict[str, float]:
     """Train an encoder as CODER and save it to `out`.
 
@@ -109,94 +115,70 @@ def train(
         encoder: `minilm`, a folder or a hub name to start from.
         out: the model folder to create; unfinished work lies in `OUT.training` beside it.
         config: the settings.
-        split: strings held out: removed from the names before training.
+        split: strings and triples held out: removed from the names and the graph before training.
         resume: go on with the unfinished run.
         force: replace an existing model or unfinished run.
+        dry_run: only say what it would take.
 
     Returns:
         The last logged figures.
     """
-    import torch
-
-    from alphita.encoder.encoder import TermEncoder
     from alphita.objectives.multi_similarity import term_term
     from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
-    from alphita.training.forward import TermForward
-    from alphita.training.loop import Plan, fit
-    from alphita.training.names import TrainingNames
-    from alphita.training.runs import open_run, save_model
-    from alphita.training.soup import copy_of, mix_in
+    from alphita.objectives.transe import RelationVectors
+    from alphita.objectives.transe_similarity import transe_similarity
+    from alphita.training.term_batches import Batch
+    from alphita.training.term_run import TermRun
     from alphita.training.triples import KnownTriples, TripleSampler, usable_triples
 
-    # Model: the term encoder and, for the relations, M_r.
-    torch.manual_seed(config.seed)
-    term_encoder = TermEncoder.load(encoder, precision="fp32", pooling=config.pooling, max_length=config.max_length)
-    forward = TermForward(term_encoder, precision=config.precision, dropout=config.dropout)
-    start = copy_of(forward.module) if config.start_share > 0 else {}
-    modules: dict[str, torch.nn.Module] = {"encoder": forward.module}
+    run = TermRun("coder", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run)
+    names = run.names
+
+    # Data: the triples between named concepts, and batches of them, each end under some of its names.
     labels = relation_labels(terminology.relation_labels, inverse=config.inverse_relations)
-    if config.mu > 0:
-        matrices = RelationMatrices(len(labels), term_encoder.dim, kind=config.relation_matrix, rank=config.rank)
-        modules["relations"] = matrices.to(forward.device)
-
-    facts = {
-        "recipe": "coder", "config": config.model_dump(), "seed": config.seed, "encoder": term_encoder.content_hash,
-        "terminology": terminology.content_hash, "split": split.hash if split else None,
-        "cleaning_rules": list(DEFAULT_RULES),
-    }  # fmt: skip
-    work, fingerprint = open_run(out, facts, resume=resume, force=force)
-
-    # Data: names by concept, the triples between named concepts, and batches of them.
-    names = TrainingNames(
-        terminology, exclude=split.cleaned if split else frozenset(), dev=config.dev_synonyms, seed=config.seed
-    )
     triples = usable_triples(
         terminology.triples, names.offsets, len(terminology.relation_labels),
         inverse=config.inverse_relations, least_head_names=config.least_head_names,
     )  # fmt: skip
-    sampler = TripleSampler(triples, names.offsets, k=config.k, m=config.m, seed=config.seed)
+    sampler = TripleSampler(triples, names.offsets, k=config.k, m=config.m, seed=config.seed, weights=names.weights)
     known = KnownTriples(triples) if config.known_triples else None
-    tokens = term_encoder.tokenize(names.strings)
-    say(f"training on {len(names.strings):,} names and {len(triples):,} triples of {len(labels)} relations")
+    run.say(f"training on {len(names.strings):,} names and {len(triples):,} triples of {len(labels)} relations")
+
+    def draw(number: int) -> Batch:
+        drawn = sampler.batch(number)
+        terms, place = np.unique(np.concatenate([drawn.head_term, drawn.tail_term]), return_inverse=True)
+        arrays = {
+            "place": place, "concept": np.concatenate([drawn.head, drawn.tail]), "relation": drawn.relation,
+            "tail": drawn.tail,
+        }  # fmt: skip
+        if known is not None:
+            arrays["known"] = known.matrix(drawn.head, drawn.relation, drawn.tail)
+        return Batch(terms, arrays, rows=2 * config.k)
 
     # Objective: L = L_MS + mu L_MS_rel.
-    def micro_loss(number: int) -> dict[str, torch.Tensor]:
-        batch = sampler.batch(number)
-        distinct, place = np.unique(np.concatenate([batch.head_term, batch.tail_term]), return_inverse=True)
-        concept = forward.tensor(np.concatenate([batch.head, batch.tail]))
-        e = forward([tokens[term] for term in distinct])[forward.tensor(place)]
+    relations: torch.nn.Module
+    relation_loss_of: Any
+    if config.relation_similarity == "cosine":
+        relations = RelationMatrices(len(labels), run.encoder.dim, kind=config.relation_matrix, rank=config.rank)
+        relation_loss_of = term_relation_term
+    else:
+        relations, relation_loss_of = RelationVectors(len(labels), run.encoder.dim), transe_similarity
+
+    def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        e = distinct[given["place"]]
         term_loss = term_term(
-            e, concept, alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps, mining=config.mining
-        )
-        scalars = {"loss": term_loss, "term_loss": term_loss, "rows": torch.tensor(float(len(place)))}
-        if config.mu > 0:
-            relation_loss = term_relation_term(
-                e[: config.k], forward.tensor(batch.relation), e[config.k :], concept[config.k :], matrices,
-                alpha=config.alpha_rel, beta=config.beta_rel, lam=config.lam_rel, eps=config.eps_rel,
-                mining=config.mining,
-                known=None if known is None else forward.tensor(known.matrix(batch.head, batch.relation, batch.tail)),
-            )  # fmt: skip
-            scalars |= {"loss": term_loss + config.mu * relation_loss, "relation_loss": relation_loss}
-        return scalars
+            e, given["concept"], alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps,
+            mining=config.mining,
+        )  # fmt: skip
+        if config.mu == 0:
+            return {"loss": term_loss, "term_loss": term_loss}
+        relation_loss = relation_loss_of(
+            e[: config.k], given["relation"], e[config.k :], given["tail"], relations, known=given.get("known"),
+            alpha=config.alpha_rel, beta=config.beta_rel, lam=config.lam_rel, eps=config.eps_rel, mining=config.mining,
+        )  # fmt: skip
+        total = term_loss + config.mu * relation_loss
+        return {"loss": total, "term_loss": term_loss, "relation_loss": relation_loss}
 
-    # Loop.
-    plan = Plan(
-        config.steps, config.warmup_steps, config.learning_rate, config.accumulation, config.clip, config.weight_decay,
-        config.seed, config.log_every, config.evaluate_every, config.checkpoint_every,
-    )  # fmt: skip
-    figures = fit(
-        modules, micro_loss, plan, work, fingerprint=fingerprint, resume=resume,
-        evaluate=names.dev_accuracy(term_encoder) if config.dev_synonyms else None, label="training coder",
-    )  # fmt: skip
-
-    # Some of the starting weights keep what names alone do not teach: misspellings, words around a term.
-    if config.start_share > 0:
-        mix_in(forward.module, start, config.start_share)
-
-    # Save: a folder that SentenceTransformer opens; M_r and the log lie beside.
-    tensors = {"relations": matrices.state_dict()} if config.mu > 0 else {}
-    save_model(
-        out, term_encoder, work, fields=facts | {"relation_labels": labels, "figures": figures}, tensors=tensors,
-        force=force,
-    )  # fmt: skip
-    return figures
+    # Loop, and the model: a folder that SentenceTransformer opens; M_r and the log lie beside.
+    modules = {"relations": relations} if config.mu > 0 else {}
+    return run.fit(draw, loss, modules=modules, fields={"relation_labels": labels})

@@ -38,6 +38,14 @@ class _Gatherer:
         self.dropped: Counter[str] = claims.dropped
 
     def tables(self, root: NDArray[np.int64]) -> Tables:
+        """Gather all tables: the concepts are the roots, in the order of the nodes.
+
+        Args:
+            root: (n_nodes,) of each node the first of those it was joined with.
+
+        Returns:
+            The merged terminology; its tables name concepts by their row. What is left out is counted in the claims.
+        """
         real = root[: self.nodes.n_real]
         is_root = real == np.arange(self.nodes.n_real)
         row_of_node = (np.cumsum(is_root) - 1)[real]

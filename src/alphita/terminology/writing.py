@@ -97,6 +97,14 @@ class _Writer:
         self.folder, self.tables, self.rejects = folder, tables, rejects
 
     def write(self) -> dict[str, int]:
+        """Write all files but the manifest; rows that cannot be saved go to the rejects.
+
+        Returns:
+            Rows written, by table: "concepts", "terms", "relations", the side tables' names and "aliases".
+
+        Raises:
+            InputError: no concept or no term is left; under strict rejects, the first bad row.
+        """
         concepts = self._concepts()
         names = self._terms()
         ids = concepts["id"].to_arrow()

@@ -57,8 +57,7 @@ def _write(aside: Path, step: int, modules: Mapping[str, torch.nn.Module], optim
         for name in (names[id(parameter)],)
     }
     for name, module in modules.items():
-        weights = {key: value.detach().clone().contiguous() for key, value in module.state_dict().items()}
-        save_file(weights, aside / f"{name}.safetensors")
+        save_module(aside / f"{name}.safetensors", module)
     save_file(moments, aside / "optimizer.safetensors")
     (aside / "state.json").write_text(json.dumps({"step": step, "modules": sorted(modules)}))
     for file in aside.iterdir():
@@ -86,7 +85,7 @@ def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer:
             remedy="start again with --force",
         )  # fmt: skip
     for name, module in modules.items():
-        module.load_state_dict(load_file(newest / f"{name}.safetensors"))
+        load_module(newest / f"{name}.safetensors", module)
     moments = load_file(newest / "optimizer.safetensors")
     names = _parameter_names(modules, optimizer)
     for group in optimizer.param_groups:
@@ -98,6 +97,17 @@ def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer:
                     key: value if key == "step" else value.to(parameter.device) for key, value in restored.items()
                 }
     return int(state["step"])
+
+
+def save_module(path: Path, module: torch.nn.Module) -> None:
+    """Write a module's weights."""
+    weights = {key: value.detach().clone().contiguous() for key, value in module.state_dict().items()}
+    save_file(weights, path)
+
+
+def load_module(path: Path, module: torch.nn.Module) -> None:
+    """Put weights that `save_module` wrote into the module."""
+    module.load_state_dict(load_file(path))
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.errors import InputError
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
@@ -21,12 +22,19 @@ class TrainingNames:
     Attributes:
         strings: the names, n of them; a name's place in this list is its number everywhere in training.
         offsets: (n_concepts + 1,) int64; concept c has the names offsets[c] to offsets[c + 1].
+        weights: (n,) how much likelier than others of its concept a name is to be drawn; None: all alike.
         dev_strings: names taken out of training to score with.
         dev_concepts: (len(dev_strings),) the concept each of them names.
     """
 
     def __init__(
-        self, terminology: Terminology, *, exclude: frozenset[str] = frozenset(), dev: int = 0, seed: int = 0
+        self,
+        terminology: Terminology,
+        *,
+        exclude: frozenset[str] = frozenset(),
+        dev: int = 0,
+        seed: int = 0,
+        languages: Mapping[str, float] | None = None,
     ) -> None:
         """Collect the names.
 
@@ -35,8 +43,24 @@ class TrainingNames:
             exclude: cleaned strings that must not train.
             dev: how many synonyms to take out for dev scores, at most one a concept.
             seed: of the choice of dev synonyms.
+            languages: BCP-47 tag -> weight of the languages to take; all of them, alike, by default.
+
+        Raises:
+            InputError: no name is left, or none in one of the languages.
         """
-        rows, offsets = terminology.training_terms(exclude=exclude)
+        rows, offsets = terminology.training_terms(exclude=exclude, languages=languages or None)
+        spoken = terminology.terms["language"].take(rows).to_pylist() if languages else []
+        for tag in languages or ():
+            if tag not in spoken:
+                has = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
+                raise InputError(
+                    f"no name to train on is in the language {tag!r}", file=terminology.path,
+                    remedy=f"its languages are {', '.join(has)}; machine translations do not train",
+                )  # fmt: skip
+        if len(rows) == 0:
+            raise InputError(
+                "no name is left to train on", file=terminology.path, remedy="look at --split and languages"
+            )
         strings = clean_many(terminology.terms["string"].take(rows).to_pylist())
         concepts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         taken = _choose_dev(strings, offsets, dev, seed)
@@ -46,6 +70,9 @@ class TrainingNames:
         kept[taken] = False
         self.strings = [string for string, keep in zip(strings, kept, strict=True) if keep]
         self._concepts = concepts[kept]
+        self.weights: NDArray[np.float64] | None = None
+        if languages:
+            self.weights = np.array([languages[tag] for tag in spoken])[kept]
         counts = np.bincount(self._concepts, minlength=len(offsets) - 1)
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 

@@ -17,26 +17,34 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
 
 
-def open_run(out: Path, depends_on: Mapping[str, Any], *, resume: bool, force: bool) -> tuple[Path, str]:
-    """Return the folder for unfinished work, `OUT.training`, and the run's fingerprint.
+def folder(out: Path) -> Path:
+    """Return the folder of unfinished work on the model `out`: `OUT.training` beside it."""
+    return out.with_name(out.name + ".training")
+
+
+def check(out: Path, *, resume: bool, force: bool) -> None:
+    """Make sure that the model may be written.
 
     Args:
         out: the model to come.
-        depends_on: everything that decides the result: recipe, config, content hashes. Hashed into the fingerprint.
         resume: unfinished work is to be gone on with.
         force: an existing model is to be replaced and unfinished work thrown away.
 
     Raises:
         UsageError: the model exists already, or there is unfinished work, and neither flag is given.
     """
-    work = out.with_name(out.name + ".training")
+    work = folder(out)
     if out.exists() and not force:
         raise UsageError(f"{out} already exists; choose another name or use --force (the old one is moved aside)")
     if work.exists() and not resume:
         if not force:
             raise UsageError(f"{work} holds an unfinished run; go on with --resume, or start again with --force")
         shutil.rmtree(work)
-    return work, artefact.hash_json(depends_on)
+
+
+def fingerprint(depends_on: Mapping[str, Any]) -> str:
+    """Return the hash of everything that decides a run's result: recipe, config, content hashes."""
+    return artefact.hash_json(depends_on)
 
 
 def save_model(

@@ -76,7 +76,16 @@ class TripleSampler:
     every name shows before any shows again.
     """
 
-    def __init__(self, triples: Int32, term_offsets: Int64, *, k: int, m: int, seed: int) -> None:
+    def __init__(
+        self,
+        triples: Int32,
+        term_offsets: Int64,
+        *,
+        k: int,
+        m: int,
+        seed: int,
+        weights: NDArray[np.float64] | None = None,
+    ) -> None:
         """Prepare to sample.
 
         Args:
@@ -85,13 +94,14 @@ class TripleSampler:
             k: triples a batch, repeats counted.
             m: times each distinct triple stands in a batch; divides k.
             seed: of the whole run.
+            weights: (n_terms,) how much likelier than others of its concept a term is to come early; None: all alike.
 
         Raises:
             InputError: there is nothing to sample from.
         """
         if len(triples) == 0:
             raise InputError("the terminology has no relation between two named, live concepts, so nothing to train on")
-        self.triples, self.term_offsets = triples, term_offsets
+        self.triples, self.term_offsets, self.weights = triples, term_offsets, weights
         self.distinct, self.m, self.seed = k // m, m, seed
         self._epoch = -1
         self._order = np.empty(0, np.int64)
@@ -124,10 +134,19 @@ class TripleSampler:
         counts = np.diff(self.term_offsets)[concepts]
         names = np.empty((len(concepts), self.m), np.int32)
         for row, (concept, count) in enumerate(zip(concepts, counts, strict=True)):
+            start = int(self.term_offsets[concept])
+            weights = None if self.weights is None else self.weights[start : start + count]
             rounds = -(-self.m // count)
-            picks = np.concatenate([rng.permutation(count) for _ in range(rounds)])[: self.m]
-            names[row] = self.term_offsets[concept] + picks
+            names[row] = start + np.concatenate([shuffled(count, weights, rng) for _ in range(rounds)])[: self.m]
         return names.ravel()
+
+
+def shuffled(count: int, weights: NDArray[np.float64] | None, rng: np.random.Generator) -> Int64:
+    """Return 0 to count - 1 in random order, drawn one after the other with chances as the weights, if given."""
+    if weights is None:
+        return rng.permutation(count)
+    # The smallest exponential time over weight comes first with the chance of its weight (Efraimidis, Spirakis 2006).
+    return np.argsort(rng.exponential(size=count) / weights)
 
 
 class KnownTriples:
@@ -144,7 +163,12 @@ class KnownTriples:
 
     def matrix(self, head: Int32, relation: Int32, tail: Int32) -> NDArray[np.bool_]:
         """Return (k, k): whether (head_i, relation_i, tail_j) is a triple of the graph."""
-        keys = self._pack(head[:, None], relation[:, None], tail[None, :])
+        return self.contains(head[:, None], relation[:, None], tail[None, :])
+
+    def contains(self, head: Int32, relation: Int32, tail: Int32) -> NDArray[np.bool_]:
+        """Return whether (head, relation, tail) is a triple of the graph, in the shape that the three have together."""
+        keys = self._pack(head, relation, tail)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        found: NDArray[np.bool_] = self._keys[places] == keys
+        # Concepts beyond those of the graph would be taken for others.
+        found: NDArray[np.bool_] = (self._keys[places] == keys) & (head < self._size[1]) & (tail < self._size[1])
         return found

@@ -90,6 +90,15 @@ class _Reader:
             )  # fmt: skip
 
     def read(self) -> Tables:
+        """Read all files that were found, the terms' own first.
+
+        Returns:
+            The tables: terms and parts as concepts, by CURIE, with the files read and the counts of what was left out.
+
+        Raises:
+            InputError: a file cannot be read, lacks a column or has no usable term; a variant's language is not known;
+                under strict rejects, the first bad row.
+        """
         loinc = self._loinc()
         parts = self._parts()
         links = self._links()

@@ -102,6 +102,16 @@ class _Reader:
             )  # fmt: skip
 
     def read(self) -> Tables:
+        """Read all files that were found, CONCEPT first.
+
+        Returns:
+            The tables: concepts by CURIE, in the order of their OMOP ids; all others name them by their row in it.
+
+        Raises:
+            InputError: a file cannot be read, lacks a column or has no usable concept; under strict rejects, the first
+                bad row.
+            UsageError: no concept of a vocabulary that was asked for.
+        """
         concepts = self._concepts()
         self._learn_languages(concepts)
         # From here on a concept is its row in this order.
@@ -139,6 +149,17 @@ class _Reader:
             return refuse(frame, bad, problem, self.rejects, file=place, field=field)
 
         def prepare(frame: pl.DataFrame) -> pl.DataFrame:
+            """Check a block of CONCEPT, and shrink it: numbers for ids, codes for what repeats.
+
+            Args:
+                frame: the columns below as strings, and `line`.
+
+            Returns:
+                The good rows, with `retired` for invalid_reason and without the dates.
+
+            Raises:
+                InputError: under strict rejects, the first bad row.
+            """
             frame = check(frame, _not_an_id("concept_id"), "not a number", "concept_id")
             name = pl.col("concept_name")
             frame = check(frame, name.str.strip_chars() == "", "an empty name", "concept_name")
@@ -241,6 +262,17 @@ class _Reader:
         place = member.place
 
         def prepare(frame: pl.DataFrame) -> pl.DataFrame:
+            """Check a block of synonyms, and turn it into terms.
+
+            Args:
+                frame: the columns below as strings, and `line`.
+
+            Returns:
+                The good rows: concept as a row of the concepts, string, language as a BCP-47 tag, preferred.
+
+            Raises:
+                InputError: under strict rejects, the first bad row.
+            """
             name = pl.col("concept_synonym_name")
             for bad, problem in (
                 (name.str.strip_chars() == "", "an empty synonym"),
@@ -280,6 +312,18 @@ class _Reader:
         place, unwanted = member.place, self._unwanted()
 
         def prepare(frame: pl.DataFrame) -> pl.DataFrame:
+            """Check a block of relationships, and drop what is not wanted: invalid ones, inverses, loops.
+
+            Args:
+                frame: the columns below as strings, and `line`.
+
+            Returns:
+                The good rows: head and tail as rows of the concepts, label, and whether it points to what replaces or
+                maps the concept.
+
+            Raises:
+                InputError: under strict rejects, the first bad row.
+            """
             bad = ~pl.col("invalid_reason").is_in(["", "D", "U"])
             frame = refuse(frame, bad, "must be D, U or empty", self.rejects, file=place, field="invalid_reason")
             frame = self._without("invalid relationships", frame, pl.col("invalid_reason") != "")

@@ -106,6 +106,16 @@ class _Reader:
             self.dropped["files of the release that are not read"] = others
 
     def read(self) -> Tables:
+        """Read all snapshots that were found, concepts first.
+
+        Returns:
+            The tables: concepts by CURIE, in the order of their SCTIDs; all others name them by their row in it.
+
+        Raises:
+            InputError: a file cannot be read, lacks a column or has no concept; under strict rejects, the first bad
+                row.
+            UsageError: the release has no language reference set of a dialect that was asked for.
+        """
         concepts = self._concepts()
         self.ids = np.sort(concepts["id"].to_numpy())
         concepts = concepts.sort("id")
@@ -158,7 +168,18 @@ class _Reader:
         place = member.place
 
         def prepare(frame: pl.DataFrame) -> pl.DataFrame:
-            """Check and shrink a block: numbers for ids, so that millions of rows stay small."""
+            """Check and shrink a block: numbers for ids, so that millions of rows stay small.
+
+            Args:
+                frame: id, effectiveTime, active and the kind's own columns as strings, and `line`.
+
+            Returns:
+                The good rows: ids as integers (a member's is the hash of its UUID), the date as YYYYMMDD, active as
+                bool.
+
+            Raises:
+                InputError: under strict rejects, the first bad row.
+            """
             if key == "sctid":
                 bad = ~pl.col("id").str.contains(r"^[1-9][0-9]{5,17}$")
                 frame = refuse(frame, bad, "not an SCTID: 6 to 18 digits", self.rejects, file=place, field="id")

@@ -1,0 +1,120 @@
+"""Terms to cluster, and the concepts that each names: from a terminology or from a file of names."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.errors import InputError
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean_many
+
+# First names of the columns by which a head line is known in a file of names.
+HEADS = frozenset({"id", "cui", "concept", "concept_id", "code"})
+
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Distinct terms and the concepts that each names.
+
+    Attributes:
+        strings: (n,) as written, distinct after cleaning.
+        concepts: names of the m concepts.
+        rows: (p,) int64 term of each (term, concept) pair, ascending.
+        columns: (p,) int64 concept of each pair.
+        dropped: names left out because nothing of them is left after cleaning.
+    """
+
+    strings: list[str]
+    concepts: list[str]
+    rows: Int
+    columns: Int
+    dropped: int = 0
+
+    def __len__(self) -> int:
+        """Return n."""
+        return len(self.strings)
+
+    @property
+    def first_concept(self) -> Int:
+        """The concept of each term, (n,); of a term of several the one that stands first."""
+        return self.columns[np.searchsorted(self.rows, np.arange(len(self)))]
+
+    @property
+    def shared(self) -> int:
+        """How many terms name several concepts."""
+        return int((np.bincount(self.rows, minlength=len(self)) > 1).sum())
+
+
+def terms_of(ids: Sequence[str], names: Sequence[str], *, keep: Collection[str] | None = None) -> Terms:
+    """Return the distinct terms of (id, name) rows; names that clean to the same string are one term.
+
+    Args:
+        ids: concept of each name.
+        names: as written.
+        keep: concepts to take; all by default.
+    """
+    strings: dict[str, tuple[int, str]] = {}
+    concepts: dict[str, int] = {}
+    pairs: dict[tuple[int, int], None] = {}
+    dropped = 0
+    for one, name, cleaned in zip(ids, names, clean_many(names), strict=True):
+        if keep is not None and one not in keep:
+            continue
+        if not cleaned:
+            dropped += 1
+            continue
+        row = strings.setdefault(cleaned, (len(strings), name))[0]
+        pairs[row, concepts.setdefault(one, len(concepts))] = None
+    table = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+    return Terms([name for _, name in strings.values()], list(concepts), table[:, 0], table[:, 1], dropped)
+
+
+def names_of(terminology: Terminology, languages: Collection[str] | None = None) -> tuple[list[str], list[str]]:
+    """Return the ids and names of the terms that train: exact, live, not machine-translated."""
+    rows, _ = terminology.training_terms(languages=languages)
+    concepts = terminology.term_concept[rows]
+    ids = {int(row): terminology.concept_id(row) for row in np.unique(concepts)}
+    return [ids[int(row)] for row in concepts], terminology.terms.column("string").take(rows).to_pylist()
+
+
+def read_names(path: Path) -> tuple[list[str], list[str]]:
+    """Read a file of names: `id<TAB>name` a line, perhaps gzipped, perhaps with a head line (id, cui, concept, code).
+
+    Raises:
+        InputError: it cannot be read, a line is not of two fields, a field is empty, or there is no name.
+    """
+    ids, names = [], []
+    for number, row in _lines(path):
+        if number == 1 and row and row[0].strip().lower() in HEADS:
+            continue
+        if len(row) != 2 or not all(field.strip() for field in row):
+            raise InputError("not an id, a tab and a name", file=path, line=number, value="\t".join(row))
+        ids.append(row[0].strip())
+        names.append(row[1].strip())
+    if not names:
+        raise InputError("holds no name", file=path)
+    return ids, names
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+    except (UnicodeDecodeError, EOFError) as error:
+        raise InputError(f"damaged, or not UTF-8: {error}", file=path) from None
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
+    for number, row in enumerate(lines, 1):
+        if row:
+            yield number, row

@@ -1,0 +1,77 @@
+"""The settings that no paper states: how this engine runs, watches and keeps a training run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+import alphita.config
+from alphita.terminology import languages
+
+# What does not decide the weights (but for rounding): a run may be resumed with others of these.
+ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every")
+
+
+class TermTraining(alphita.config.Config):
+    """Base of the configs of recipes that train a term encoder: the engine's own settings.
+
+    A recipe adds its method's, and gives those of the first group its own defaults, each with its source.
+    """
+
+    max_length: int
+    pooling: Literal["cls", "mean"]
+    steps: int
+    accumulation: int
+    learning_rate: float
+    warmup_steps: int
+    schedule: Literal["linear", "cosine", "constant"]
+    weight_decay: float
+    clip: float
+
+    languages: str = Field(
+        "", description="train on these languages only, weighted: en:1,it:4; empty: all alike (ours)"
+    )
+    dropout: float | None = Field(None, ge=0, lt=1, description="dropout (none: the encoder's own)")
+    precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="arithmetic while training (ours)")
+    tokens_at_once: int = Field(
+        0, ge=0, description="tokens encoded at once; larger batches go in parts, with the same gradients; 0: by memory"
+    )
+    ema: float = Field(0.0, ge=0, lt=1, description="decay of the average of the weights that is kept; 0: none (ours)")
+    start_share: float = Field(
+        0.0, ge=0, lt=1, description="share of the starting weights averaged into the final ones (WiSE-FT; ours)"
+    )
+    seed: int = Field(0, ge=0, description="of sampling, initial values and dropout (ours)")
+    dev_synonyms: int = Field(0, ge=0, description="synonyms held out of training to score accuracy@1 with (ours)")
+    evaluate_every: int = Field(0, ge=0, description="steps between dev scores; 0: only at the end (ours)")
+    keep: Literal["last", "best"] = Field("last", description="weights kept: the last, or the best by dev score (ours)")
+    log_every: int = Field(50, ge=0, description="steps between lines of log.jsonl (ours)")
+    tensorboard: bool = Field(False, description="also write the log for TensorBoard (ours)")
+    checkpoint_every: int = Field(1000, ge=0, description="steps between checkpoints (ours)")
+
+    @field_validator("languages")
+    @classmethod
+    def _languages(cls, value: str) -> str:
+        language_weights(value)
+        return value
+
+
+def language_weights(text: str) -> dict[str, float]:
+    """Return the weight of each language in "en:1,it:4" or "en,it"; empty for "".
+
+    Raises:
+        ValueError: an unknown language, or a weight that is not above 0.
+    """
+    weights: dict[str, float] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        tag, _, weight = part.partition(":")
+        language = languages.normalize(tag)
+        if language is None:
+            raise ValueError(f"{tag!r}: {languages.UNKNOWN}")
+        try:
+            weights[language] = float(weight or 1)
+        except ValueError:
+            weights[language] = 0.0
+        if not 0 < weights[language] < float("inf"):
+            raise ValueError(f"{part!r}: a language's weight is a number above 0, as in en:1,it:4")
+    return weights
