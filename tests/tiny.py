@@ -37,14 +37,25 @@ def tiny_model(folder: Path, *, dropout: float = 0.1) -> Path:
     return folder
 
 
-def tiny_terminology(folder: Path) -> Terminology:
-    """Write and open an ontology: each finding at each site, three names each, below a disorder of that site."""
+def tiny_terminology(
+    folder: Path, *, types: bool = False, relations: bool = True, synonyms: bool = True
+) -> Terminology:
+    """Write and open an ontology: each finding at each site, three names each, below a disorder of that site.
+
+    Args:
+        folder: where it is written.
+        types: give the concepts semantic types: each finding its own site's disorder is the root of.
+        relations: place the findings below the disorders.
+        synonyms: give the concepts more names than one.
+    """
     from alphita.terminology.loaders import obo
 
     lines = ["format-version: 1.2", "ontology: tiny", ""]
     numbers = itertools.count(1)
+    parents = []
     for site in SITES:
         parent = f"T:{next(numbers):07d}"
+        parents.append(parent)
         lines += [
             "[Term]",
             f"id: {parent}",
@@ -57,9 +68,13 @@ def tiny_terminology(folder: Path) -> Terminology:
                 "[Term]", f"id: T:{next(numbers):07d}", f"name: {plain} of the {site}",
                 f'synonym: "{site} {plain}" EXACT []', f'synonym: "{site} {learned}" EXACT []', f"is_a: {parent}", "",
             ]  # fmt: skip
+    if not relations:
+        lines = [line for line in lines if not line.startswith("is_a:")]
+    if not synonyms:
+        lines = [line for line in lines if not line.startswith("synonym:")]
     source = folder.with_suffix(".obo")
     source.write_text("\n".join(lines), encoding="utf-8")
-    options = obo.Options()
+    options = obo.Options(semantic_type=",".join(parents) if types else "")
     with Rejects() as rejects:
         save(obo.load([source], options, rejects), folder)
     return load_terminology(folder)

@@ -22,6 +22,7 @@ from alphita.evaluation.benchmarks import relation_classification as benchmark
 from alphita.evaluation.relation_classifier import Examples, Settings
 from alphita.evaluation.results import figures_of
 from alphita.evaluation.systems.encoder import EncoderSystem
+from alphita.terminology import splits
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
 from tests.doubles import HashEncoder
@@ -263,6 +264,29 @@ def test_triples_of_a_terminology(terminology: Terminology) -> None:
     result = benchmark.evaluate(data, Words(), options)
     assert result.rows["covered"].all()
     assert result.notes["test_pairs_also_in_train"] == 0
+
+
+def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: Path) -> None:
+    split = splits.with_triples(splits.Split([], [], []), terminology, fraction=0.3, seed=0)
+    split.save(tmp_path / "x.split")
+    options = benchmark.Options(triples="terminology", rare=5, epochs=2, held_out=tmp_path / "x.split")
+    data = benchmark.load(source(None, terminology), options)
+    pairs = {frozenset((head, tail)) for head, _, tail in split.triples}
+
+    def of(part: relation_classifier.Examples) -> set[frozenset[str]]:
+        ends = zip(part.heads, part.tails, strict=True)
+        return {frozenset((data.concepts[head], data.concepts[tail])) for head, tail in ends}
+
+    assert len(data.test) >= 5
+    assert of(data.test) <= pairs
+    assert not of(data.train) & pairs
+    assert len(data.train) + len(data.test) == 39 + 21 - 4
+    assert data.notes["split"] == split.hash
+    splits.Split(["a"], ["T:01"], ["test"]).save(tmp_path / "none.split")
+    with pytest.raises(InputError, match="holds no triples out"):
+        benchmark.load(
+            source(None, terminology), options.model_copy(update={"held_out": tmp_path / "none.split"})
+        )  # fmt: skip
 
 
 def test_names_of_a_terminology(terminology: Terminology, tmp_path: Path) -> None:

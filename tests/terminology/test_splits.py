@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -12,6 +13,7 @@ from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split, assign, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many
+from alphita.training.triples import usable_triples
 
 N = 400
 
@@ -120,3 +122,97 @@ def test_a_changed_split_is_noticed(terminology: Terminology, tmp_path: Path) ->
         Split.load(path)
     with pytest.raises(InputError, match="no such split"):
         Split.load(tmp_path / "none.split")
+
+
+# --- held-out triples ------------------------------------------------------------------------------------------------
+
+
+def graph(folder: Path, seed: int, concepts: int = 60, triples: int = 200) -> Terminology:
+    """A random graph of three relations, of which one has a single triple."""
+    rng = np.random.default_rng(seed)
+    ids = [f"T:{number:04}" for number in range(concepts)]
+    rows = [(ids[a], f"r{c}", ids[b]) for a, b, c in rng.integers(0, [concepts, concepts, 2], (triples, 3)).tolist()]
+    rows += [(ids[0], "only", ids[1]), (ids[2], "r0", ids[3]), (ids[3], "r1", ids[2])]
+    relations = pl.DataFrame(sorted(set(rows)), schema=["head", "relation", "tail"], orient="row")
+    terms = pl.DataFrame({"concept": ids, "string": [f"name {one}" for one in ids]})
+    tables = Tables(
+        pl.DataFrame({"id": ids}).with_columns(source=pl.lit("T")),
+        terms.with_columns(language=pl.lit("en"), source=pl.lit("T"), preferred=pl.lit(True)),
+        relations=relations.with_columns(source=pl.lit("T")),
+    )
+    store.save(tables, folder)
+    return store.load_terminology(folder)
+
+
+NOTHING = Split([], [], [])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_held_out_triples_leave_every_concept_and_relation_one(tmp_path: Path, seed: int) -> None:
+    terminology = graph(tmp_path / "g.terminology", seed)
+    split = splits.with_triples(NOTHING, terminology, fraction=0.3, seed=seed)
+    assert 20 < len(split.triples) < 110
+    assert split.facts["triples_held_out"] == len(split.triples)
+    ids, labels = terminology.concept_ids.to_pylist(), terminology.relation_labels
+    everything = {(ids[h], labels[r], ids[t]) for h, r, t in terminology.triples.tolist() if h != t}
+    held_out = set(split.triples)
+    assert held_out < everything
+    left = everything - held_out
+    assert {r for _, r, _ in left} == {r for _, r, _ in everything}
+    assert {end for h, _, t in left for end in (h, t)} == {end for h, _, t in everything for end in (h, t)}
+    # Both directions and all relations of a pair go together.
+    pairs = {frozenset((h, t)) for h, _, t in held_out}
+    assert not {triple for triple in left if frozenset((triple[0], triple[2])) in pairs}
+    _, offsets = terminology.training_terms()
+    trained = usable_triples(
+        terminology.triples, offsets, len(labels), inverse=True, held_out=split.triple_pairs(terminology)
+    )
+    assert not {frozenset((ids[h], ids[t])) for h, _, t in trained.tolist()} & pairs
+    assert len(trained) == 2 * len(left)
+
+
+def test_the_choice_of_triples_follows_from_seed_and_ids(tmp_path: Path) -> None:
+    terminology = graph(tmp_path / "g.terminology", 0)
+    first, again, other = (
+        splits.with_triples(NOTHING, terminology, fraction=0.2, seed=seed).triples for seed in (1, 1, 2)
+    )
+    assert first == again != other
+    assert splits.with_triples(NOTHING, terminology, fraction=0.0, seed=1).triples == []
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        splits.with_triples(NOTHING, terminology, fraction=1.5, seed=1)
+
+
+def test_triples_are_saved_with_the_strings(tmp_path: Path) -> None:
+    terminology = graph(tmp_path / "g.terminology", 0)
+    split = splits.with_triples(hold_out_synonyms(terminology, seed=1), terminology, fraction=0.2, seed=1)
+    split.save(tmp_path / "x.split")
+    loaded = Split.load(tmp_path / "x.split")
+    assert loaded.triples == split.triples
+    assert loaded.hash == split.hash != NOTHING.hash
+    assert loaded.part("test").triples == split.triples
+    file = tmp_path / "x.split" / "held_out_triples.json"
+    file.write_text(file.read_text().replace("r0", "r1", 1))
+    with pytest.raises(InputError, match="strings or triples"):
+        Split.load(tmp_path / "x.split")
+
+
+def test_a_split_without_triples_has_the_hash_it_always_had() -> None:
+    split = Split(["a", "b"], ["T:1", "T:2"], ["test", "calibration"])
+    assert split.hash == artefact.hash_json([["a", "b"], ["T:1", "T:2"], ["test", "calibration"]])
+
+
+def test_merged_concepts_are_met_by_their_old_ids(tmp_path: Path) -> None:
+    old = graph(tmp_path / "old.terminology", 0)
+    split = splits.with_triples(NOTHING, old, fraction=0.2, seed=1)
+    head, _, tail = split.triples[0]
+    concepts = pl.DataFrame({"id": ["N:1", "N:2"]}).with_columns(source=pl.lit("N"))
+    terms = pl.DataFrame({"concept": ["N:1", "N:2"], "string": ["one", "two"]})
+    aliases = pl.DataFrame({"concept": ["N:2", "N:1"], "alias": [head, tail]}).with_columns(source=pl.lit("N"))
+    tables = Tables(concepts, terms.with_columns(language=pl.lit("en"), source=pl.lit("N")), aliases=aliases)
+    store.save(tables, tmp_path / "new.terminology")
+    new = store.load_terminology(tmp_path / "new.terminology")
+    row = {identifier: place for place, identifier in enumerate(new.concept_ids.to_pylist())}
+    assert split.triple_pairs(new).tolist()[0] == [row["N:2"], row["N:1"]]
+    other = Split([], [], [], triples=[("X:1", "r", "X:2")])
+    with pytest.raises(InputError, match="no held-out triple of this split"):
+        other.triple_pairs(new)

@@ -77,6 +77,39 @@ def test_usable_triples_drops_loops_repeats_and_unnamed_ends() -> None:
     assert relation_labels(["is_a", "part_of"], inverse=True)[both[2, 1]] == "inverse of is_a"
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), inverse=st.booleans())
+def test_no_triple_between_a_held_out_pair_is_left(seed: int, inverse: bool) -> None:
+    rng = np.random.default_rng(seed)
+    triples = np.stack([rng.integers(0, 8, 40), rng.integers(0, 3, 40), rng.integers(0, 8, 40)], 1).astype(np.int32)
+    offsets = np.arange(9, dtype=np.int64)
+    held_out = rng.integers(0, 8, (5, 2)).astype(np.int32)
+    kept = usable_triples(triples, offsets, 3, inverse=inverse, held_out=held_out)
+    pairs = {frozenset(pair) for pair in held_out.tolist()}
+    expected = {
+        (head, relation, tail)
+        for head, relation, tail in triples.tolist()
+        if head != tail and frozenset((head, tail)) not in pairs
+    }
+    if inverse:
+        expected |= {(tail, relation + 3, head) for head, relation, tail in expected}
+    assert {tuple(row) for row in kept.tolist()} == expected
+    none = np.empty((0, 2), np.int32)
+    whole = usable_triples(triples, offsets, 3, inverse=inverse)
+    assert np.array_equal(usable_triples(triples, offsets, 3, inverse=inverse, held_out=none), whole)
+
+
+def test_weights_decide_how_often_a_name_comes_early() -> None:
+    triples, offsets = np.array([[0, 0, 1], [1, 0, 0]], np.int32), np.array([0, 3, 4], np.int64)
+    sampler = TripleSampler(triples, offsets, k=2, m=1, seed=0, weights=np.array([1.0, 2.0, 5.0, 1.0]))
+    drawn = np.concatenate([sampler.batch(number).head_term for number in range(3000)])
+    counts = np.bincount(drawn, minlength=4)[:3]
+    np.testing.assert_allclose(counts / counts.sum(), [1 / 8, 2 / 8, 5 / 8], atol=0.03)
+    whole = TripleSampler(triples, offsets, k=6, m=3, seed=0, weights=np.array([1.0, 2.0, 5.0, 1.0]))
+    batch = whole.batch(0)
+    assert sorted(batch.head_term[batch.head == 0].tolist()) == [0, 1, 2]
+
+
 def test_nothing_to_train_on_is_an_error() -> None:
     with pytest.raises(InputError, match="nothing to train on"):
         TripleSampler(np.empty((0, 3), np.int32), np.array([0, 2]), k=4, m=2, seed=0)

@@ -103,10 +103,13 @@ def split_(
     assign: Annotated[
         str, typer.Option(help="Instead: shares of all synonyms that train, calibrate and test: 0.8,0.1,0.1.")
     ] = "",
+    triples: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Also hold out the triples of this share of the related concepts.")
+    ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the choice.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
 ) -> None:
-    """Hold out synonyms, by a seeded hash: neither trained on nor, in an evaluation, indexed."""
+    """Hold out synonyms and triples, by a seeded hash: not trained on, and synonyms not indexed in an evaluation."""
     from alphita.terminology import splits
     from alphita.terminology.store import load_terminology
 
@@ -119,10 +122,18 @@ def split_(
         split = splits.assign(terms, train=train, calibration=calibration, test=test, seed=seed)
     else:
         split = splits.hold_out_synonyms(terms, fraction=fraction, seed=seed)
+    if triples > 0:
+        split = splits.with_triples(split, terms, fraction=triples, seed=seed)
     split.save(output, force=force)
     parts = ", ".join(f"{len(split.part(name)):,} {name}" for name in splits.PARTS if len(split.part(name)))
     dropped = split.facts["dropped_as_equal_to_a_kept_term"]
     print(f"{output}: {len(split):,} strings held out ({parts or 'none'}); {dropped:,} dropped as equal to a kept term")
+    if triples > 0:
+        needed = split.facts["pairs_kept_for_a_concept_or_relation_needs_them"]
+        print(
+            f"{len(split.triples):,} triples between {split.facts['pairs_held_out']:,} pairs of concepts held out; "
+            f"{needed:,} chosen pairs kept, without which a concept or relation would have no triple left"
+        )
 
 
 def _onto(format_: str, onto: Path | None, options: type[config.Config]) -> list[str]:

@@ -1,8 +1,10 @@
-"""Splits: which strings are kept out of training, to calibrate and to test with.
+"""Splits: which strings and triples are kept out of training, to calibrate and to test with.
 
 A split is an artefact (an `X.split` folder). What is held out is a cleaned string: it is removed from every term,
-whatever its source, before training. Choices are made by a seeded hash of ids and strings, so they do not depend on the
-order of rows, and a later release of the terminology changes them only where it changed itself.
+whatever its source, before training. A held-out triple is removed with every other triple between its two concepts, in
+either direction and under any relation, for an inverse or a parallel one would give it away. Choices are made by a
+seeded hash of ids and strings, so they do not depend on the order of rows, and a later release of the terminology
+changes them only where it changed itself.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,14 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.errors import InputError, UsageError
+from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 
 KIND = "split"
 PARTS = ("calibration", "test")
 FILE = "held_out.json"
+TRIPLES_FILE = "held_out_triples.json"
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,14 @@ class Split:
         concept_ids: (n,) the CURIE that each of them names.
         parts: (n,) "calibration" or "test".
         facts: how it was made: method, seed, fractions, the terminology's hash, how many were dropped and why.
+        triples: held-out triples: the CURIE of the head, the relation, the CURIE of the tail.
     """
 
     strings: list[str]
     concept_ids: list[str]
     parts: list[str]
     facts: dict[str, Any] = field(default_factory=dict)
+    triples: list[tuple[str, str, str]] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Return how many strings are held out."""
@@ -57,7 +63,27 @@ class Split:
     @functools.cached_property
     def hash(self) -> str:
         """Sha256 of what is held out, whatever it was called when saved."""
-        return artefact.hash_json([self.strings, self.concept_ids, self.parts])
+        held_out: list[Any] = [self.strings, self.concept_ids, self.parts]
+        return artefact.hash_json([*held_out, self.triples] if self.triples else held_out)
+
+    def triple_pairs(self, terminology: Terminology) -> NDArray[np.int32]:
+        """Return the two concept rows of each held-out triple in a terminology; merged ones by their new rows.
+
+        Returns:
+            (n, 2) int32, one row a held-out triple both of whose concepts are there: `len(split.triples)` less n are
+            not.
+
+        Raises:
+            InputError: there are held-out triples, and of none are both concepts in this terminology.
+        """
+        rows = rows_of(terminology, (end for head, _, tail in self.triples for end in (head, tail)))
+        found = [(rows[head], rows[tail]) for head, _, tail in self.triples if head in rows and tail in rows]
+        if self.triples and not found:
+            raise InputError(
+                "no held-out triple of this split is between concepts of this terminology", file=terminology.path,
+                value=self.triples[0][0], remedy="give the split that was made of it",
+            )  # fmt: skip
+        return np.array(found, np.int32).reshape(-1, 2)
 
     def part(self, name: str) -> Split:
         """Return only the "calibration" or the "test" strings.
@@ -70,7 +96,7 @@ class Split:
         rows = [row for row, part in enumerate(self.parts) if part == name]
         return Split(
             [self.strings[row] for row in rows], [self.concept_ids[row] for row in rows],
-            [name] * len(rows), self.facts | {"only": name},
+            [name] * len(rows), self.facts | {"only": name}, self.triples,
         )  # fmt: skip
 
     def save(self, path: Path | str, *, force: bool = False) -> None:
@@ -80,10 +106,11 @@ class Split:
             UsageError: `path` exists and `force` is not given.
         """
         with artefact.create(Path(path), KIND, force=force) as draft:
-            rows = [list(row) for row in zip(self.strings, self.concept_ids, self.parts, strict=True)]
-            text = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-            (draft.path / FILE).write_text(f"[\n{text}\n]\n", encoding="utf-8")
-            draft.fields.update({"split_hash": self.hash, "held_out": len(self), "facts": self.facts})
+            _write_rows(draft.path / FILE, zip(self.strings, self.concept_ids, self.parts, strict=True))
+            if self.triples:
+                _write_rows(draft.path / TRIPLES_FILE, self.triples)
+            counts = {"held_out": len(self), "held_out_triples": len(self.triples)}
+            draft.fields.update({"split_hash": self.hash, **counts, "facts": self.facts})
 
     @classmethod
     def load(cls, path: Path | str) -> Split:
@@ -94,13 +121,14 @@ class Split:
         """
         manifest = artefact.open_manifest(path, KIND)
         try:
-            rows = json.loads((Path(path) / FILE).read_text(encoding="utf-8"))
-            strings, concept_ids, parts = ([str(row[place]) for row in rows] for place in range(3))
+            rows = _read_rows(Path(path) / FILE)
+            strings, concept_ids, parts = ([row[place] for row in rows] for place in range(3))
+            triples = _read_rows(Path(path) / TRIPLES_FILE) if (Path(path) / TRIPLES_FILE).exists() else []
         except (OSError, ValueError, IndexError, TypeError) as error:
             raise InputError(f"damaged split: {error}", file=path, remedy="make it again") from None
-        split = cls(strings, concept_ids, parts, dict(manifest.get("facts", {})))
+        split = cls(strings, concept_ids, parts, dict(manifest.get("facts", {})), triples)
         if split.hash != manifest.get("split_hash"):
-            raise InputError("its strings are not those that were saved", file=path, remedy="make it again")
+            raise InputError("its strings or triples are not those that were saved", file=path, remedy="make it again")
         return split
 
 
@@ -169,6 +197,73 @@ def assign(
             parts.append("calibration" if place < calibration else "test")
     facts = {"method": "assign", "train": train, "calibration": calibration, "test": test, "seed": seed}
     return _split(terminology, np.array(chosen, np.int64), parts, facts)
+
+
+def with_triples(split: Split, terminology: Terminology, *, fraction: float, seed: int) -> Split:
+    """Return the split with held-out triples beside its strings.
+
+    About `fraction` of the pairs of live, named concepts that have a relation are chosen, by a seeded hash of their
+    ids, and all triples of such a pair are held out together. A pair stays if without it a concept would have no triple
+    left, or a relation label none: what is asked about is then known from training, as link prediction wants it.
+
+    Args:
+        split: the strings held out; one without any will do.
+        terminology: what to split.
+        fraction: share of the pairs, 0 to 1.
+        seed: of the choice.
+    """
+    _check_fractions(fraction)
+    _, offsets = terminology.training_terms()
+    named = np.diff(offsets) > 0
+    triples = np.unique(np.asarray(terminology.triples), axis=0)
+    triples = triples[named[triples[:, 0]] & named[triples[:, 2]] & (triples[:, 0] != triples[:, 2])]
+    low, high = triples[:, [0, 2]].min(1).astype(np.int64), triples[:, [0, 2]].max(1)
+    pairs, which = np.unique(low * terminology.n_concepts + high, return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    starts = np.searchsorted(which[order], np.arange(len(pairs) + 1))
+    degree = np.bincount(triples[:, [0, 2]].ravel(), minlength=terminology.n_concepts)
+    uses = np.bincount(triples[:, 1], minlength=len(terminology.relation_labels))
+    chosen: list[tuple[float, int]] = []
+    for number, pair in enumerate(pairs.tolist()):
+        ids = sorted(terminology.concept_id(row) for row in divmod(pair, terminology.n_concepts))
+        place = _uniform(seed, "triple", "\0".join(ids))
+        if place < fraction:
+            chosen.append((place, number))
+    held_out: list[int] = []
+    needed = 0
+    for _, number in sorted(chosen):
+        members = order[starts[number] : starts[number + 1]]
+        labels, counts = np.unique(triples[members, 1], return_counts=True)
+        ends = triples[members[0], [0, 2]]
+        if (degree[ends] <= len(members)).any() or (uses[labels] <= counts).any():
+            needed += 1
+            continue
+        degree[ends] -= len(members)
+        uses[labels] -= counts
+        held_out += members.tolist()
+    labels_of = terminology.relation_labels
+    # Sorted, so that the hash does not depend on how a store numbers concepts and relations.
+    found = sorted(
+        (terminology.concept_id(head), labels_of[label], terminology.concept_id(tail))
+        for head, label, tail in triples[np.array(held_out, np.int64)].tolist()
+    )
+    facts = split.facts | {
+        "terminology_hash": terminology.content_hash, "triples_fraction": fraction, "triples_seed": seed,
+        "triples_held_out": len(found), "pairs_held_out": len(chosen) - needed,
+        "pairs_kept_for_a_concept_or_relation_needs_them": needed,
+    }  # fmt: skip
+    return Split(split.strings, split.concept_ids, split.parts, facts, found)
+
+
+def _write_rows(path: Path, rows: Iterable[tuple[str, ...]]) -> None:
+    """Write a JSON array, a row a line."""
+    text = ",\n".join(json.dumps(list(row), ensure_ascii=False) for row in rows)
+    path.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+
+
+def _read_rows(path: Path) -> list[tuple[str, str, str]]:
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    return [(str(first), str(second), str(third)) for first, second, third in rows]
 
 
 def _candidates(terminology: Terminology) -> tuple[NDArray[np.int32], NDArray[np.int32]]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
@@ -75,6 +76,11 @@ class TrainingNames:
             self.weights = np.array([languages[tag] for tag in spoken])[kept]
         counts = np.bincount(self._concepts, minlength=len(offsets) - 1)
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def string_numbers(self) -> NDArray[np.int32]:
+        """Return a number for each name, (n,), the same for names of equal strings (homonyms)."""
+        numbers: NDArray[np.int32] = pa.array(self.strings).dictionary_encode().indices.to_numpy()
+        return numbers
 
     def dev_accuracy(self, encoder: TermEncoder) -> Callable[[], dict[str, float]]:
         """Return a callable that gives the share of dev synonyms whose nearest name is of the right concept."""

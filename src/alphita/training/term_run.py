@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import resource
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
 
-TRIAL_STEPS = 3
+TRIALS = 4
 
 
 class TermRun:
@@ -73,7 +74,11 @@ class TermRun:
         self.resume = resume
         torch.manual_seed(config.seed)
         self.encoder = TermEncoder.load(
-            encoder, precision="fp32", pooling=config.pooling, max_length=config.max_length, device=ranks.device()
+            encoder,
+            precision=config.precision,
+            pooling=config.pooling,
+            max_length=config.max_length,
+            device=ranks.device(),
         )
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         self.device = self.forward.device
@@ -84,7 +89,9 @@ class TermRun:
             "terminology": terminology.content_hash, "split": split.hash if split else None,
             "cleaning_rules": list(DEFAULT_RULES),
         }  # fmt: skip
-        self.work = runs.folder(out)
+        # A dry run has a folder too, for what a recipe may want to note, but not beside the model.
+        self._aside = tempfile.TemporaryDirectory() if dry_run else None
+        self.work = Path(self._aside.name) if self._aside is not None else runs.folder(out)
         if self._ranks.first and not dry_run:
             runs.check(out, resume=resume, force=force)
         self.names = TrainingNames(
@@ -96,6 +103,14 @@ class TermRun:
         """Print a line, once for all processes."""
         if self._ranks.first:
             say(text)
+
+    def one_by_one(self, work: Callable[[], None]) -> None:
+        """Do something in the first process, and when it is done there in the others, which find its files."""
+        if self._ranks.first:
+            work()
+        self._ranks.wait()
+        if not self._ranks.first:
+            work()
 
     def fit(
         self,
@@ -125,7 +140,7 @@ class TermRun:
         if self._dry_run:
             if before_step is not None:
                 before_step(0)
-            self._estimate(steps, trained)
+            self._estimate(steps, trained, min(TRIALS, config.steps, fence or TRIALS))
             return {}
         start = copy_of(self.forward.module) if config.start_share > 0 else {}
         plan = Plan(
@@ -151,23 +166,23 @@ class TermRun:
         self._ranks.wait()
         return figures
 
-    def _estimate(self, steps: TermSteps, trained: Mapping[str, torch.nn.Module]) -> None:
+    def _estimate(self, steps: TermSteps, trained: Mapping[str, torch.nn.Module], trials: int) -> None:
         """Run a few micro-batches, throw their gradients away and say what the whole run would take."""
         config = self._config
         for module in trained.values():
             module.train()
-        batches = [steps.draw(number) for number in range(TRIAL_STEPS + 1)]
+        batches = [steps.draw(number) for number in range(trials)]
         lengths = np.diff(steps.tokens.offsets)
-        steps.start(0, TRIAL_STEPS + 1)
+        steps.start(0, trials)
         seconds = []
-        for number in range(TRIAL_STEPS + 1):
+        for number in range(trials):
             begin = time.perf_counter()
             steps(number, 1.0)
             seconds.append(time.perf_counter() - begin)
             for module in trained.values():
                 module.zero_grad(set_to_none=True)
         steps.stop()
-        second = float(np.median(seconds[1:])) * config.accumulation  # the first one warms up
+        second = float(np.median(seconds[1:] or seconds)) * config.accumulation  # the first one warms up
         state = memory.state_bytes(list(trained.values()))
         numbers = sum(p.numel() for module in trained.values() for p in module.parameters() if p.requires_grad)
         rows = [batch.rows for batch in batches]

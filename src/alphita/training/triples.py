@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,13 @@ def relation_labels(labels: Sequence[str], *, inverse: bool) -> list[str]:
 
 
 def usable_triples(
-    triples: Int32, term_offsets: Int64, n_relations: int, *, inverse: bool, least_head_names: int = 1
+    triples: Int32,
+    term_offsets: Int64,
+    n_relations: int,
+    *,
+    inverse: bool,
+    least_head_names: int = 1,
+    held_out: Int32 | None = None,
 ) -> Int32:
     """Return the distinct triples both of whose ends have a training term, without self-loops.
 
@@ -54,12 +61,16 @@ def usable_triples(
         n_relations: number of relation labels.
         inverse: also add (tail, relation + n_relations, head) for each triple.
         least_head_names: keep only triples whose head has so many training terms.
+        held_out: (p, 2) pairs of concepts (`Split.triple_pairs`): every triple between two such, in either direction
+            and under any relation, is dropped.
 
     Returns:
         (m, 3) int32.
     """
     counts = np.diff(term_offsets)
     kept = triples[(counts[triples[:, 0]] > 0) & (counts[triples[:, 2]] > 0) & (triples[:, 0] != triples[:, 2])]
+    if held_out is not None and len(held_out):
+        kept = kept[~between_pairs(kept, held_out)]
     kept = np.unique(kept, axis=0)
     if inverse:
         turned = kept[:, ::-1].copy()
@@ -67,6 +78,46 @@ def usable_triples(
         kept = np.concatenate([kept, turned])
     kept = kept[counts[kept[:, 0]] >= least_head_names]
     return np.ascontiguousarray(kept, dtype=np.int32)
+
+
+def between_pairs(triples: NDArray[np.integer[Any]], pairs: Int32) -> NDArray[np.bool_]:
+    """Return which triples are between a pair of concepts, in either direction and under any relation, (n,).
+
+    Args:
+        triples: (n, 3) head, relation, tail.
+        pairs: (p, 2) concepts, as `Split.triple_pairs` gives them.
+    """
+    return np.isin(_pair_keys(triples[:, 0], triples[:, 2]), _pair_keys(pairs[:, 0], pairs[:, 1]))
+
+
+def _pair_keys(one: NDArray[np.integer[Any]], other: NDArray[np.integer[Any]]) -> Int64:
+    """Return a number for each unordered pair of concepts."""
+    keys: Int64 = (np.minimum(one, other).astype(np.int64) << 32) | np.maximum(one, other)
+    return keys
+
+
+class EpochWalk:
+    """The endless row of shuffled epochs over `total` things, some of them a batch, and no state to save."""
+
+    def __init__(self, total: int, size: int, seed: Sequence[int]) -> None:
+        """Walk over 0 to `total` - 1, `size` a batch; `seed` is of the order."""
+        self._total, self._size, self._seed = total, size, list(seed)
+        self._epoch = -1
+        self._order = np.empty(0, np.int64)
+
+    def places(self, number: int, batches: int = 1) -> Int64:
+        """Return what batch `number` and those after it hold, `batches` in all, (batches * size,)."""
+        start, wanted = number * self._size, batches * self._size
+        parts = []
+        while wanted > 0:
+            epoch, offset = divmod(start, self._total)
+            if epoch != self._epoch:
+                self._order = np.random.default_rng([*self._seed, epoch]).permutation(self._total)
+                self._epoch = epoch
+            part = self._order[offset : offset + wanted]
+            parts.append(part)
+            start, wanted = start + len(part), wanted - len(part)
+        return np.concatenate(parts)
 
 
 class TripleSampler:
@@ -100,34 +151,23 @@ class TripleSampler:
             InputError: there is nothing to sample from.
         """
         if len(triples) == 0:
-            raise InputError("the terminology has no relation between two named, live concepts, so nothing to train on")
+            raise InputError(
+                "the terminology has no relation between two named, live concepts, so nothing to train on",
+                remedy="import one with relations, or take the recipe sapbert, which needs synonyms only",
+            )
         self.triples, self.term_offsets, self.weights = triples, term_offsets, weights
         self.distinct, self.m, self.seed = k // m, m, seed
-        self._epoch = -1
-        self._order = np.empty(0, np.int64)
+        self._walk = EpochWalk(len(triples), self.distinct, [seed, 0])
 
     def batch(self, number: int) -> TripleBatch:
         """Return batch `number` (from 0); the same number always gives the same batch."""
-        chosen = self.triples[self._positions(number * self.distinct)]
+        chosen = self.triples[self._walk.places(number)]
         rng = np.random.default_rng([self.seed, 1, number])
         head, relation, tail = (np.repeat(chosen[:, column], self.m) for column in range(3))
         return TripleBatch(
             head, relation, tail,
             head_term=self._names(chosen[:, 0], rng), tail_term=self._names(chosen[:, 2], rng),
         )  # fmt: skip
-
-    def _positions(self, start: int) -> Int64:
-        """Return the next `distinct` places of the endless row of shuffled epochs, from `start` on."""
-        parts, wanted = [], self.distinct
-        while wanted > 0:
-            epoch, offset = divmod(start, len(self.triples))
-            if epoch != self._epoch:
-                self._order = np.random.default_rng([self.seed, 0, epoch]).permutation(len(self.triples))
-                self._epoch = epoch
-            part = self._order[offset : offset + wanted]
-            parts.append(part)
-            start, wanted = start + len(part), wanted - len(part)
-        return np.concatenate(parts)
 
     def _names(self, concepts: Int32, rng: np.random.Generator) -> Int32:
         """Return m terms of each concept, (len(concepts) * m,): a shuffled walk through its names, again and again."""

@@ -2,7 +2,8 @@
 
 Filtered; both sides, tails and heads; realistic ranks. Triples are split 90/6/4 so that entities and relations of the
 test part are seen in training; rare relations, and those that only turn another one round, are left out first, as in
-Amore Bondarenko et al. 2022. A graph model is scored by itself (`LinkSystem`). Vectors of terms or concepts are scored
+Amore Bondarenko et al. 2022. With a saved split that holds triples out, these are the test part instead, so that a model
+trained without them is scored on what it has not seen. A graph model is scored by itself (`LinkSystem`). Vectors of terms or concepts are scored
 as they are: each relation is the mean difference of tails and heads in the training part, and tails are sought around
 head + relation. Beside every system stands what the frequency of an entity with the relation alone gives.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -25,7 +27,10 @@ from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.link_prediction import RelationFrequency, RelationOffset, TripleScorer
 from alphita.evaluation.results import Figure, Result, scored
 from alphita.evaluation.systems import ConceptSystem, VectorSystem
+from alphita.terminology.splits import Split
+from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
+from alphita.training.triples import between_pairs
 
 INFO = Info(
     title="tails and heads of held-out triples of a terminology",
@@ -62,6 +67,9 @@ SHOWN = 20
 class Options(Config):
     """How triples are chosen and split."""
 
+    held_out: Path | None = Field(
+        None, description="a saved split (X.split) whose held-out triples are the test part, in place of a new one"
+    )
     test: float = Field(0.06, gt=0, lt=1, description="share of the triples to score (Amore Bondarenko et al. 2022)")
     validation: float = Field(0.04, ge=0, lt=1, description="share of the triples kept for a graph model's choices")
     rare: int = Field(10, ge=1, description="triples that a relation must have")
@@ -85,7 +93,7 @@ class Data:
         test: what is scored.
         validation: for a model's choices.
         known: (k, 3) all of them, also the ones that a sample left out.
-        left_out: which relations are left out.
+        notes: which relations and triples are left out, and of which split the test part is.
     """
 
     entities: list[str]
@@ -95,7 +103,7 @@ class Data:
     test: NDArray[np.int64]
     validation: NDArray[np.int64]
     known: NDArray[np.int64]
-    left_out: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -116,19 +124,37 @@ def load(source: Source, options: Options) -> Data:
     """Choose and split the triples.
 
     Raises:
-        InputError: the terminology has too few triples.
+        UsageError: no terminology; the shares leave nothing to train on.
+        InputError: the terminology has too few triples, or the given split holds none of them out.
     """
     if options.test + options.validation >= 1:
         raise UsageError("test and validation must leave triples to train on")
     terminology = source.require_terminology()
-    triples, left_out = link_prediction.usable_triples(terminology, rare=options.rare, inverse=options.inverse)
+    triples, notes = link_prediction.usable_triples(terminology, rare=options.rare, inverse=options.inverse)
+    scored = np.zeros(len(triples), bool)
+    if options.held_out is not None:
+        pairs, facts = open_held_out(terminology, options.held_out)
+        triples, scored, unseen = _test_part(triples, pairs)
+        notes |= facts | {"held_out_triples_of_something_unseen_left_out": unseen}
     concepts, numbered = np.unique(triples[:, [0, 2]], return_inverse=True)
     relations, labels = np.unique(triples[:, 1], return_inverse=True)
     numbered = numbered.reshape(-1, 2)
     triples = np.stack([numbered[:, 0], labels.ravel(), numbered[:, 1]], axis=1).astype(np.int64)
-    train, test, validation = link_prediction.split(
-        triples, test=options.test, validation=options.validation, seed=options.seed
-    )
+    if options.held_out is not None:
+        test = triples[scored]
+        train, _, validation = link_prediction.split(
+            triples[~scored], test=0, validation=options.validation, seed=options.seed
+        )
+    else:
+        train, test, validation = link_prediction.split(
+            triples, test=options.test, validation=options.validation, seed=options.seed
+        )
+    if not len(test) and options.held_out is not None:
+        raise InputError(
+            f"none of the triples that are scored is held out ({len(triples)} could be trained on)",
+            file=options.held_out,
+            remedy="hold out a greater share, or allow rarer relations by --set link_prediction.rare=1",
+        )  # fmt: skip
     if not len(test):
         raise InputError(
             f"none of {len(triples)} triples can be held out: each is the last of a concept or relation",
@@ -141,8 +167,42 @@ def load(source: Source, options: Options) -> Data:
     return Data(
         [terminology.concept_id(row) for row in concepts],
         [str(terminology.concept_names[int(row)].as_py()) for row in concepts],
-        [terminology.relation_labels[row] for row in relations], train, test, validation, triples, left_out,
+        [terminology.relation_labels[row] for row in relations], train, test, validation, triples, notes,
     )  # fmt: skip
+
+
+def open_held_out(terminology: Terminology, path: Path) -> tuple[NDArray[np.int32], dict[str, Any]]:
+    """Return the pairs of concepts (p, 2) whose triples a saved split holds out, and what to note of it.
+
+    Raises:
+        InputError: it is no split, holds no triples out, or none between concepts of this terminology.
+    """
+    split = Split.load(path)
+    if not split.triples:
+        raise InputError(
+            "this split holds no triples out", file=path,
+            remedy="make one that does: alphita terminology split ... --triples 0.1",
+        )  # fmt: skip
+    pairs = split.triple_pairs(terminology)
+    return pairs, {
+        "test part": "held-out triples of a saved split", "split": split.hash,
+        "split, triples held out": len(split.triples),
+        "split, triples not of this terminology": len(split.triples) - len(pairs),
+    }  # fmt: skip
+
+
+def _test_part(
+    triples: NDArray[np.int64], pairs: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
+    """Return the triples that are used, which of them are held out, and how many of the latter are left out.
+
+    A split sees to it that concepts and relations are left in training; one that has only rare or inverse relations
+    there, which are left out here, is not, and what is not in training cannot be asked about.
+    """
+    held_out = between_pairs(triples, pairs)
+    train = triples[~held_out]
+    seen = np.isin(triples[:, [0, 2]], train[:, [0, 2]]).all(axis=1) & np.isin(triples[:, 1], train[:, 1])
+    return triples[seen], held_out[seen], int((~seen).sum())
 
 
 def evaluate(data: Data, system: object, options: Options) -> Result:
@@ -164,7 +224,7 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
     notes: dict[str, Any] = {
         "entities": n, "relations": len(data.relations), "train": len(data.train), "validation": len(data.validation),
         "test": len(data.test), "filtered": options.filtered,
-        "entities_without_a_vector": without, **data.left_out,
+        "entities_without_a_vector": without, **data.notes,
     }  # fmt: skip
     return Result(rows, link_prediction.metrics(), ("side", "frequent_relation"), figures, notes)
 

@@ -25,6 +25,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
 from alphita.evaluation import link_prediction, relation_classifier
 from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks.link_prediction import open_held_out
 from alphita.evaluation.clustering import read_names
 from alphita.evaluation.relation_classifier import Examples, Settings, macro_f1
 from alphita.evaluation.results import Metric, Result
@@ -82,6 +83,9 @@ class Options(Config):
     split: Literal["random", "stratified"] = Field(
         "random", description="4:1 at random (the papers), or stratified by relation (the released code)"
     )
+    held_out: Path | None = Field(
+        None, description="of a terminology: a saved split (X.split) whose held-out triples are the test part"
+    )
     fine_tune: bool = Field(False, description="train the vectors or the encoder along too; slow")
     rescale: bool = Field(True, description="scale untrained vectors to numbers of about 1; off: as they come")
     epochs: int = Field(50, ge=1, description="passes over the training triples (Yuan et al. 2020)")
@@ -118,14 +122,23 @@ def load(source: Source, options: Options) -> Data:
     """Read the triples, split them if they are not, and choose the terms.
 
     Raises:
-        UsageError: no data or no terminology was given, as the options need.
+        UsageError: no data or no terminology was given, as the options need; a split of triples with DDBRC's files.
         InputError: a file is missing or of another layout, or fewer than two relations are left.
     """
     notes: dict[str, Any] = {}
+    if options.held_out is not None and options.triples != "terminology":
+        raise UsageError(
+            "relation_classification.held_out is for a terminology's triples: "
+            "--set relation_classification.triples=terminology"
+        )
     if options.triples == "terminology":
         terminology = source.require_terminology()
         triples, notes = _of_terminology(terminology, options)
-        train, test = _split(triples, options, terminology.path)
+        if options.held_out is not None:
+            train, test, facts = _held_out(triples, terminology, options.held_out)
+            notes |= facts
+        else:
+            train, test = _split(triples, options, terminology.path)
     elif (whole := source.file("relation_all.txt", optional=True)) is not None:
         triples = _read_whole(whole)
         train, test = _split(triples, options, whole)
@@ -223,6 +236,24 @@ def _split(triples: list[Triple], options: Options, file: Path) -> tuple[list[Tr
         triples, test_size=0.2, random_state=options.seed, stratify=labels if options.split == "stratified" else None
     )
     return train, test
+
+
+def _held_out(
+    triples: list[Triple], terminology: Terminology, path: Path
+) -> tuple[list[Triple], list[Triple], dict[str, Any]]:
+    """Return the triples that may be learnt from, those between held-out pairs of concepts, and what to note."""
+    rows, facts = open_held_out(terminology, path)
+    pairs = {frozenset((terminology.concept_id(head), terminology.concept_id(tail))) for head, tail in rows.tolist()}
+    train = [triple for triple in triples if frozenset((triple[0], triple[2])) not in pairs]
+    test = [triple for triple in triples if frozenset((triple[0], triple[2])) in pairs]
+    relations = {relation for _, relation, _ in train}
+    if not test or len(relations) < 2:
+        raise InputError(
+            f"needs held-out triples and two relations beside them, and has {len(test)} and {len(relations)}",
+            file=path,
+            remedy="hold out another share, or allow rarer relations by --set relation_classification.rare=5",
+        )  # fmt: skip
+    return train, test, facts
 
 
 def _overlap(train: Sequence[Triple], test: Sequence[Triple]) -> dict[str, int]:

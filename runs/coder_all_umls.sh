@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# CODER_ALL of Yuan et al. 2022 (J Biomed Inform 126:103983), whole: the UMLS in all its languages -> a term encoder
+# from mBERT -> the paper's benchmarks.
+#
+#   runs/coder_all_umls.sh META OUTPUT [DATA]
+#
+# META     the folder META of a UMLS release in RRF (MRCONSO.RRF, MRREL.RRF, MRSTY.RRF, ...), or a zip file of it. The
+#          paper has 2020AA: 4.27 M concepts, 15.48 M terms, 87.89 M relations. It needs a UMLS licence:
+#          https://www.nlm.nih.gov/research/umls
+# OUTPUT   a folder: umls_all.terminology, snomed.terminology, model, and a report for each benchmark
+# DATA     the benchmarks' files in the folders cadec, psytar, mantra, relation_classification;
+#          `alphita evaluate --about NAME` says where to get them, and what has no folder is left out
+#
+# By environment: GPUS=1 of this machine; STEPS=1000000; ENCODER, a hub name (which needs a network) or a folder;
+# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
+#
+# The same command goes on with a run that was cut: what is finished is kept, and training continues from its last
+# checkpoint. It may go on with another number of GPUs, for a batch is shared among them and stays the same.
+#
+# Settings: the recipe's defaults are the paper's (section 4.2): k = 128 triples a batch, each 8 times (m), 8 batches a
+# step, AdamW, learning rate 2e-5 after 10,000 steps of warm-up, then linear to 0; [CLS], 32 tokens; alpha 2, beta 50,
+# lambda 0.5, eps 0.1, mu 1. Set here: the steps; M_r in full, as section 3.3 has it (some 9 GB with its gradients and
+# AdamW's moments for 1,000 relations; SETTINGS=relation_matrix=diagonal takes almost none); no inverse relations, for
+# UMLS lists both directions. Weight decay, clipping and the start of M_r are not stated; see the recipe's head.
+#
+# The numbers to match (tables 1 to 4, 9 and 10; [CLS] / mean):
+#
+#   Cadec    accuracy@1 52.93 / 56.02   @3 66.53 / 72.11
+#   PsyTAR   accuracy@1 38.36 / 43.86   @3 52.48 / 60.20
+#   MANTRA   Medline  es 70.1 / 70.4   fr 58.6 / 58.9   nl 58.6 / 59.5   de 69.0 / 68.4     ("one-line score")
+#            EMEA     es 68.1 / 68.1   fr 62.9 / 61.1   nl 61.7 / 62.9   de 65.3 / 65.6
+#            Patent   fr 70.8 / 71.1   de 69.0 / 70.2
+#   MCSM     PS 10.4 / 10.2   DS 9.5 / 9.5   NP 9.8 / 10.1   CD 10.7 / 10.6   FD 9.7 / 9.8   IP 10.1 / 10.3
+#   DDBRC    frozen 95.82   fine-tuned 98.81   ([CLS]; the data are not public)
+#
+# MANTRA is ranked against the names of SNOMED CT, MeSH and MedDRA, 801,038 concepts; of which languages is not said.
+# The released folds hold 181 (Cadec) and 167 (PsyTAR) targets; the text counts 1,029 and 618.
+set -euo pipefail
+
+meta=${1:?usage: runs/coder_all_umls.sh META OUTPUT [DATA]}
+output=${2:?usage: runs/coder_all_umls.sh META OUTPUT [DATA]}
+data=${3:-}
+alphita=${ALPHITA:-alphita}
+gpus=${GPUS:-1}
+steps=${STEPS:-1000000}
+further=()
+for setting in ${SETTINGS:-}; do further+=(--set "$setting"); done
+encoder=${ENCODER:-google-bert/bert-base-multilingual-cased}
+[ -e "$meta" ] || { echo "error: there is no $meta" >&2; exit 2; }
+mkdir -p "$output"
+umls="$output/umls_all.terminology"
+snomed="$output/snomed.terminology"
+model="$output/model"
+
+# The graph. Relations are labelled by REL and RELA together (section 4.1); names in all languages.
+if [ ! -e "$umls" ]; then
+    $alphita terminology import umls "$meta" --set relation_label=both -o "$umls"
+fi
+# What MCSM is measured on: the concepts of SNOMED CT.
+if [ ! -e "$snomed" ]; then
+    $alphita terminology import umls "$meta" --set languages=ENG --set sources=SNOMEDCT_US -o "$snomed"
+fi
+
+# The training.
+# shellcheck disable=SC2206
+launch=($alphita)
+if [ "$gpus" -gt 1 ]; then
+    launch=(torchrun --nproc-per-node="$gpus" -m alphita)
+fi
+if [ ! -e "$model" ]; then
+    "${launch[@]}" train coder --terminology "$umls" --encoder "$encoder" --output "$model" --resume \
+        --set steps="$steps" --set relation_matrix=full --set inverse_relations=false \
+        ${further[@]+"${further[@]}"}
+fi
+
+# The evaluation, with [CLS] and with the mean of the tokens, as the paper's tables have them.
+systems=(--model "$model,pooling=cls,name=cls" --model "$model,pooling=mean,name=mean")
+$alphita evaluate mcsm "${systems[@]}" --terminology "$snomed" -o "$output/mcsm" --force
+# The released code seeks neighbours among the concepts of the six types only; the equation among all.
+$alphita evaluate mcsm "${systems[@]}" --terminology "$snomed" --set mcsm.candidates=types \
+    -o "$output/mcsm_types" --force
+if [ -n "$data" ]; then
+    for benchmark in cadec psytar; do
+        if [ -d "$data/$benchmark" ]; then
+            $alphita evaluate "$benchmark" "${systems[@]}" --data "$data" -o "$output/$benchmark" --force
+        else
+            echo "left out: $benchmark, for there is no $data/$benchmark" >&2
+        fi
+    done
+    if [ -d "$data/mantra" ]; then
+        $alphita evaluate mantra "${systems[@]}" --terminology "$umls" --data "$data" \
+            --set mantra.sources='SNOMEDCT,SCT*,MESH,MSH*,MEDDRA,MDR*' -o "$output/mantra" --force
+    else
+        echo "left out: mantra, for there is no $data/mantra" >&2
+    fi
+    if [ -d "$data/relation_classification" ]; then
+        $alphita evaluate relation_classification "${systems[@]:0:2}" --terminology "$umls" --data "$data" \
+            --set fine_tune=true -o "$output/relation_classification" --force
+    else
+        echo "left out: relation_classification (DDBRC), for there is no $data/relation_classification" >&2
+    fi
+fi
+echo "the reports are in $output"

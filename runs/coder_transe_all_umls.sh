@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# CODER_ALL of the first version (Yuan, Zhao and Yu 2020, arXiv:2011.02947v1), whole: the UMLS in all its languages -> a
+# term encoder from mBERT (cased) -> the paper's benchmarks.
+#
+#   runs/coder_transe_all_umls.sh META OUTPUT [DATA]
+#
+# META     the folder META of a UMLS release in RRF (MRCONSO.RRF, MRREL.RRF, MRSTY.RRF, ...), or a zip file of it. The
+#          paper has 2020AA: 4.27 M concepts, 15.48 M terms, 87.89 M relations. It needs a UMLS licence:
+#          https://www.nlm.nih.gov/research/umls
+# OUTPUT   a folder: umls_all.terminology, snomed.terminology, model, and a report for each benchmark
+# DATA     the benchmarks' files in the folders cadec, psytar, mantra, relation_classification;
+#          `alphita evaluate --about NAME` says where to get them, and what has no folder is left out
+#
+# By environment: GPUS=1 of this machine; STEPS=1000000; ENCODER, a hub name (which needs a network) or a folder;
+# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
+#
+# The same command goes on with a run that was cut: what is finished is kept, and training continues from its last
+# checkpoint. It may go on with another number of GPUs, for a batch is shared among them and stays the same.
+#
+# Settings: the recipe's defaults are the paper's (appendix B.1): 256 terms a batch, at most 8 names a concept, 8
+# batches a step, learning rate 2e-5, [CLS], 32 tokens; alpha 2, beta 50, lambda 0.5, eps 0.1; TransE's margin 1, mu 1.
+# Set here: the steps (the released loop counts each batch as one: STEPS=125000 is what it does); no inverse relations,
+# for UMLS lists both directions; corrupted tails unchecked, as released. Optimiser, warm-up and schedule are not
+# stated; the recipe takes those of the final version.
+#
+# The numbers to match (tables 1 to 4 and 9; [CLS] / mean):
+#
+#   Cadec    recall@1 52.24 / 53.02   @3 69.00 / 70.86
+#   PsyTAR   recall@1 41.28 / 41.99   @3 59.03 / 62.32
+#   MANTRA   Medline  es 78.2 / 78.8   fr 72.2 / 74.8   nl 74.8 / 77.4   de 77.8 / 78.7     ("one-line score")
+#            EMEA     es 76.4 / 75.4   fr 75.0 / 73.2   nl 75.5 / 75.5   de 75.3 / 73.9
+#            Patent   fr 79.7 / 79.6   de 76.2 / 76.9
+#   MCSM     PS 10.5 / 10.0   DS 9.6 / 9.2   NP 9.6 / 9.0   CD 10.7 / 10.4   FD 9.6 / 9.2   IP 10.1 / 9.8
+#   DDBRC    frozen 95.45   fine-tuned 98.73   ([CLS]; the data are not public)
+#
+# MANTRA is ranked against the names of SNOMED CT, MeSH and MedDRA, 801,038 concepts; of which languages is not said.
+# The released code reads the vector off BERT's pooler, with padding attended, and we off [CLS] as the text says.
+set -euo pipefail
+
+meta=${1:?usage: runs/coder_transe_all_umls.sh META OUTPUT [DATA]}
+output=${2:?usage: runs/coder_transe_all_umls.sh META OUTPUT [DATA]}
+data=${3:-}
+alphita=${ALPHITA:-alphita}
+gpus=${GPUS:-1}
+steps=${STEPS:-1000000}
+further=()
+for setting in ${SETTINGS:-}; do further+=(--set "$setting"); done
+encoder=${ENCODER:-google-bert/bert-base-multilingual-cased}
+[ -e "$meta" ] || { echo "error: there is no $meta" >&2; exit 2; }
+mkdir -p "$output"
+umls="$output/umls_all.terminology"
+snomed="$output/snomed.terminology"
+model="$output/model"
+
+# The graph. Relations are labelled by RELA, as the released code does; names in all languages.
+if [ ! -e "$umls" ]; then
+    $alphita terminology import umls "$meta" --set relation_label=rela -o "$umls"
+fi
+# What MCSM is measured on: the concepts of SNOMED CT.
+if [ ! -e "$snomed" ]; then
+    $alphita terminology import umls "$meta" --set languages=ENG --set sources=SNOMEDCT_US -o "$snomed"
+fi
+
+# The training.
+# shellcheck disable=SC2206
+launch=($alphita)
+if [ "$gpus" -gt 1 ]; then
+    launch=(torchrun --nproc-per-node="$gpus" -m alphita)
+fi
+if [ ! -e "$model" ]; then
+    "${launch[@]}" train coder_transe --terminology "$umls" --encoder "$encoder" --output "$model" --resume \
+        --set steps="$steps" --set known_triples=false --set inverse_relations=false \
+        ${further[@]+"${further[@]}"}
+fi
+
+# The evaluation, with [CLS] and with the mean of the tokens, as the paper's tables have them.
+systems=(--model "$model,pooling=cls,name=cls" --model "$model,pooling=mean,name=mean")
+$alphita evaluate mcsm "${systems[@]}" --terminology "$snomed" -o "$output/mcsm" --force
+# The released code seeks neighbours among the concepts of the six types only; the equation among all.
+$alphita evaluate mcsm "${systems[@]}" --terminology "$snomed" --set mcsm.candidates=types \
+    -o "$output/mcsm_types" --force
+if [ -n "$data" ]; then
+    for benchmark in cadec psytar; do
+        if [ -d "$data/$benchmark" ]; then
+            $alphita evaluate "$benchmark" "${systems[@]}" --data "$data" -o "$output/$benchmark" --force
+        else
+            echo "left out: $benchmark, for there is no $data/$benchmark" >&2
+        fi
+    done
+    if [ -d "$data/mantra" ]; then
+        $alphita evaluate mantra "${systems[@]}" --terminology "$umls" --data "$data" \
+            --set mantra.sources='SNOMEDCT,SCT*,MESH,MSH*,MEDDRA,MDR*' -o "$output/mantra" --force
+    else
+        echo "left out: mantra, for there is no $data/mantra" >&2
+    fi
+    if [ -d "$data/relation_classification" ]; then
+        $alphita evaluate relation_classification "${systems[@]:0:2}" --terminology "$umls" --data "$data" \
+            --set fine_tune=true -o "$output/relation_classification" --force
+    else
+        echo "left out: relation_classification (DDBRC), for there is no $data/relation_classification" >&2
+    fi
+fi
+echo "the reports are in $output"

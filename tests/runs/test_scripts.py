@@ -1,0 +1,208 @@
+"""Every command of Alphita that a script in runs/ gives is one that exists, with options and settings that it takes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from alphita import cli, config, registry
+from alphita.errors import UsageError
+from alphita.evaluation.benchmarks import load_benchmark
+from tests.docs.blocks import commands
+from tests.docs.commandline import problems
+
+RUNS = Path(__file__).parents[2] / "runs"
+SCRIPTS = sorted(RUNS.glob("*.sh"))
+PAPERS = [path for path in SCRIPTS if path.name.endswith("_umls.sh")]
+# What starts the program; `launch` is either `alphita` or torchrun with it.
+PROGRAMS = ("$alphita", "${launch[@]}")
+CHOICES = {
+    ("train",): ("alphita.recipes", "Config"),
+    ("terminology", "import"): ("alphita.terminology.loaders", "Options"),
+}
+ASSIGNED = re.compile(r"^(\w+)=(?:\$\{\w+:-([^}]*)\}|([\w./-]+))$", re.MULTILINE)
+
+
+def given(text: str) -> list[tuple[int, list[str]]]:
+    """Return the words after the program of each command of Alphita's, with its 0-based line.
+
+    A variable with a plain value or default is replaced by it; the words of an array are left out, for they are not
+    known here.
+    """
+    values = {name: default or plain for name, default, plain in ASSIGNED.findall(text)}
+    found = []
+    for line, words in commands(text):
+        start = next((place for place, word in enumerate(words) if word in PROGRAMS), None)
+        if start is None or words[0].endswith("=") or words[start + 1 :] in ([], [")"]):
+            continue
+        kept = [word for word in words[start + 1 :] if not re.match(r"\$\{\w+\[@\]", word)]
+        found.append((line, [re.sub(r"\$\{?(\w+)\}?", lambda one: values.get(one[1]) or one[0], w) for w in kept]))
+    return found
+
+
+def check_settings(path: tuple[str, ...], settings: list[str]) -> None:
+    """Raise UsageError for a setting that the recipe, format or benchmark does not take; unknown values pass."""
+    if any("$" in part for part in path):
+        return
+    if path[0] == "evaluate":
+        for item in settings:
+            benchmark, dot, own = item.partition("=")[0].partition(".")
+            known = load_benchmark(benchmark if dot else path[1]).Options
+            config.resolve(known, sets=_known([f"{own if dot else benchmark}={item.partition('=')[2]}"], known))
+    elif path[:-1] in CHOICES:
+        package, name = CHOICES[path[:-1]]
+        known = getattr(registry.load(package, path[-1]), name)
+        config.resolve(known, sets=_known(settings, known))
+
+
+def _known(settings: list[str], known: type[config.Config]) -> list[str]:
+    """Return the settings whose value is known; the others must be settings at least."""
+    for item in settings:
+        if (key := item.partition("=")[0]) not in known.model_fields:
+            raise UsageError(registry.unknown("option", key, known.model_fields))
+    return [item for item in settings if "$" not in item]
+
+
+def wrong(text: str) -> list[str]:
+    root = typer.main.get_command(cli.app)
+    return [f"{line + 1}: {one}" for line, words in given(text) for one in problems(root, words, check_settings)]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_every_command_of_a_script_exists(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    # Not one of them is overlooked: each stands once among those found.
+    starts = re.findall(r'^(?!\s*#).*(?:\$alphita|"\$\{launch\[@\]\}") (?!in)(\w+)', text, re.MULTILINE)
+    assert [words[0] for _, words in given(text)] == starts
+    assert starts
+    assert wrong(text) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "$alphita terminology imports obo x -o y",
+        'if ! $alphita terminology import obo "$x" --outputs y; then exit; fi',
+        "$alphita terminology import obo x -o y --set semantic_typ=1",
+        '"${launch[@]}" train codr -t x -o y',
+        '"${launch[@]}" train coder -t x -o y --set step="$steps"',
+        'steps=many\n"${launch[@]}" train coder -t x -o y --set steps="$steps"',
+        "$alphita evaluate mcsm mantra -o x --set mcsm.candidate=types",
+        "$alphita evaluate relation_classification -o x --set fine_tun=true",
+        '$alphita evaluate mcsm "${systems[@]:0:2}" --outputs x',
+    ],
+)
+def test_wrong_commands_are_found(line: str) -> None:
+    assert len(wrong(line)) == 1
+
+
+def test_right_commands_pass() -> None:
+    text = """steps=${STEPS:-100}
+if $alphita terminology import "${how[@]}" -o "$part"; then ls; fi
+"${launch[@]}" train coder -t "$x" -o y --set steps="$steps" --set seed="$seed" \\
+    ${further[@]+"${further[@]}"}
+launch=($alphita)
+$alphita evaluate mcsm "${systems[@]:0:2}" -o x --set mcsm.candidates=types --set k=3 > /dev/null
+"""
+    assert [words[:2] for _, words in given(text)] == [
+        ["terminology", "import"],
+        ["train", "coder"],
+        ["evaluate", "mcsm"],
+    ]
+    assert "steps=100" in given(text)[1][1]
+    assert wrong(text) == []
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_are_shell_and_say_how_they_are_called(script: Path) -> None:
+    assert os.access(script, os.X_OK)
+    assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
+    text = script.read_text(encoding="utf-8")
+    assert text.startswith("#!/usr/bin/env bash\n#")
+    assert "\nset -euo pipefail\n" in text
+    done = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f"usage: runs/{script.name}" in done.stderr
+    assert f"#   runs/{script.name} " in text
+
+
+FAKE = """#!/bin/sh
+echo "alphita $*" >> "{log}"
+while [ $# -gt 0 ]; do
+    case "$1" in -o | --output) mkdir -p "$2" ;; esac
+    shift
+done
+"""
+
+
+def programs(folder: Path) -> tuple[dict[str, str], Path]:
+    """Make an `alphita` and a `torchrun` that write down how they are called, and make the folder of `-o`."""
+    folder.mkdir()
+    log = folder / "log.txt"
+    for name in ("alphita", "torchrun"):
+        (folder / name).write_text(FAKE.format(log=log).replace("alphita $*", f"{name} $*"))
+        (folder / name).chmod(0o755)
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}, log
+
+
+@pytest.mark.parametrize("script", PAPERS, ids=lambda path: path.name)
+def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: Path) -> None:
+    environment, log = programs(tmp_path / "bin")
+    every = "all" in script.name
+    recipe = "coder_transe" if "transe" in script.name else "coder"
+    meta, data = tmp_path / "META", tmp_path / "data"
+    meta.mkdir()
+    for benchmark in ("cadec", "psytar", "mantra", "relation_classification"):
+        (data / benchmark).mkdir(parents=True)
+    words = ["bash", str(script), str(meta), str(tmp_path / "out"), str(data)]
+    subprocess.run(words, env=environment | {"SETTINGS": "mu=0 seed=3"}, check=True, capture_output=True)
+    calls = log.read_text().splitlines()
+    assert [re.match(r"alphita (\w+ \w+)", call)[1] for call in calls] == [  # type: ignore[index]
+        "terminology import", "terminology import", f"train {recipe}", "evaluate mcsm", "evaluate mcsm",
+        "evaluate cadec", "evaluate psytar", *(["evaluate mantra"] if every else []),
+        "evaluate relation_classification",
+    ]  # fmt: skip
+    assert ("languages=ENG" in calls[0]) == (not every)
+    assert "languages=ENG --set sources=SNOMEDCT_US" in calls[1]
+    assert calls[2].endswith("--set mu=0 --set seed=3")
+    root = typer.main.get_command(cli.app)
+    for call in calls:
+        assert problems(root, call.split()[1:], check_settings) == []
+
+    # What is there is not made again; several GPUs are torchrun's; a benchmark without a folder is left out, and told.
+    log.unlink()
+    (tmp_path / "out" / "model").rmdir()
+    shutil.rmtree(data / "psytar")
+    done = subprocess.run(words, env=environment | {"GPUS": "4"}, check=True, capture_output=True, text=True)
+    calls = log.read_text().splitlines()
+    assert calls[0].startswith(f"torchrun --nproc-per-node=4 -m alphita train {recipe} ")
+    assert " --resume " in calls[0]
+    assert not any("import" in call for call in calls)
+    assert not any("evaluate psytar" in call for call in calls)
+    assert "left out: psytar" in done.stderr
+
+
+@pytest.mark.parametrize("script", PAPERS, ids=lambda path: path.name)
+def test_the_papers_settings_are_the_recipes_defaults(script: Path) -> None:
+    """What a script does not set is the paper's: those that its head names, and the steps."""
+    text = script.read_text(encoding="utf-8")
+    (words,) = [words for _, words in given(text) if words[0] == "train"]
+    sets = [words[place + 1] for place, word in enumerate(words) if word == "--set"]
+    settings = config.resolve(registry.load("alphita.recipes", words[1]).Config, sets=sets)
+    first = words[1] == "coder_transe"
+    assert settings.steps == (1_000_000 if first or "all" in script.name else 100_000)
+    assert (settings.accumulation, settings.learning_rate, settings.max_length) == (8, 2e-5, 32)
+    assert (settings.alpha, settings.beta, settings.lam, settings.eps, settings.mu) == (2, 50, 0.5, 0.1, 1)
+    assert (settings.pooling, settings.inverse_relations, settings.mining) == ("cls", False, True)
+    assert (settings.warmup_steps, settings.schedule) == (10_000, "linear")
+    if first:
+        assert (settings.batch_terms, settings.most_names, settings.margin) == (256, 8, 1)
+        assert settings.semantic_type_weight == 0
+    else:
+        assert (settings.k, settings.m, settings.relation_matrix) == (128, 8, "full")
