@@ -91,7 +91,7 @@ ROWS = (
     ),
     Row("ms_transe_sty", "2020: MS + TransE + STY", "coder_transe",
         {"batch_terms": "256", "semantic_type_weight": "0.1"}),
-    Row("sapbert", "SapBERT", "sapbert", {"pairs": "128"}),
+    Row("sapbert", "SapBERT", "sapbert", {"pairs": "128", "schedule": "linear"}),
     # As often mined anew in a run as the released code does: 4 times.
     Row("coder_pp", "CODER++, from the same encoder", "coder_pp", {"anchors": "7", "refresh_every": "{quarter}"}),
 )  # fmt: skip

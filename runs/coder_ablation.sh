@@ -19,9 +19,9 @@
 #   JOBS=2           trainings at a time; each has its share of the cores
 #   KEEP_MODELS=     yes: the models stay (90 MB each)
 #
-# A row that fails is told, the others go on, and the exit status is 1. On two cores a row takes some ten to twenty
-# minutes a seed. The English part of the graph is trained on and tested: one synonym of a tenth of the concepts that
-# have several, and a tenth of the triples, are held out. HPO's main branches are the semantic types (MCSM, STY).
+# A row that fails is told, the others go on, and the exit status is 1. The English part of the graph is trained on and
+# tested: one synonym of a tenth of the concepts that have several, and the triples of a tenth of the related concepts,
+# are held out. HPO's main branches are the semantic types (MCSM, STY).
 set -euo pipefail
 
 open=${1:?usage: runs/coder_ablation.sh OPEN.terminology OUTPUT}

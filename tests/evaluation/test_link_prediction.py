@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.evaluation import link_prediction
+from alphita.evaluation import link_prediction, run
 from alphita.evaluation.benchmarks import Source
 from alphita.evaluation.benchmarks import link_prediction as benchmark
 from alphita.evaluation.link_prediction import RelationFrequency, RelationOffset, TripleScorer
 from alphita.evaluation.results import Result, figures_of
+from alphita.terminology import splits
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
 from tests.reference.link_prediction import realistic_ranks
@@ -271,6 +272,87 @@ def test_a_sample_of_the_test_part_still_knows_the_rest(terminology: Terminology
     data = benchmark.load(source(terminology), benchmark.Options(test=0.3, max_test=2))
     assert len(data.test) == 2
     assert len(data.known) == terminology.n_relations
+
+
+def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: Path) -> None:
+    split = splits.with_triples(splits.Split([], [], []), terminology, fraction=0.4, seed=3)
+    assert len(split.triples) > 5
+    split.save(tmp_path / "x.split")
+    options = benchmark.Options(held_out=tmp_path / "x.split", validation=0.2)
+    data = benchmark.load(source(terminology), options)
+    test, train, validation = (
+        {(data.entities[head], data.relations[relation], data.entities[tail]) for head, relation, tail in part}
+        for part in (data.test.tolist(), data.train.tolist(), data.validation.tolist())
+    )
+    assert test == set(split.triples)
+    assert len(validation) == round(0.2 * (terminology.n_relations - len(test)))
+    assert len(test | train | validation) == terminology.n_relations == len(data.known)
+    seen = {end for head, _, tail in train for end in (head, tail)}
+    assert {end for head, _, tail in test for end in (head, tail)} <= seen
+    notes = benchmark.evaluate(data, Concepts(), options).notes
+    assert notes["split"] == split.hash
+    assert notes["test part"] == "held-out triples of a saved split"
+    assert notes["split, triples held out"] == notes["test"] == len(split.triples)
+    assert notes["held_out_triples_of_something_unseen_left_out"] == 0
+    assert "split" not in benchmark.load(source(terminology), benchmark.Options()).notes
+
+
+def test_held_out_triples_leave_with_both_directions(two_ways: Terminology, tmp_path: Path) -> None:
+    """A held-out triple's inverse is not in training, though the split names but the one direction."""
+    split = splits.Split([], [], [], triples=[("T:9", "is_a", "T:8"), ("T:3", "part_of", "T:2")])
+    split.save(tmp_path / "x.split")
+    options = benchmark.Options(held_out=tmp_path / "x.split", rare=2, inverse=1.0, validation=0)
+    data = benchmark.load(source(two_ways), options)
+    assert data.notes["split, triples not of this terminology"] == 1
+    held_out = frozenset(("T:2", "T:3"))
+    pairs = [frozenset((data.entities[head], data.entities[tail])) for head, _, tail in data.train.tolist()]
+    assert held_out not in pairs
+    assert {frozenset((data.entities[head], data.entities[tail])) for head, _, tail in data.test.tolist()} == {held_out}
+
+
+def test_what_is_not_in_training_is_not_asked_about(two_ways: Terminology, tmp_path: Path) -> None:
+    # T:5 has no triple beside the one that is held out.
+    split = splits.Split([], [], [], triples=[("T:5", "part_of", "T:4"), ("T:2", "part_of", "T:1")])
+    split.save(tmp_path / "x.split")
+    options = benchmark.Options(held_out=tmp_path / "x.split", rare=2, validation=0)
+    data = benchmark.load(source(two_ways), options)
+    assert [(data.entities[head], data.entities[tail]) for head, _, tail in data.test.tolist()] == [("T:2", "T:1")]
+    assert data.notes["held_out_triples_of_something_unseen_left_out"] == 1
+    assert "T:5" not in data.entities
+
+
+def test_splits_that_hold_out_nothing_of_use(terminology: Terminology, tmp_path: Path) -> None:
+    splits.Split(["a"], ["T:1"], ["test"]).save(tmp_path / "strings.split")
+    with pytest.raises(InputError, match="holds no triples out"):
+        benchmark.load(source(terminology), benchmark.Options(held_out=tmp_path / "strings.split"))
+    splits.Split([], [], [], triples=[("X:1", "is_a", "X:2")]).save(tmp_path / "other.split")
+    with pytest.raises(InputError, match="no held-out triple of this split"):
+        benchmark.load(source(terminology), benchmark.Options(held_out=tmp_path / "other.split"))
+    splits.Split([], [], [], triples=[("T:0", "is_a", "T:11")]).save(tmp_path / "none.split")
+    with pytest.raises(InputError, match="none of 30 triples is held out"):
+        benchmark.load(source(terminology), benchmark.Options(held_out=tmp_path / "none.split"))
+
+
+@pytest.mark.parametrize("trained_with", [None, "another", "this"])
+def test_a_model_trained_with_another_split_is_told_of(
+    trained_with: str | None, terminology: Terminology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    split = splits.with_triples(splits.Split([], [], []), terminology, fraction=0.4, seed=3)
+    split.save(tmp_path / "x.split")
+    system = Concepts()
+    split_hash = split.hash if trained_with == "this" else trained_with
+    monkeypatch.setattr(system, "facts", {"trained": {"recipe": "coder", "terminology": "t", "split": split_hash}})
+    monkeypatch.setattr(run, "load_system", lambda _: system)
+    settings = [f"link_prediction.held_out={tmp_path / 'x.split'}"]
+    report = run.run(
+        run.Plan(["link_prediction"], ["mine"], terminology=terminology, settings=settings), tmp_path / "report"
+    )
+    notes = report["benchmarks"][0]["systems"][0]["notes"]
+    assert notes["split"] == split.hash
+    if trained_with == "this":
+        assert "caution" not in notes
+    else:
+        assert "may have been trained on" in notes["caution"]
 
 
 @pytest.fixture

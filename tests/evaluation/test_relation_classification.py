@@ -282,6 +282,15 @@ def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: 
     assert not of(data.train) & pairs
     assert len(data.train) + len(data.test) == 39 + 21 - 4
     assert data.notes["split"] == split.hash
+    assert data.notes["split, triples held out"] == len(split.triples)
+    assert data.notes["split, triples not of this terminology"] == 0
+    assert data.notes["test_pairs_also_in_train"] == data.notes["test_pairs_turned_round_in_train"] == 0
+    notes = benchmark.evaluate(data, Words(), options).notes
+    assert notes["test part"] == "held-out triples of a saved split"
+    with pytest.raises(UsageError, match="triples=terminology"):
+        benchmark.load(source(tmp_path), benchmark.Options(held_out=tmp_path / "x.split"))
+    with pytest.raises(InputError, match="two relations to learn, and has 0 and 0"):
+        benchmark.load(source(None, terminology), options.model_copy(update={"rare": 1000}))
     splits.Split(["a"], ["T:01"], ["test"]).save(tmp_path / "none.split")
     with pytest.raises(InputError, match="holds no triples out"):
         benchmark.load(

@@ -142,6 +142,32 @@ def test_split(imported: Path, tmp_path: Path) -> None:
     assert len(Split.load(tmp_path / "a.split")) == 4
 
 
+def test_split_of_triples(tmp_path: Path) -> None:
+    lines = ["format-version: 1.2", ""]
+    for number in range(9):
+        lines += ["[Term]", f"id: T:{number}", f"name: name {number}", f'synonym: "other {number}" EXACT []']
+        lines += [f"is_a: T:{parent}" for parent in range(number)] + [""]
+    (tmp_path / "x.obo").write_text("\n".join(lines))
+    run("import", "obo", tmp_path / "x.obo", "-o", tmp_path / "x.terminology")
+    held_out = []
+    for arguments in (["--fraction", "1"], ["--assign", "0,0,1"], ["--fraction", "0"]):
+        said = run(
+            "split", tmp_path / "x.terminology", "-o", tmp_path / "x.split", *arguments, "--triples", "0.5",
+            "--seed", "4", "--force",
+        )  # fmt: skip
+        split = Split.load(tmp_path / "x.split")
+        assert len(split) == (0 if arguments == ["--fraction", "0"] else 9)
+        n = len(split.triples)
+        assert 9 <= n <= 27
+        assert f"{n} triples between {n} pairs of concepts held out; 0 chosen pairs kept" in said
+        held_out.append(split.triples)
+    # The strings held out have no part in the choice of triples.
+    assert held_out[0] == held_out[1] == held_out[2]
+    said = run("split", tmp_path / "x.terminology", "-o", tmp_path / "x.split", "--force")
+    assert "pairs of concepts" not in said
+    assert not Split.load(tmp_path / "x.split").triples
+
+
 def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -127,13 +128,24 @@ def test_a_changed_split_is_noticed(terminology: Terminology, tmp_path: Path) ->
 # --- held-out triples ------------------------------------------------------------------------------------------------
 
 
-def graph(folder: Path, seed: int, concepts: int = 60, triples: int = 200) -> Terminology:
-    """A random graph of three relations, of which one has a single triple."""
+def graph(folder: Path, seed: int, *, renumbered: bool = False) -> Terminology:
+    """A random graph of three relations, of which one has a single triple.
+
+    Args:
+        folder: where it is written.
+        seed: of the graph.
+        renumbered: the same triples in another order, after concepts and a relation that come before all others.
+    """
+    concepts, triples = 60, 200
     rng = np.random.default_rng(seed)
     ids = [f"T:{number:04}" for number in range(concepts)]
     rows = [(ids[a], f"r{c}", ids[b]) for a, b, c in rng.integers(0, [concepts, concepts, 2], (triples, 3)).tolist()]
     rows += [(ids[0], "only", ids[1]), (ids[2], "r0", ids[3]), (ids[3], "r1", ids[2])]
-    relations = pl.DataFrame(sorted(set(rows)), schema=["head", "relation", "tail"], orient="row")
+    rows = sorted(set(rows))
+    if renumbered:
+        ids = ["A:1", "A:2", *ids[::-1]]
+        rows = [("A:1", "a", "A:2"), *(rows[row] for row in rng.permutation(len(rows)))]
+    relations = pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row")
     terms = pl.DataFrame({"concept": ids, "string": [f"name {one}" for one in ids]})
     tables = Tables(
         pl.DataFrame({"id": ids}).with_columns(source=pl.lit("T")),
@@ -182,6 +194,36 @@ def test_the_choice_of_triples_follows_from_seed_and_ids(tmp_path: Path) -> None
         splits.with_triples(NOTHING, terminology, fraction=1.5, seed=1)
 
 
+def test_the_choice_of_triples_does_not_depend_on_rows(tmp_path: Path) -> None:
+    one, other = (graph(tmp_path / f"{again}.terminology", 0, renumbered=again) for again in (False, True))
+    assert one.concept_ids[0] != other.concept_ids[0]
+    splits_ = [splits.with_triples(NOTHING, terminology, fraction=0.3, seed=1) for terminology in (one, other)]
+    assert splits_[0].triples
+    assert splits_[0].triples == splits_[1].triples
+    assert splits_[0].hash == splits_[1].hash
+
+
+def test_triples_of_retired_or_unnamed_concepts_are_not_held_out(tmp_path: Path) -> None:
+    ids = [f"T:{number}" for number in range(8)]
+    rows = [(a, "r", b) for a in ids for b in ids if a != b]
+    terms = pl.DataFrame({"concept": ids[2:], "string": [f"name {one}" for one in ids[2:]]})
+    tables = Tables(
+        pl.DataFrame({"id": ids, "retired": [one == "T:7" for one in ids]}).with_columns(source=pl.lit("T")),
+        terms.with_columns(language=pl.lit("en"), source=pl.lit("T"), preferred=pl.lit(True)),
+        relations=pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row").with_columns(
+            source=pl.lit("T")
+        ),
+    )
+    store.save(tables, tmp_path / "x.terminology")
+    split = splits.with_triples(NOTHING, store.load_terminology(tmp_path / "x.terminology"), fraction=1.0, seed=1)
+    assert {end for head, _, tail in split.triples for end in (head, tail)} == set(ids[2:7])
+    # Ten pairs of five concepts; what stays leaves each concept a triple.
+    left = {frozenset(row[::2]) for row in rows} - {frozenset((head, tail)) for head, _, tail in split.triples}
+    assert set(ids[2:7]) <= {end for pair in left if not pair & {"T:0", "T:1", "T:7"} for end in pair}
+    kept = split.facts["pairs_kept_for_a_concept_or_relation_needs_them"]
+    assert split.facts["pairs_held_out"] == len(split.triples) / 2 == 10 - kept
+
+
 def test_triples_are_saved_with_the_strings(tmp_path: Path) -> None:
     terminology = graph(tmp_path / "g.terminology", 0)
     split = splits.with_triples(hold_out_synonyms(terminology, seed=1), terminology, fraction=0.2, seed=1)
@@ -201,18 +243,49 @@ def test_a_split_without_triples_has_the_hash_it_always_had() -> None:
     assert split.hash == artefact.hash_json([["a", "b"], ["T:1", "T:2"], ["test", "calibration"]])
 
 
+def test_a_split_saved_before_there_were_triples_still_loads(tmp_path: Path) -> None:
+    rows = [["a", "T:1", "test"], ["b", "T:2", "calibration"]]
+    hashed = artefact.hash_json([["a", "b"], ["T:1", "T:2"], ["test", "calibration"]])
+    with artefact.create(tmp_path / "old.split", splits.KIND) as draft:
+        (draft.path / splits.FILE).write_text(json.dumps(rows))
+        draft.fields.update({"split_hash": hashed, "held_out": 2, "facts": {"seed": 1}})
+    split = Split.load(tmp_path / "old.split")
+    assert (split.strings, split.concept_ids, split.triples) == (["a", "b"], ["T:1", "T:2"], [])
+    assert split.hash == hashed
+    # Saved again without triples it has the same files.
+    split.save(tmp_path / "new.split")
+    assert {path.name for path in (tmp_path / "new.split").iterdir()} == {
+        path.name for path in (tmp_path / "old.split").iterdir()
+    }
+    assert Split.load(tmp_path / "new.split").hash == hashed
+
+
 def test_merged_concepts_are_met_by_their_old_ids(tmp_path: Path) -> None:
     old = graph(tmp_path / "old.terminology", 0)
     split = splits.with_triples(NOTHING, old, fraction=0.2, seed=1)
     head, _, tail = split.triples[0]
-    concepts = pl.DataFrame({"id": ["N:1", "N:2"]}).with_columns(source=pl.lit("N"))
-    terms = pl.DataFrame({"concept": ["N:1", "N:2"], "string": ["one", "two"]})
+    concepts = pl.DataFrame({"id": ["N:1", "N:2", "N:3"]}).with_columns(source=pl.lit("N"))
+    terms = pl.DataFrame({"concept": ["N:1", "N:2", "N:3"], "string": ["one", "two", "three"]})
     aliases = pl.DataFrame({"concept": ["N:2", "N:1"], "alias": [head, tail]}).with_columns(source=pl.lit("N"))
-    tables = Tables(concepts, terms.with_columns(language=pl.lit("en"), source=pl.lit("N")), aliases=aliases)
+    # Turned round and under another name in the new terminology: still the held-out pair.
+    rows = [("N:1", "new", "N:2"), ("N:2", "new", "N:1"), ("N:1", "new", "N:3")]
+    relations = pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row")
+    tables = Tables(
+        concepts, terms.with_columns(language=pl.lit("en"), source=pl.lit("N")), aliases=aliases,
+        relations=relations.with_columns(source=pl.lit("N")),
+    )  # fmt: skip
     store.save(tables, tmp_path / "new.terminology")
     new = store.load_terminology(tmp_path / "new.terminology")
     row = {identifier: place for place, identifier in enumerate(new.concept_ids.to_pylist())}
-    assert split.triple_pairs(new).tolist()[0] == [row["N:2"], row["N:1"]]
+    pairs = split.triple_pairs(new)
+    assert pairs.tolist()[0] == [row["N:2"], row["N:1"]]
+    # One row a triple that is there; the others can be counted.
+    there = [one for one in split.triples if {one[0], one[2]} == {head, tail}]
+    assert len(pairs) == len(there) < len(split.triples)
+    assert pairs[0].tolist() == [new.resolve(head), new.resolve(tail)]
+    _, offsets = new.training_terms()
+    trained = usable_triples(new.triples, offsets, 1, inverse=True, held_out=pairs)
+    assert sorted(map(tuple, trained.tolist())) == [(row["N:1"], 0, row["N:3"]), (row["N:3"], 1, row["N:1"])]
     other = Split([], [], [], triples=[("X:1", "r", "X:2")])
     with pytest.raises(InputError, match="no held-out triple of this split"):
         other.triple_pairs(new)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita.training.triples import KnownTriples, TripleSampler, relation_labels, usable_triples
+from alphita.training.triples import KnownTriples, TripleSampler, between_pairs, relation_labels, usable_triples
 
 
 def graph(seed: int, n_concepts: int = 20, n_triples: int = 40):
@@ -97,6 +97,19 @@ def test_no_triple_between_a_held_out_pair_is_left(seed: int, inverse: bool) -> 
     none = np.empty((0, 2), np.int32)
     whole = usable_triples(triples, offsets, 3, inverse=inverse)
     assert np.array_equal(usable_triples(triples, offsets, 3, inverse=inverse, held_out=none), whole)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_between_pairs_equals_a_loop(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    # Numbers near the largest that int32 holds, of which a product of two would not fit.
+    concepts = np.iinfo(np.int32).max - rng.integers(0, 6, 60).astype(np.int32)
+    triples = np.stack([concepts[:40], rng.integers(0, 3, 40).astype(np.int32), concepts[20:]], 1)
+    pairs = rng.choice(concepts, (int(rng.integers(0, 5)), 2))
+    expected = [any({h, t} == {a, b} for a, b in pairs.tolist()) for h, _, t in triples.tolist()]
+    assert between_pairs(triples, pairs).tolist() == expected
+    assert np.array_equal(between_pairs(triples[:, ::-1], pairs[:, ::-1]), between_pairs(triples, pairs))
 
 
 def test_weights_decide_how_often_a_name_comes_early() -> None:

@@ -255,7 +255,7 @@ def _entry(
 def _warn_of_training(result: Result, system: Any, info: Info) -> None:  # noqa: ANN401 - a system of any kind
     """Note where a model of ours may have been trained on what it is scored on."""
     trained = system.facts.get("trained")
-    if trained is None or info.needs != ("terminology",):
+    if trained is None or ("split" not in result.notes and info.needs != ("terminology",)):
         return
     if "split" not in result.notes:
         result.notes["caution"] = "trained on a terminology: if it has these terms, they were seen in training"

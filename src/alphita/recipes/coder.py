@@ -139,7 +139,7 @@ def train(
     triples = usable_triples(
         terminology.triples, names.offsets, len(terminology.relation_labels),
         inverse=config.inverse_relations, least_head_names=config.least_head_names,
-        held_out=split.triple_pairs(terminology) if split is not None else None,
+        held_out=run.held_out,
     )  # fmt: skip
     sampler = TripleSampler(triples, names.offsets, k=config.k, m=config.m, seed=config.seed, weights=names.weights)
     known = KnownTriples(triples) if config.known_triples else None

@@ -115,7 +115,10 @@ def train(
         if dry_run:
             mined.guess(anchors)
             return
-        weights_of_start = run.encoder if step == start else None
+        weights_of_start = None
+        if step == start:
+            weights_of_start = run.encoder
+            run.say(f"step {step:,}: mining the nearest names")
         # A run may go on from one of the two newest checkpoints.
         oldest = step - step % config.checkpoint_every - config.checkpoint_every if config.checkpoint_every else 0
         needed_from = oldest - oldest % config.refresh_every

@@ -118,7 +118,7 @@ def train(
     labels = relation_labels(terminology.relation_labels, inverse=config.inverse_relations)
     triples = usable_triples(
         terminology.triples, names.offsets, len(terminology.relation_labels), inverse=config.inverse_relations,
-        held_out=split.triple_pairs(terminology) if split is not None else None,
+        held_out=run.held_out,
     )  # fmt: skip
     sampler = NameGroupSampler(
         triples, names.offsets, rows=config.batch_terms, most=config.most_names, seed=config.seed,

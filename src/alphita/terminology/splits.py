@@ -224,9 +224,11 @@ def with_triples(split: Split, terminology: Terminology, *, fraction: float, see
     degree = np.bincount(triples[:, [0, 2]].ravel(), minlength=terminology.n_concepts)
     uses = np.bincount(triples[:, 1], minlength=len(terminology.relation_labels))
     chosen: list[tuple[float, int]] = []
+    ids: list[str] = terminology.concept_ids.to_pylist()
     for number, pair in enumerate(pairs.tolist()):
-        ids = sorted(terminology.concept_id(row) for row in divmod(pair, terminology.n_concepts))
-        place = _uniform(seed, "triple", "\0".join(ids))
+        # Rows are in the order of the ids, so the lower row is the lower id.
+        one, other = divmod(pair, terminology.n_concepts)
+        place = _uniform(seed, "triple", f"{ids[one]}\0{ids[other]}")
         if place < fraction:
             chosen.append((place, number))
     held_out: list[int] = []
@@ -242,10 +244,9 @@ def with_triples(split: Split, terminology: Terminology, *, fraction: float, see
         uses[labels] -= counts
         held_out += members.tolist()
     labels_of = terminology.relation_labels
-    # Sorted, so that the hash does not depend on how a store numbers concepts and relations.
+    # In the order of their ids, not in that of the choice.
     found = sorted(
-        (terminology.concept_id(head), labels_of[label], terminology.concept_id(tail))
-        for head, label, tail in triples[np.array(held_out, np.int64)].tolist()
+        (ids[head], labels_of[label], ids[tail]) for head, label, tail in triples[np.array(held_out, np.int64)].tolist()
     )
     facts = split.facts | {
         "terminology_hash": terminology.content_hash, "triples_fraction": fraction, "triples_seed": seed,

@@ -151,13 +151,14 @@ class InvertedFile:
         """Return inner products (q, k) and rows (q, k); see `Backend`."""
         import faiss
 
-        probed = PROBED
+        cells = faiss.extract_index_ivf(self._index)
+        cells.nprobe = PROBED
         while True:
-            similarity, rows = self._index.search(queries, k, params=faiss.SearchParametersIVF(nprobe=probed))
+            similarity, rows = self._index.search(queries, k)
             # Row -1 says that the cells held fewer than k vectors; all of them hold enough.
             if (rows >= 0).all():
                 return similarity, rows
-            probed *= 2
+            cells.nprobe *= 2
 
 
 class AnchorSampler:
@@ -244,10 +245,14 @@ class Meanings:
         first = np.searchsorted(self._homonym_strings, self._string[terms], "left")
         counts = np.searchsorted(self._homonym_strings, self._string[terms], "right") - first
         places = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(int(counts.sum()))
-        row = np.concatenate([np.arange(len(terms)), np.repeat(np.arange(len(terms)), counts)])
-        concept = np.concatenate([self._concepts[terms], self._homonym_concepts[places]])
-        meanings, column = np.unique(concept, return_inverse=True)
-        names = np.zeros((len(terms), len(meanings)), np.float32)
-        names[row, column] = 1
-        different: NDArray[np.bool_] = names @ names.T == 0
+        own = self._concepts[terms]
+        different: NDArray[np.bool_] = own[:, None] != own[None, :]
+        # Few names are homonyms: only they are looked up in all their meanings. No matrix product, whose threads would
+        # take the processor from training.
+        row = np.repeat(np.arange(len(terms)), counts)
+        concept = self._homonym_concepts[places]
+        for homonym in np.unique(row):
+            shared = np.isin(own, concept[row == homonym])
+            shared[row[np.isin(concept, concept[row == homonym])]] = True
+            different[homonym, shared] = different[shared, homonym] = False
         return different

@@ -30,6 +30,7 @@ from alphita.training.settings import ENGINE_ONLY, TermTraining, language_weight
 from alphita.training.soup import copy_of, mix_in
 from alphita.training.term_batches import BatchLoss, Draw, TermSteps
 from alphita.training.tokens import tokenize
+from alphita.training.triples import between_pairs
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -45,6 +46,7 @@ class TermRun:
         names: the names that train.
         encoder: the encoder that is trained.
         forward: its forward pass with gradients.
+        held_out: (p, 2) pairs of concepts whose triples must not train.
         device: where it runs.
         work: the folder of unfinished work; made when `fit` begins.
         resume: whether an unfinished run is gone on with.
@@ -98,6 +100,10 @@ class TermRun:
             terminology, exclude=split.cleaned if split else frozenset(), dev=config.dev_synonyms, seed=config.seed,
             languages=language_weights(config.languages),
         )  # fmt: skip
+        self.held_out = np.empty((0, 2), np.int32) if split is None else split.triple_pairs(terminology)
+        if split is not None:
+            triples = int(between_pairs(np.asarray(terminology.triples), self.held_out).sum())
+            self.say(f"held out by the split: {len(split.cleaned):,} strings and {triples:,} triples")
 
     def say(self, text: str) -> None:
         """Print a line, once for all processes."""

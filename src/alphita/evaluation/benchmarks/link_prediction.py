@@ -2,10 +2,11 @@
 
 Filtered; both sides, tails and heads; realistic ranks. Triples are split 90/6/4 so that entities and relations of the
 test part are seen in training; rare relations, and those that only turn another one round, are left out first, as in
-Amore Bondarenko et al. 2022. With a saved split that holds triples out, these are the test part instead, so that a model
-trained without them is scored on what it has not seen. A graph model is scored by itself (`LinkSystem`). Vectors of terms or concepts are scored
-as they are: each relation is the mean difference of tails and heads in the training part, and tails are sought around
-head + relation. Beside every system stands what the frequency of an entity with the relation alone gives.
+Amore Bondarenko et al. 2022. With a saved split (`held_out`) its held-out triples are the test part instead: a model
+trained with that split has not seen them. A graph model is scored by itself (`LinkSystem`). Vectors of terms or
+concepts are scored as they are: each relation is the mean difference of tails and heads in the training part, and tails
+are sought around head + relation. Beside every system stands what the frequency of an entity with the relation alone
+gives.
 """
 
 from __future__ import annotations
@@ -131,19 +132,19 @@ def load(source: Source, options: Options) -> Data:
         raise UsageError("test and validation must leave triples to train on")
     terminology = source.require_terminology()
     triples, notes = link_prediction.usable_triples(terminology, rare=options.rare, inverse=options.inverse)
-    scored = np.zeros(len(triples), bool)
+    held_out = np.zeros(len(triples), bool)
     if options.held_out is not None:
         pairs, facts = open_held_out(terminology, options.held_out)
-        triples, scored, unseen = _test_part(triples, pairs)
+        triples, held_out, unseen = _test_part(triples, pairs)
         notes |= facts | {"held_out_triples_of_something_unseen_left_out": unseen}
     concepts, numbered = np.unique(triples[:, [0, 2]], return_inverse=True)
     relations, labels = np.unique(triples[:, 1], return_inverse=True)
     numbered = numbered.reshape(-1, 2)
     triples = np.stack([numbered[:, 0], labels.ravel(), numbered[:, 1]], axis=1).astype(np.int64)
     if options.held_out is not None:
-        test = triples[scored]
+        test = triples[held_out]
         train, _, validation = link_prediction.split(
-            triples[~scored], test=0, validation=options.validation, seed=options.seed
+            triples[~held_out], test=0, validation=options.validation, seed=options.seed
         )
     else:
         train, test, validation = link_prediction.split(
@@ -151,7 +152,7 @@ def load(source: Source, options: Options) -> Data:
         )
     if not len(test) and options.held_out is not None:
         raise InputError(
-            f"none of the triples that are scored is held out ({len(triples)} could be trained on)",
+            f"none of {len(triples)} triples is held out: none of the split's is of a relation that is scored",
             file=options.held_out,
             remedy="hold out a greater share, or allow rarer relations by --set link_prediction.rare=1",
         )  # fmt: skip

@@ -249,9 +249,10 @@ def _held_out(
     relations = {relation for _, relation, _ in train}
     if not test or len(relations) < 2:
         raise InputError(
-            f"needs held-out triples and two relations beside them, and has {len(test)} and {len(relations)}",
+            f"needs held-out triples to classify and two relations to learn, and has {len(test)} and {len(relations)}",
             file=path,
-            remedy="hold out another share, or allow rarer relations by --set relation_classification.rare=5",
+            remedy="give a terminology of several relations, or allow rarer ones by "
+            "--set relation_classification.rare=5; or hold out another share",
         )  # fmt: skip
     return train, test, facts
 

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from alphita import artefact
+from alphita.config import resolve
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.recipes import coder_pp
+from alphita.terminology.loaders import obo
+from alphita.terminology.store import Terminology, load_terminology, save
+from alphita.training.checkpoints import load_module
+from alphita.training.forward import TermForward
+from alphita.training.mining import AnchorSampler
+from alphita.training.names import TrainingNames
+from alphita.training.term_batches import TermSteps
+from tests.reference.multi_similarity import cos, ms_loss
+from tests.tiny import tiny_model, tiny_terminology
+
+SMALL = {
+    "anchors": 4, "neighbours": 6, "synonyms": 2, "refresh_every": 10, "steps": 40, "warmup_steps": 4,
+    "accumulation": 2, "learning_rate": 2e-3, "pooling": "mean", "precision": "fp32", "log_every": 1,
+    "checkpoint_every": 7,
+}  # fmt: skip
+ONE_BATCH = SMALL | {"steps": 1, "accumulation": 1, "dropout": 0.0, "learning_rate": 1e-30}
+HOMONYM = "pain of the heart"
+
+
+@pytest.fixture(scope="module")
+def terminology(tmp_path_factory) -> Terminology:
+    """32 concepts, of which each pain shares a name with the heart's: a homonym of eight meanings."""
+    folder = tmp_path_factory.mktemp("data")
+    tiny_terminology(folder / "tiny")
+    with Rejects() as rejects:
+        tables = obo.load([folder / "tiny.obo"], obo.Options(), rejects)
+    pains = tables.terms.filter(pl.col("preferred") & pl.col("string").str.starts_with("pain of"))
+    homonyms = pains.filter(pl.col("string") != HOMONYM).with_columns(string=pl.lit(HOMONYM), preferred=pl.lit(False))
+    save(dataclasses.replace(tables, terms=pl.concat([tables.terms, homonyms])), folder / "changed")
+    return load_terminology(folder / "changed")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+def cut_at(monkeypatch, step: int, config: coder_pp.Config) -> None:
+    run = TermSteps.__call__
+
+    def failing(self: TermSteps, number: int, share: float) -> dict[str, torch.Tensor]:
+        if number == step * config.accumulation:
+            raise KeyboardInterrupt
+        return run(self, number, share)
+
+    monkeypatch.setattr(TermSteps, "__call__", failing)
+
+
+def nearest(encoder: TermEncoder, strings: list[str], wanted: int) -> np.ndarray:
+    """The nearest other names of every name, equals by number."""
+    vectors = encoder.encode(strings).astype(float)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    similarity = np.round(vectors @ vectors.T, 6)
+    np.fill_diagonal(similarity, -np.inf)
+    return np.argsort(-similarity, axis=1, kind="stable")[:, :wanted]
+
+
+def test_defaults_are_the_released_codes() -> None:
+    config = coder_pp.Config()
+    assert (config.anchors, config.neighbours, config.synonyms, config.accumulation) == (4, 30, 30, 8)
+    assert (config.alpha, config.beta, config.lam, config.eps, config.mining) == (2.0, 50.0, 0.5, 0.1, True)
+    # Its steps are batches, eight of them an optimiser step.
+    assert 8 * config.steps == 400_000
+    assert 8 * config.refresh_every == 100_000
+    assert 8 * config.warmup_steps == 40_000
+    assert (config.learning_rate, config.schedule, config.max_length) == (2e-5, "linear", 32)
+
+
+@pytest.mark.parametrize("bad", ["anchors=0", "neighbours=0", "refresh_every=0", "least_names=0", "margin=1"])
+def test_impossible_settings_are_refused(bad: str) -> None:
+    with pytest.raises(UsageError, match=bad.split("=")[0]):
+        resolve(coder_pp.Config, sets=[bad])
+
+
+@pytest.mark.parametrize("mining", [True, False])
+def test_loss_of_a_batch_is_over_anchors_neighbours_and_synonyms(
+    terminology: Terminology, model: Path, tmp_path: Path, mining: bool
+) -> None:
+    """The logged loss equals loops in float64 over a batch made by hand; homonyms are no pairs."""
+    constants = {"alpha": 3.0, "beta": 20.0, "lam": 0.9, "eps": 0.01, "mining": mining}
+    config = coder_pp.Config(**ONE_BATCH | constants | {"anchors": 12})
+    figures = coder_pp.train(terminology, str(model), tmp_path / "m", config)
+    names = TrainingNames(terminology)
+    encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=32)
+    sampler = AnchorSampler(names.offsets, anchors=12, synonyms=2, least=2, seed=0)
+    anchors = sampler.anchors(0)
+    near = nearest(encoder, names.strings, 6)[anchors]
+    terms = sorted({*anchors.tolist(), *near.ravel().tolist(), *np.concatenate(sampler.synonyms(0, anchors)).tolist()})
+    forward = TermForward(encoder, precision="fp32")
+    forward.module.eval()
+    with torch.no_grad():
+        e = forward(encoder.tokenize([names.strings[term] for term in terms])).double().numpy()
+    concept = [int(np.searchsorted(names.offsets, term, "right")) - 1 for term in terms]
+    called = {
+        c: set(names.strings[start:stop])
+        for c, (start, stop) in enumerate(zip(names.offsets[:-1], names.offsets[1:], strict=True))
+    }
+
+    def kind(i: int, j: int) -> int | None:
+        if i != j and concept[i] == concept[j]:
+            return 1
+        a, b = names.strings[terms[i]], names.strings[terms[j]]
+        return None if any(a in own and b in own for own in called.values()) else 0
+
+    size = len(terms)
+    S = [[cos(e[i], e[j]) for j in range(size)] for i in range(size)]
+    tau = [[kind(i, j) for j in range(size)] for i in range(size)]
+    # The homonym stands several times, and is nobody's negative who shares a concept with it.
+    assert sum(names.strings[term] == HOMONYM for term in terms) > 1
+    assert sum(row.count(None) for row in tau) > size
+    expected = ms_loss(S, tau, **constants)
+    assert figures["loss"] == pytest.approx(expected, rel=1e-4)
+    naive = [[None if i == j else int(concept[i] == concept[j]) for j in range(size)] for i in range(size)]
+    assert ms_loss(S, naive, **constants) > expected + 1e-3
+
+
+def test_neighbours_are_mined_anew_with_the_weights_of_their_step(
+    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
+) -> None:
+    config = coder_pp.Config(**SMALL | {"checkpoint_every": 10, "anchors": 8})
+    cut_at(monkeypatch, 15, config)
+    with pytest.raises(KeyboardInterrupt):
+        coder_pp.train(terminology, str(model), tmp_path / "m", config)
+    work = tmp_path / "m.training"
+    assert sorted(path.name for path in (work / "mined").iterdir()) == [
+        "neighbours-00000000.npy", "neighbours-00000010.npy",
+    ]  # fmt: skip
+    names = TrainingNames(terminology)
+    sampler = AnchorSampler(names.offsets, anchors=8, synonyms=2, least=2, seed=0)
+    kept = []
+    for step in (0, 10):
+        encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=32)
+        if step:
+            load_module(
+                work / f"step-{step:08d}" / "encoder.safetensors", TermForward(encoder, precision="fp32").module
+            )
+        anchors = np.unique(sampler.anchors_of(2 * step, 20))
+        found = np.load(work / "mined" / f"neighbours-{step:08d}.npy")
+        expected = nearest(encoder, names.strings, 6)[anchors]
+        # Among names of one vector, and only there, one may stand for another.
+        shared = np.mean([len(set(a) & set(b)) / 6 for a, b in zip(found.tolist(), expected.tolist(), strict=True)])
+        assert shared > 0.97
+        kept.append({anchor: set(row) for anchor, row in zip(anchors.tolist(), found.tolist(), strict=True)})
+    both = kept[0].keys() & kept[1].keys()
+    assert len(both) > 20
+    assert np.mean([len(kept[0][anchor] & kept[1][anchor]) / 6 for anchor in both]) < 0.9
+
+
+@pytest.mark.parametrize("step", [3, 10, 13, 24, 38])
+def test_a_run_cut_between_two_minings_goes_on_to_the_same_weights(
+    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch, step: int
+) -> None:
+    """Cut before a checkpoint, at a mining, and where the last checkpoint lies before or behind the last mining."""
+    config = coder_pp.Config(**SMALL)
+    coder_pp.train(terminology, str(model), tmp_path / "whole", config)
+    cut_at(monkeypatch, step, config)
+    with pytest.raises(KeyboardInterrupt):
+        coder_pp.train(terminology, str(model), tmp_path / "cut", config)
+    monkeypatch.undo()
+    coder_pp.train(terminology, str(model), tmp_path / "cut", config, resume=True)
+    whole, cut = (artefact.hash_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert cut == whole
+    losses = [
+        [json.loads(line)["loss"] for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
+        for name in ("whole", "cut")
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_a_run_whose_findings_are_gone_does_not_go_on_with_others(
+    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
+) -> None:
+    config = coder_pp.Config(**SMALL)
+    cut_at(monkeypatch, 18, config)
+    with pytest.raises(KeyboardInterrupt):
+        coder_pp.train(terminology, str(model), tmp_path / "m", config)
+    monkeypatch.undo()
+    # The checkpoint is of step 14; the weights of step 10 are gone.
+    (tmp_path / "m.training" / "mined" / "neighbours-00000010.npy").unlink()
+    with pytest.raises(InputError, match="mined at step 10 is gone"):
+        coder_pp.train(terminology, str(model), tmp_path / "m", config, resume=True)
+
+
+def test_findings_of_long_ago_are_dropped(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
+    config = coder_pp.Config(**SMALL | {"refresh_every": 3})
+    cut_at(monkeypatch, 31, config)
+    with pytest.raises(KeyboardInterrupt):
+        coder_pp.train(terminology, str(model), tmp_path / "m", config)
+    work = tmp_path / "m.training"
+    steps = sorted(int(path.stem[-8:]) for path in (work / "mined").iterdir())
+    # The checkpoints are of steps 21 and 28: what they go on with is there, and little else.
+    assert sorted(path.name for path in work.glob("step-*")) == ["step-00000021", "step-00000028"]
+    assert steps == [21, 24, 27, 30]
+
+
+@pytest.mark.parametrize("changes", [{"least_names": 1}, {"exact_up_to": 10}, {"neighbours": 500, "synonyms": 500}])
+def test_other_ways_to_make_batches_train_too(
+    terminology: Terminology, model: Path, tmp_path: Path, changes: dict[str, int]
+) -> None:
+    coder_pp.train(terminology, str(model), tmp_path / "m", coder_pp.Config(**SMALL | changes))
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()]
+    assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:8])
