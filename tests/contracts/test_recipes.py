@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -118,6 +123,49 @@ def test_a_run_that_was_cut_goes_on_to_the_same_weights(
         return [(entry["step"], entry["loss"]) for entry in map(json.loads, lines)]
 
     assert losses("cut") == losses("whole")
+
+
+def test_kill_9_and_resume_give_the_unbroken_run(
+    recipe: ModuleType, terminology: Terminology, model: Path, tmp_path: Path
+) -> None:
+    name = recipe.__name__.rsplit(".", 1)[-1]
+    settings = config(recipe, steps=150, checkpoint_every=5).model_dump(exclude_unset=True)
+    command = [
+        sys.executable, "-m", "alphita", "train", name, "-t", str(terminology.path), "--encoder", str(model),
+        "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
+    ]  # fmt: skip
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    subprocess.run([*command, "-o", str(whole)], check=True, capture_output=True)
+    process = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list(killed.with_name("killed.training").glob("step-*/state.json")):
+        assert process.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not killed.exists()
+    refused = subprocess.run([*command, "-o", str(killed)], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    subprocess.run([*command, "-o", str(killed), "--resume"], check=True, capture_output=True)
+    for file in sorted(whole.glob("*.safetensors")):
+        assert artefact.hash_file(file) == artefact.hash_file(killed / file.name), file.name
+
+
+def test_the_log_can_be_read_by_tensorboard(
+    recipe: ModuleType, terminology: Terminology, model: Path, tmp_path: Path
+) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    recipe.train(terminology, str(model), tmp_path / "m", config(recipe, steps=10, tensorboard=True))
+    events = EventAccumulator(str(tmp_path / "m" / "tensorboard")).Reload()
+    lines = [json.loads(line) for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()]
+    assert [event.step for event in events.Scalars("loss")] == [line["step"] for line in lines] == [5, 10]
+    assert [event.value for event in events.Scalars("loss")] == pytest.approx(
+        [line["loss"] for line in lines], rel=1e-4
+    )
 
 
 def test_another_seed_draws_other_batches(

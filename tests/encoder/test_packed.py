@@ -8,17 +8,19 @@ from hypothesis import strategies as st
 
 from alphita.encoder import packed
 
+SIZES = {
+    "vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40,
+    "max_position_embeddings": 48,
+}  # fmt: skip
 
-@pytest.fixture(scope="module")
-def bert() -> torch.nn.Module:
-    from transformers import BertConfig, BertModel
+
+@pytest.fixture(scope="module", params=["BertModel", "RobertaModel", "XLMRobertaModel"])
+def bert(request) -> torch.nn.Module:
+    import transformers
 
     torch.manual_seed(1)
-    config = BertConfig(
-        vocab_size=50, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40,
-        max_position_embeddings=48,
-    )  # fmt: skip
-    return BertModel(config).eval()
+    kind = getattr(transformers, request.param)
+    return kind(kind.config_class(**SIZES, pad_token_id=0)).eval()
 
 
 def packing_of(rows: list[list[int]]) -> packed.Packing:
@@ -76,11 +78,3 @@ def test_rows_of_near_lengths_attend_together() -> None:
     ]  # fmt: skip
     few = packing_of([[1] * length for length in range(1, 11)]).groups
     assert [group.shape for group in few] == [(16, 12)]
-
-
-def test_only_plain_bert_is_supported(bert) -> None:
-    from transformers import RobertaConfig, RobertaModel
-
-    assert packed.supports(bert)
-    roberta = RobertaModel(RobertaConfig(vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=1))
-    assert not packed.supports(roberta)

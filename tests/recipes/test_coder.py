@@ -1,11 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -190,34 +185,6 @@ def test_existing_model_is_refused_and_force_replaces_it(terminology: Terminolog
     assert (tmp_path / "m.old-1").is_dir()
     with pytest.raises(InputError, match="no such encoder"):
         coder.train(terminology, "minlim", tmp_path / "n", config)
-
-
-def test_kill_9_and_resume_give_the_unbroken_run(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    settings = SMALL | {"steps": 150, "checkpoint_every": 5}
-    command = [
-        sys.executable, "-c", "from alphita.cli import main; main()", "train", "coder", "-t", str(terminology.path),
-        "--encoder", str(model), "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    subprocess.run([*command, "-o", str(whole)], check=True, capture_output=True)
-    process = subprocess.Popen([*command, "-o", str(broken)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(broken.with_name("broken.training").glob("step-*/state.json")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not broken.exists()
-    refused = subprocess.run([*command, "-o", str(broken)], capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "--resume" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    subprocess.run([*command, "-o", str(broken), "--resume"], check=True, capture_output=True)
-    assert not broken.with_name("broken.training").exists()
-    assert lines(broken)[-1]["loss"] == lines(whole)[-1]["loss"]
-    for name in ("model.safetensors", "relations.safetensors"):
-        assert artefact.hash_file(broken / name) == artefact.hash_file(whole / name)
 
 
 def test_sentence_transformers_opens_the_model(terminology: Terminology, model: Path, tmp_path: Path) -> None:

@@ -29,6 +29,11 @@ def supports(model: torch.nn.Module) -> bool:
     )
 
 
+def first_position(model: Any) -> int:  # noqa: ANN401 - a transformers model
+    """Return the position of a row's first token: RoBERTa's positions start behind the padding token's."""
+    return 0 if type(model).__name__ == "BertModel" else int(model.config.pad_token_id) + 1
+
+
 class Linear:
     """x W^T + b, on a CPU by oneDNN with the matrix in its layout, where torch can."""
 
@@ -74,8 +79,7 @@ class FlatBert:
         """Copy the weights of `model`, which `supports` must accept, in precision `dtype`."""
         config, embeddings = model.config, model.embeddings
         self.heads: int = config.num_attention_heads
-        # RoBERTa's positions start behind the padding token's.
-        first = 0 if type(model).__name__ == "BertModel" else config.pad_token_id + 1
+        first = first_position(model)
         with torch.inference_mode():
             positions = embeddings.position_embeddings.weight[first:] + embeddings.token_type_embeddings.weight[0]
             self.words, self.positions = embeddings.word_embeddings.weight.to(dtype), positions.to(dtype)

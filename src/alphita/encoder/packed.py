@@ -3,32 +3,20 @@
 Medical terms have about 8 tokens and batches hold some of 20 or more, so a padded batch is mostly padding. Here the
 tokens of all rows lie end to end: embeddings, projections and feed-forward layers run on real tokens only, and the word
 embedding's gradient is made once a step. Only the attention's small score matrices are padded. The result equals the
-module's own forward (tests hold it to 1e-5); models that are not plain BERT use their own forward instead.
+module's own forward (tests hold it to 1e-5); models that are neither BERT nor RoBERTa use their own forward instead.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-if TYPE_CHECKING:
-    from transformers import BertModel
-
-
-def supports(model: torch.nn.Module) -> bool:
-    """Tell whether `forward` computes what `model`'s own forward does: plain BERT with absolute positions."""
-    config = getattr(model, "config", None)
-    return (
-        type(model).__name__ == "BertModel"
-        and getattr(config, "position_embedding_type", "absolute") in (None, "absolute")
-        and not getattr(config, "is_decoder", False)
-    )
-
+from alphita.encoder.flat_bert import first_position
 
 # Sizes are rounded up to multiples of these. oneDNN keeps what it prepared for each size it has met, and without
 # rounding every batch brings new ones, and memory grows for hundreds of steps (docs/log.md).
@@ -132,15 +120,15 @@ def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def forward(model: BertModel, packing: Packing) -> torch.Tensor:
+def forward(model: Any, packing: Packing) -> torch.Tensor:  # noqa: ANN401 - a transformers model
     """Return the last hidden state of every place of `packing.ids`, (flat, hidden).
 
-    Dropout follows the model's training mode and probabilities.
+    `flat_bert.supports` says of which models. Dropout follows the model's training mode and probabilities.
     """
     embeddings = model.embeddings
     hidden = (
         embeddings.word_embeddings(packing.ids)
-        + embeddings.position_embeddings(packing.positions)
+        + embeddings.position_embeddings(packing.positions + first_position(model))
         + embeddings.token_type_embeddings.weight[0]
     )
     hidden = embeddings.dropout(embeddings.LayerNorm(hidden))

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.encoder import packed
+from alphita.encoder import flat_bert, packed
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -42,7 +42,7 @@ class TermForward:
         self.encoder, self.module = encoder, encoder.module
         self.device = next(self.module.parameters()).device
         self.bf16 = precision == "bf16" or (precision == "auto" and (self.device.type == "cuda" or machine.fast_bf16()))
-        self._pack = packed.supports(encoder.module.model) and encoder.pooling in ("mean", "cls")
+        self._pack = flat_bert.supports(encoder.module.model) and encoder.pooling in ("mean", "cls")
         if dropout is not None:
             for part in self.module.modules():
                 if isinstance(part, torch.nn.Dropout):

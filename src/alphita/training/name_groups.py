@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.training.triples import Int32, Int64, KnownTriples, shuffled
+from alphita.training.triples import Int32, Int64, KnownTriples, draw_names
 
 # How often a corrupted tail that makes a true triple is drawn anew before it is taken as it is.
 REDRAWS = 10
@@ -95,9 +95,9 @@ class NameGroupSampler:
         corrupted = self._corrupted(head, relation, tail, rng)
         return NameGroupBatch(
             head, relation, tail, corrupted,
-            head_term=self._names(self._triples[kept, 0], shown, rng),
-            tail_term=self._names(self._triples[kept, 2], shown, rng),
-            corrupted_term=self._names(corrupted, np.ones_like(corrupted), rng),
+            head_term=draw_names(self._offsets, self._triples[kept, 0], shown, self._weights, rng),
+            tail_term=draw_names(self._offsets, self._triples[kept, 2], shown, self._weights, rng),
+            corrupted_term=draw_names(self._offsets, corrupted, np.ones_like(corrupted), self._weights, rng),
         )  # fmt: skip
 
     def _corrupted(self, head: Int32, relation: Int32, tail: Int32, rng: np.random.Generator) -> Int32:
@@ -111,12 +111,3 @@ class NameGroupSampler:
                 break
             corrupted[wrong] = rng.choice(self._named, int(wrong.sum()))
         return corrupted
-
-    def _names(self, concepts: Int32, shown: Int32, rng: np.random.Generator) -> Int32:
-        """Return `shown` different names of each concept, end to end."""
-        names = []
-        for concept, count in zip(concepts.tolist(), shown.tolist(), strict=True):
-            start, stop = int(self._offsets[concept]), int(self._offsets[concept + 1])
-            weights = None if self._weights is None else self._weights[start:stop]
-            names.append(start + shuffled(stop - start, weights, rng)[:count])
-        return np.concatenate(names).astype(np.int32)

@@ -61,7 +61,7 @@ def save_model(
     Args:
         out: the folder to create; `SentenceTransformer(out)` opens it.
         encoder: the trained encoder.
-        work: the run's folder; its log.jsonl is kept in the model.
+        work: the run's folder; its logs are kept in the model.
         fields: what goes into the manifest: recipe, config, seed, hashes of terminology and split, figures.
         tensors: what else was trained, saved as NAME.safetensors.
         force: replace an existing model.
@@ -74,6 +74,8 @@ def save_model(
             kept = {key: value.detach().cpu().contiguous() for key, value in state.items()}
             save_file(kept, draft.path / f"{name}.safetensors")
         shutil.copyfile(work / "log.jsonl", draft.path / "log.jsonl")
+        if (work / "tensorboard").is_dir():
+            shutil.copytree(work / "tensorboard", draft.path / "tensorboard")
         (draft.path / "training.json").write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
         draft.fields.update(fields)
     shutil.rmtree(work, ignore_errors=True)

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from alphita.errors import InputError
 from alphita.training.triples import EpochWalk, Int64
 
+# Concepts with many pairs come again and again: which of them are in the data is kept for so many concepts.
+CHOICES_KEPT = 10_000
+
 
 class PairSampler:
     """Draws batches of pairs in shuffled epochs without replacement.
@@ -42,6 +45,7 @@ class PairSampler:
                 remedy="import the terminology with its synonyms, or hold fewer of them out",
             )
         self._offsets, self._most, self._seed = term_offsets, most, seed
+        self._choices: dict[int, Int64] = {}
         self._walk = EpochWalk(self.pairs, pairs, [seed, 4])
 
     def batch(self, number: int) -> tuple[Int64, Int64, Int64]:
@@ -57,8 +61,12 @@ class PairSampler:
 
     def _chosen(self, concept: int) -> Int64:
         """Return which of a concept's many pairs are in the data, always the same ones."""
-        rng = np.random.default_rng([self._seed, 5, concept])
-        return rng.choice(int(self._all[concept]), self._most, replace=False)
+        if concept not in self._choices:
+            if len(self._choices) == CHOICES_KEPT:
+                self._choices.clear()
+            rng = np.random.default_rng([self._seed, 5, concept])
+            self._choices[concept] = rng.choice(int(self._all[concept]), self._most, replace=False)
+        return self._choices[concept]
 
 
 def _names_of_pair(place: NDArray[np.int64]) -> tuple[Int64, Int64]:

@@ -140,14 +140,19 @@ class TermSteps:
         ids, lengths = self.tokens.rows(batch.terms)
         shares = self.ranks.share(lengths)
         own = shares[self.ranks.rank]
-        starts = np.cumsum(lengths) - lengths
         parts = []
         for places in _parts(lengths[own], self.tokens_at_once):
-            rows = own[places]
-            wanted = np.concatenate([np.arange(starts[row], starts[row] + lengths[row]) for row in rows])
-            parts.append((places, self.forward.lay_out(ids[wanted], lengths[rows])))
+            parts.append((places, self._lay_out(ids, lengths, own[places])))
         given = {name: self.forward.tensor(array) for name, array in batch.arrays.items()}
         return _Ready(batch, given, shares, parts)
+
+    def _lay_out(self, ids: NDArray[np.int64], lengths: NDArray[np.int64], rows: NDArray[np.int64]) -> Rows:
+        """Return some rows of a batch as the model takes them."""
+        if len(rows) < len(lengths):
+            starts = np.cumsum(lengths) - lengths
+            ids = np.concatenate([ids[starts[row] : starts[row] + lengths[row]] for row in rows])
+            lengths = lengths[rows]
+        return self.forward.lay_out(ids, lengths)
 
     def _run(self, ready: _Ready, number: int, share: float) -> dict[str, torch.Tensor]:
         own = ready.shares[self.ranks.rank]
@@ -199,11 +204,9 @@ class TermSteps:
     def _fits(self, ready: _Ready, budget: int) -> bool:
         """Tell whether the longest part of at most `budget` tokens can be encoded with gradients."""
         ids, lengths = self.tokens.rows(ready.batch.terms)
-        places = _parts(lengths, budget)[-1]
-        starts = np.cumsum(lengths) - lengths
-        wanted = np.concatenate([np.arange(starts[row], starts[row] + lengths[row]) for row in places])
+        places = np.sort(_parts(lengths, budget)[-1])
         try:
-            self.forward.run(self.forward.lay_out(ids[wanted], lengths[places])).sum().backward()
+            self.forward.run(self._lay_out(ids, lengths, places)).sum().backward()
         except (RuntimeError, MemoryError) as error:
             if not memory.is_exhausted(error):
                 raise

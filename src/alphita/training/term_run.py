@@ -179,16 +179,21 @@ class TermRun:
             module.train()
         batches = [steps.draw(number) for number in range(trials)]
         lengths = np.diff(steps.tokens.offsets)
+        optimizer = torch.optim.AdamW([p for module in trained.values() for p in module.parameters()], lr=0.0)
         steps.start(0, trials)
-        seconds = []
+        seconds, updates = [], []
         for number in range(trials):
             begin = time.perf_counter()
             steps(number, 1.0)
             seconds.append(time.perf_counter() - begin)
-            for module in trained.values():
-                module.zero_grad(set_to_none=True)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            updates.append(time.perf_counter() - begin - seconds[-1])
         steps.stop()
-        second = float(np.median(seconds[1:] or seconds)) * config.accumulation  # the first one warms up
+        # The first ones warm up.
+        second = float(np.median(seconds[1:] or seconds)) * config.accumulation + float(
+            np.median(updates[1:] or updates)
+        )
         state = memory.state_bytes(list(trained.values()))
         numbers = sum(p.numel() for module in trained.values() for p in module.parameters() if p.requires_grad)
         rows = [batch.rows for batch in batches]
@@ -205,7 +210,7 @@ class TermRun:
             f"  a step: {config.accumulation} batches, {second:.2f} s on {self.device}, "
             f"{'bf16' if self.forward.bf16 else 'fp32'}, {self._ranks.size} process(es)\n"
             f"  {config.steps:,} steps: about {_duration(second * config.steps)}, without dev scores\n"
-            f"  memory: about {(_peak(self.device) + state) / 2**30:.1f} GB"
+            f"  memory: about {_peak(self.device) / 2**30:.1f} GB"
         )
 
 

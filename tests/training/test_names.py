@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from alphita.config import resolve
+from alphita.errors import InputError, UsageError
+from alphita.recipes import coder
+from alphita.terminology import store
+from alphita.terminology.model import Tables
+from alphita.terminology.store import Terminology
+from alphita.training.names import TrainingNames
+from alphita.training.settings import language_weights
+from alphita.training.triples import TripleSampler
+
+
+@pytest.fixture(scope="module")
+def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+    """Ten concepts with a name in English, two in Italian and one in German; one name is the same in all."""
+    rows = [
+        (f"T:{number}", name, language)
+        for number in range(10)
+        for name, language in (
+            (f"disease {number}", "en"), (f"malattia {number}", "it"), (f"morbo {number}", "it"),
+            (f"Krankheit {number}", "de"), (f"x{number}", "en"), (f"x{number}", "it"),
+        )
+    ]  # fmt: skip
+    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
+    concepts = pl.DataFrame({"id": [f"T:{number}" for number in range(10)]}).with_columns(source=pl.lit("T"))
+    path = tmp_path_factory.mktemp("names") / "t.terminology"
+    store.save(Tables(concepts, terms), path)
+    return store.load_terminology(path)
+
+
+def test_without_languages_all_names_train_alike(terminology: Terminology) -> None:
+    names = TrainingNames(terminology)
+    assert len(names.strings) == 50  # x0 to x9 once each
+    assert names.weights is None
+
+
+def test_only_the_languages_asked_for_train_each_name_with_its_weight(terminology: Terminology) -> None:
+    names = TrainingNames(terminology, languages={"it": 4.0, "de": 1.0})
+    assert names.weights is not None
+    found = dict(zip(names.strings, names.weights.tolist(), strict=True))
+    assert len(found) == 40
+    assert found["malattia 3"] == found["x3"] == 4.0
+    assert found["krankheit 3"] == 1.0
+    assert "disease 3" not in found
+    assert np.diff(names.offsets).tolist() == [4] * 10
+
+
+def test_a_heavier_language_is_drawn_more_readily(terminology: Terminology) -> None:
+    names = TrainingNames(terminology, languages={"it": 3.0, "de": 1.0})
+    triples = np.array([[0, 0, 1], [1, 0, 0]], np.int32)
+    sampler = TripleSampler(triples, names.offsets, k=2, m=1, seed=0, weights=names.weights)
+    drawn = [names.strings[term] for number in range(2000) for term in sampler.batch(number).head_term]
+    german = sum(name.startswith("krankheit") for name in drawn) / len(drawn)
+    assert german == pytest.approx(1 / (1 + 3 * 3), abs=0.02)
+
+
+def test_a_language_without_names_is_a_clear_error(terminology: Terminology) -> None:
+    with pytest.raises(InputError, match=r"language 'fr'.*its languages are de, en, it"):
+        TrainingNames(terminology, languages={"fr": 1.0})
+    with pytest.raises(InputError, match="no name is left"):
+        TrainingNames(terminology, exclude=frozenset(TrainingNames(terminology).strings))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", {}), ("en", {"en": 1.0}), ("en:1, ita:4.5", {"en": 1.0, "it": 4.5})]
+)
+def test_languages_are_read(text: str, expected: dict[str, float]) -> None:
+    assert language_weights(text) == expected
+
+
+@pytest.mark.parametrize("text", ["xx1", "en:0", "en:-1", "en:many", "en:nan", "en:inf"])
+def test_impossible_languages_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="languages"):
+        resolve(coder.Config, sets=[f"languages={text}"])
+
+
+def test_names_of_equal_strings_have_one_number(terminology: Terminology) -> None:
+    names = TrainingNames(terminology)
+    numbers = names.string_numbers()
+    assert len(numbers) == len(names.strings)
+    assert len(set(numbers.tolist())) == len(set(names.strings))
