@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.evaluation import clustering
+from alphita.evaluation.clustering_terms import Terms
+from alphita.evaluation.similar_pairs import pairs_of_neighbours
 from alphita.index.backends import exact
 from alphita.index.neighbours import nearest, unit
 
@@ -78,9 +80,9 @@ def published(similarity: NDArray[np.float32], near: NDArray[np.int64], concept:
 def ours(similarity: NDArray[np.float32], near: NDArray[np.int64], concept: NDArray[np.int64]) -> Counts:
     """Return the same from one sorted pass."""
     n = len(concept)
-    terms = clustering.Terms([""] * n, [""] * (int(concept.max()) + 1), np.arange(n), concept)
+    terms = Terms([""] * n, [""] * (int(concept.max()) + 1), np.arange(n), concept)
     gold = clustering.gold_pairs(terms)
-    pairs = clustering.pairs_of_neighbours(similarity, near)
+    pairs = pairs_of_neighbours(similarity, near)
     swept = clustering.sweep(pairs.similarity, clustering.are_gold(pairs, gold, n), len(gold), pairs.floor)
     predicted, right = swept.at(THRESHOLDS)
     return [(int(a), int(b), len(gold)) for a, b in zip(predicted, right, strict=True)]

@@ -6,6 +6,10 @@ import os
 
 import hypothesis
 
+from alphita.machine import SPIN_COUNT
+
+# Beside another program, OpenMP's threads would wait for each other most of the time; read when torch is imported.
+os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
 # The same examples each time, so that a change is judged by itself; ALPHITA_RANDOM_TESTS=1 draws new ones.
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("random", deadline=None)

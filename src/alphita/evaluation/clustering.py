@@ -3,8 +3,6 @@
 Two terms are synonyms if some concept has both (a string may name several concepts). A pair is predicted if its
 similarity is above theta. With tp, fp and fn counted for each term over the pairs that it is part of, precision, recall
 and F1 of the pairs are ratios of sums over terms, so that intervals come from resampling terms.
-
-The terms are those of `clustering_terms`, the pairs those of `similar_pairs`; both are at hand here too.
 """
 
 from __future__ import annotations
@@ -17,14 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import require
-from alphita.evaluation.clustering_terms import Terms, names_of, read_names, terms_of
-from alphita.evaluation.similar_pairs import Pairs, find_pairs, pairs_above, pairs_by_neighbours, pairs_of_neighbours
-
-__all__ = [
-    "BCubed", "Pairs", "Sweep", "Terms", "adjusted_rand", "are_gold", "b_cubed", "components", "find_pairs",
-    "gold_pairs", "harmonic", "names_of", "pair_accuracy", "pair_f1", "pairs_above", "pairs_by_neighbours",
-    "pairs_of_neighbours", "ratio_to_sum", "read_names", "sweep", "term_counts", "terms_of",
-]  # fmt: skip
+from alphita.evaluation.clustering_terms import Terms
+from alphita.evaluation.similar_pairs import Pairs
 
 # Points of a curve.
 POINTS = 200

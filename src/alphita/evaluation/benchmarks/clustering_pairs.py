@@ -22,8 +22,9 @@ from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.evaluation import clustering
 from alphita.evaluation.benchmarks import Info, Published, Source
-from alphita.evaluation.clustering import Terms
+from alphita.evaluation.clustering_terms import Terms, names_of, read_names, terms_of
 from alphita.evaluation.results import ALL, Figure, Metric, Result
+from alphita.evaluation.similar_pairs import Pairs, find_pairs
 from alphita.evaluation.systems import System
 from alphita.terminology.text import clean_many
 
@@ -107,17 +108,17 @@ def load_terms(source: Source, names: str | None, languages: str | None, max_con
         if languages is not None:
             raise UsageError("a file of names does not tell languages: give a terminology, or no languages")
         file = source.files(names)[0]
-        ids, strings = clustering.read_names(file)
+        ids, strings = read_names(file)
     else:
         terminology = source.require_terminology()
         file = terminology.path
-        ids, strings = clustering.names_of(terminology, None if languages is None else languages.split("+"))
+        ids, strings = names_of(terminology, None if languages is None else languages.split("+"))
     keep = None
     if max_concepts is not None:
         concepts = sorted(set(ids))
         chosen = np.random.default_rng(seed).permutation(len(concepts))[:max_concepts]
         keep = {concepts[row] for row in chosen}
-    terms = clustering.terms_of(ids, strings, keep=keep)
+    terms = terms_of(ids, strings, keep=keep)
     gold = clustering.gold_pairs(terms)
     if not len(gold):
         raise InputError("no concept has two terms: there are no synonyms to find", file=file)
@@ -128,7 +129,7 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     """Score one system; one row a term."""
     terms, gold, n = data.terms, data.gold, len(data.terms)
     strings = clean_many(terms.strings, system.rules)
-    pairs, unknown = clustering.find_pairs(system, strings, options.floor, max_pairs=options.max_pairs)
+    pairs, unknown = find_pairs(system, strings, options.floor, max_pairs=options.max_pairs)
     right = clustering.are_gold(pairs, gold, n)
     whole = clustering.sweep(pairs.similarity, right, len(gold), pairs.floor)
     tuned_on = tuning_part(terms, options.tuning, options.seed)
@@ -186,9 +187,7 @@ def tuning_part(terms: Terms, share: float, seed: int) -> NDArray[np.bool_]:
     return np.asarray(chosen[terms.first_concept])
 
 
-def _tuned_theta(
-    pairs: clustering.Pairs, right: NDArray[np.bool_], gold: NDArray[np.int64], tuned_on: NDArray[np.bool_]
-) -> float:
+def _tuned_theta(pairs: Pairs, right: NDArray[np.bool_], gold: NDArray[np.int64], tuned_on: NDArray[np.bool_]) -> float:
     """Return the theta of the best F1 over the pairs of the tuning terms with all terms, each once for each end."""
     ends = tuned_on[pairs.left].astype(np.float64) + tuned_on[pairs.right]
     used = ends > 0

@@ -21,6 +21,7 @@ from alphita.evaluation import clustering
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks.clustering_pairs import Data, load_terms
 from alphita.evaluation.results import ALL, Figure, Metric, Result
+from alphita.evaluation.similar_pairs import pairs_of_neighbours
 from alphita.evaluation.systems import System
 from alphita.terminology.text import clean_many
 
@@ -69,7 +70,7 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     """Score one system; one row a term."""
     terms, gold, n = data.terms, data.gold, len(data.terms)
     strings = clean_many(terms.strings, system.rules)
-    pairs = clustering.pairs_of_neighbours(*system.neighbours(strings, strings, min(options.neighbours, n)))
+    pairs = pairs_of_neighbours(*system.neighbours(strings, strings, min(options.neighbours, n)))
     right = clustering.are_gold(pairs, gold, n)
     swept = clustering.sweep(pairs.similarity, right, len(gold), pairs.floor)
     counts = clustering.term_counts(pairs, right, gold, n, swept.best())

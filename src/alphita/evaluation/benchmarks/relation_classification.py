@@ -26,7 +26,7 @@ from alphita.errors import InputError, UsageError, require
 from alphita.evaluation import link_prediction, relation_classifier
 from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
-from alphita.evaluation.clustering import read_names
+from alphita.evaluation.clustering_terms import read_names
 from alphita.evaluation.relation_classifier import Examples, Settings, macro_f1
 from alphita.evaluation.results import Metric, Result
 from alphita.evaluation.systems import ConceptSystem, VectorSystem
