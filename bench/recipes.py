@@ -9,7 +9,8 @@ it. Both get the very batches that the recipe draws, 256 term rows or near it, a
 first round warms up, the medians of the others are compared. "rows" of both are the recipe's term rows, repeats
 counted; "distinct" is the share of them that differ.
 
-The loader alone: how many batches a second are made ready for the device, tokens and all, without any training.
+The loader alone: how many batches a second are made ready for the device, tokens and all, without any training; ours
+draws the batch too, the published one is given its terms.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from alphita.training.term_run import TermRun
 from alphita.training.tokens import tokenize
 
 LENGTH = 32
+LOADS = 40
 ALPHA, BETA, LAM, EPS, MARGIN = 2.0, 50.0, 0.5, 0.1, 0.2
 COMMON = {"pooling": "mean", "accumulation": 1, "max_length": LENGTH, "seed": 0, "steps": 1000}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -190,16 +192,20 @@ def measure(name: str, terminology: Terminology, folder: Path, rounds: int) -> d
         before = ours.steps.waited
         our_seconds = seconds_of(lambda: ours.step(number))  # noqa: B023
         their_seconds = seconds_of(lambda: published.step(batch))  # noqa: B023
-        our_loading = seconds_of(lambda: ours.steps._make(number))  # noqa: B023
-        their_loading = seconds_of(lambda: published.load(batch))  # noqa: B023
         if number == 0:
             continue
         waited += ours.steps.waited - before
         rows.append(batch.rows)
         distinct.append(len(batch.terms))
-        for key, value in zip(taken, (our_seconds, their_seconds, our_loading, their_loading), strict=True):
-            taken[key].append(value)
+        taken["ours"].append(our_seconds)
+        taken["published"].append(their_seconds)
     ours.steps.stop()
+    # The loaders alone, without training between.
+    for number in range(rounds + 1, rounds + 1 + LOADS):
+        batch = recipe.draw(number)
+        taken["published_loader"].append(seconds_of(lambda: published.load(batch)))  # noqa: B023
+    for number in range(rounds + 1, rounds + 1 + LOADS):
+        taken["our_loader"].append(seconds_of(lambda: ours.steps._make(number)))  # noqa: B023
     median = {key: statistics.median(values) for key, values in taken.items()}
     size = statistics.mean(rows)
     return {
