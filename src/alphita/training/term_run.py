@@ -76,12 +76,9 @@ class TermRun:
         self.resume = resume
         torch.manual_seed(config.seed)
         self.encoder = TermEncoder.load(
-            encoder,
-            precision=config.precision,
-            pooling=config.pooling,
-            max_length=config.max_length,
+            encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
             device=ranks.device(),
-        )
+        )  # fmt: skip
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         self.device = self.forward.device
         _check_encoder(self.forward)
@@ -102,7 +99,9 @@ class TermRun:
         )  # fmt: skip
         self.held_out = np.empty((0, 2), np.int32) if split is None else split.triple_pairs(terminology)
         if split is not None:
-            triples = int(between_pairs(np.asarray(terminology.triples), self.held_out).sum())
+            triples = 0
+            if len(self.held_out):
+                triples = int(between_pairs(np.asarray(terminology.triples), self.held_out).sum())
             self.say(f"held out by the split: {len(split.cleaned):,} strings and {triples:,} triples")
 
     def say(self, text: str) -> None:
