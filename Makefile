@@ -37,6 +37,7 @@ check-slow: install-dev
 bench: install-dev
 	$(BIN)/python bench/encode.py
 	$(BIN)/python bench/train_step.py
+	$(BIN)/python bench/recipes.py
 
 clean:
 	rm -rf quickstart build
