@@ -204,7 +204,7 @@ class Plan:
     encoder: str = "minilm"
     steps: int = 1000
     m: int = 2
-    learning_rate: float = 4e-4
+    learning_rate: float = 1e-4
     benchmarks: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     threads: int = 1
