@@ -334,7 +334,7 @@ def test_every_row_has_settings_that_its_recipe_takes(made: Path, row: Any) -> N
     plan = ablation.Plan(made / "t.terminology", made / "t.split", made, steps=40)
     settings = config.resolve(registry.load("alphita.recipes", row.recipe).Config, sets=plan.training(row, 7))
     assert (settings.seed, settings.steps, settings.warmup_steps, settings.accumulation) == (7, 40, 4, 1)
-    assert settings.learning_rate == 4e-4
+    assert settings.learning_rate == ablation.Plan.learning_rate
     assert settings.dropout == 0
     assert settings.pooling == ("cls" if row.name == "cls" else "mean")
     if row.name == "transe_like":
