@@ -16,7 +16,7 @@ from alphita import machine, quickstart
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import Rejects
 from alphita.evaluation.metrics import score
-from alphita.evaluation.ranking import dense_ranking
+from alphita.evaluation.ranking import ranking_of
 from alphita.index.store import build
 from alphita.normalizer.normalizer import Normalizer
 from alphita.recipes import coder
@@ -49,7 +49,7 @@ def main() -> None:
                 coder.train(terminology, "minilm", model, coder.Config(**settings), split=split)
                 index = folder / f"{model.name}.index"
                 build(terminology, TermEncoder.load(model), index, exclude=split.cleaned)
-                figures = score(dense_ranking(Normalizer.load(index), split.strings, 5), split.concept_ids)
+                figures = score(ranking_of(Normalizer.load(index), split.strings, 5), split.concept_ids)
                 reached.append(figures["acc1"])
                 print(f"mu {mu:g}, seed {seed}: " + ", ".join(f"acc{k} {figures[f'acc{k}']:.2%}" for k in (1, 3, 5)))
             spread = statistics.stdev(reached) if len(reached) > 1 else 0.0

@@ -76,7 +76,7 @@ def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Dr
     """
     target = Path(target)
     try:
-        _refuse_existing(target, force, " (the old one is moved aside)")
+        refuse_existing(target, force, " (the old one is moved aside)")
         target.parent.mkdir(parents=True, exist_ok=True)
         with _aside(target, folder=True) as (aside, _):
             draft = Draft(aside)
@@ -84,7 +84,7 @@ def create(target: Path | str, kind: str, *, force: bool = False) -> Iterator[Dr
             _write_manifest(draft, kind)
             _sync_tree(aside)
             # Looked at again: another process may have written it meanwhile.
-            _refuse_existing(target, force, " (the old one is moved aside)")
+            refuse_existing(target, force, " (the old one is moved aside)")
             _put_in_place(aside, target)
             _sync_folder(target.parent)
     except Exception as error:
@@ -180,14 +180,14 @@ def atomic_file(
     path = Path(path)
     text: dict[str, Any] = {} if "b" in mode else {"encoding": "utf-8", "newline": newline}
     try:
-        _refuse_existing(path, force)
+        refuse_existing(path, force)
         path.parent.mkdir(parents=True, exist_ok=True)
         with _aside(path, private=private) as (aside, descriptor):
             with os.fdopen(descriptor, mode, closefd=False, **text) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            _refuse_existing(path, force)
+            refuse_existing(path, force)
             aside.replace(path)
             _sync_folder(path.parent)
     except Exception as error:
@@ -200,7 +200,8 @@ def _a(kind: object) -> str:
     return f"{'an' if str(kind).startswith(tuple('aeiou')) else 'a'} {kind}"
 
 
-def _refuse_existing(path: Path, force: bool, what_force_does: str = "") -> None:
+def refuse_existing(path: Path, force: bool, what_force_does: str = "") -> None:
+    """Raise UsageError if `path` exists and may not be replaced: to be said before the work, not after."""
     if not force and path.exists():
         raise UsageError(f"{path} already exists; choose another name or use --force{what_force_does}")
 

@@ -236,8 +236,8 @@ def _train(paths: Paths, training: Mapping[str, Any]) -> str:
 def _evaluate(paths: Paths, sample: Path) -> str:
     from alphita.encoder.encoder import TermEncoder
     from alphita.evaluation.metrics import score
-    from alphita.evaluation.ranking import dense_ranking, tfidf_ranking
-    from alphita.index.store import Index, build
+    from alphita.evaluation.ranking import ranking_of
+    from alphita.index.store import build
     from alphita.normalizer.normalizer import Normalizer
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
@@ -255,9 +255,9 @@ def _evaluate(paths: Paths, sample: Path) -> str:
     figures: dict[str, Any] = {}
     for set_name, (queries, answers) in sets.items():
         rankings = {
-            "tfidf": tfidf_ranking(Index.open(paths.base_index), queries, TOP_K),
-            "base": dense_ranking(Normalizer.load(paths.base_index), queries, TOP_K),
-            "trained": dense_ranking(Normalizer.load(paths.trained_index), queries, TOP_K),
+            "tfidf": ranking_of(Normalizer.load(paths.base_index, ranking="letters"), queries, TOP_K),
+            "base": ranking_of(Normalizer.load(paths.base_index), queries, TOP_K),
+            "trained": ranking_of(Normalizer.load(paths.trained_index), queries, TOP_K),
         }
         figures[set_name] = {"n": len(queries)}
         for system, ranking in rankings.items():

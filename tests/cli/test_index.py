@@ -49,7 +49,8 @@ def test_wrong_use_leaves_with_2_and_one_line(tmp_path, capsys):
     out = tmp_path / "x.index"
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--backend", "fais") == 2
     assert capsys.readouterr().err == (
-        "error: unknown backend 'fais'; did you mean 'faiss'? choose from ['exact', 'faiss']\n"
+        "error: unknown backend 'fais'; did you mean 'faiss'? "
+        "choose from ['auto', 'exact', 'faiss', 'hnsw', 'ivf_pq']\n"
     )
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 0
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 2

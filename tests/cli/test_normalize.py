@@ -67,7 +67,7 @@ def test_stdin_to_stdout(index_path, monkeypatch, capfdbinary):
     monkeypatch.setattr(sys, "stdin", types.SimpleNamespace(buffer=io.BytesIO(b"headache\n")))
     assert alphita("normalize", "-", "--index", index_path, "-o", "-") == 0
     out, said = capfdbinary.readouterr()
-    assert out.decode().splitlines()[1].startswith("1,headache,1,T:2,Headache,Headache,1.0,,exact")
+    assert out.decode().splitlines()[1].startswith("1,headache,1,T:2,Headache,Headache,1.0,,,exact")
     assert b"1 rows: 1 exact" in said
 
 

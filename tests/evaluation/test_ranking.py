@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from alphita.evaluation.ranking import dense_ranking, tfidf_ranking
+from alphita.evaluation.ranking import ranking_of
 from alphita.index.store import Index, build
 from alphita.normalizer.normalizer import Normalizer
 from tests.doubles import HashEncoder, small_terminology
@@ -15,8 +15,9 @@ def index(tmp_path_factory) -> Index:
     return Index.open(path)
 
 
-def test_tfidf_ranks_concepts_once_each(index) -> None:
-    first, second, nothing = tfidf_ranking(index, ["  SEIZURES", "type 2 diabetes", "qqq"], 3)
+def test_letters_rank_concepts_once_each(index) -> None:
+    letters = Normalizer(index, ranking="letters")
+    first, second, nothing = ranking_of(letters, ["  SEIZURES", "type 2 diabetes", "qqq"], 3)
     assert first[0] == "T:1"
     assert second[:2] == ["T:7", "T:8"]
     assert len(set(second)) == len(second)
@@ -25,14 +26,15 @@ def test_tfidf_ranks_concepts_once_each(index) -> None:
 
 def test_homonyms_stand_in_the_order_the_normalizer_gives_them(index) -> None:
     # "cold" is T:3's and T:5's exact term, and related to T:4.
-    (ranking,) = tfidf_ranking(index, ["cold"], 3)
+    letters = Normalizer(index, ranking="letters")
+    (ranking,) = ranking_of(letters, ["cold"], 3)
     assert ranking == ["T:3", "T:5", "T:4"]
-    assert tfidf_ranking(index, ["cold"], 1) == [["T:3"]]
+    assert ranking_of(letters, ["cold"], 1) == [["T:3"]]
 
 
-def test_dense_ranking_knows_no_floor(index) -> None:
+def test_a_ranking_knows_no_floor(index) -> None:
     strict = Normalizer(index, encoder=HashEncoder(), floor=1.0)
-    (ranking,) = dense_ranking(strict, ["hedache"], 3)
+    (ranking,) = ranking_of(strict, ["hedache"], 3)
     assert ranking[0] == "T:2"
     assert len(ranking) == len(set(ranking)) == 3
     assert strict.normalize(["hedache"])[0].concept_id is None

@@ -16,6 +16,7 @@ from alphita.errors import InputError, UsageError
 from alphita.evaluation.systems import PACKAGE, ConceptSystem, System, VectorSystem, _shared, load_system
 from alphita.evaluation.systems.bm25 import Bm25System
 from alphita.evaluation.systems.encoder import EncoderSystem
+from alphita.evaluation.systems.normalizer import NormalizerSystem
 from alphita.index.neighbours import nearest
 from alphita.terminology.text import DEFAULT_RULES, RULES, clean_many
 from tests.doubles import HashEncoder
@@ -31,7 +32,9 @@ SPECS = {
     "word_vectors": f"word_vectors:{FILES / 'glove.txt'}",
     "concept_vectors": f"concept_vectors:{FILES / 'concepts.csv'}",
 }
-TEXT = ("bm25", "edit_distance", "encoder", "exact_match", "tfidf", "word_vectors")
+TEXT = ("bm25", "edit_distance", "encoder", "exact_match", "normalizer", "tfidf", "word_vectors")
+# Those that go by an encoder, which has a vector for every string.
+ENCODED = ("encoder", "normalizer")
 # Cosines may be below 0 and, by rounding, a little above 1; BM25 has no upper bound.
 RANGES = {"exact_match": (0, 1), "tfidf": (0, 1.00001), "edit_distance": (0, 1), "bm25": (0, math.inf)}
 STRINGS = [
@@ -51,15 +54,19 @@ class Encoder(HashEncoder):
 def system_of(kind: str):
     if kind == "encoder":
         return EncoderSystem(Encoder(), "hash", rules=DEFAULT_RULES, facts={"kind": "encoder"})
+    if kind == "normalizer":
+        return NormalizerSystem(
+            Encoder(), "hash", ranking="fusion", contexts=True, split=None, seed=0, facts={"kind": "normalizer"}
+        )
     return load_system(SPECS[kind])
 
 
 def test_every_kind_is_tested() -> None:
-    assert sorted([*SPECS, "encoder"]) == registry.names(PACKAGE)
+    assert sorted([*SPECS, *ENCODED]) == registry.names(PACKAGE)
     assert {kind for kind in registry.names(PACKAGE) if isinstance(system_of(kind), System)} == set(TEXT)
 
 
-@pytest.mark.parametrize("kind", sorted([*SPECS, "encoder"]))
+@pytest.mark.parametrize("kind", sorted([*SPECS, *ENCODED]))
 def test_every_kind_says_what_it_is(kind) -> None:
     system = system_of(kind)
     assert system.name
@@ -107,7 +114,7 @@ def test_neighbours_of_text(kind) -> None:
             assert pairs == sorted(pairs)
         # A smaller k is the head of a greater one, wherever ties fall.
         whole = system.neighbours(queries, terms, len(terms))
-        if kind != "encoder":
+        if kind not in ENCODED:
             assert rows.tolist() == whole[1][:, :k].tolist()
     assert (system.neighbours(["heart attack"], terms, 1)[1] == 0).all()
 
@@ -117,7 +124,7 @@ def test_neighbours_of_nothing(kind) -> None:
     system = system_of(kind)
     similarity, rows = system.neighbours([], ["heart", "kidney"], 5)
     assert similarity.shape == rows.shape == (0, 2)
-    if kind != "encoder":
+    if kind not in ENCODED:
         assert system.neighbours(["", "zzz"], ["", "ö"], 2)[1].tolist() == [[-1, -1], [-1, -1]]
 
 
@@ -133,7 +140,7 @@ def test_similarity_of_pairs(kind) -> None:
     assert values[0] >= values[1:3].max() - 1e-6
     if kind not in ("bm25",):
         assert values[0] == pytest.approx(1)
-    if kind != "encoder":
+    if kind not in ENCODED:
         assert np.isnan(values[3])
     np.testing.assert_allclose(system.similarity(right, left), values, rtol=1e-5)
     low, high = RANGES.get(kind, (-1.00001, 1.00001))

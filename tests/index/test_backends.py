@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita import registry
-from alphita.errors import UsageError
-from alphita.index.backends import exact
+from alphita.errors import InputError, UsageError
+from alphita.index.backends import FLAT_UP_TO, choose, exact, faiss, ivf_pq
 from alphita.index.neighbours import nearest, unit
 
 BACKENDS = registry.names("alphita.index.backends")
@@ -32,7 +32,7 @@ def vectors() -> np.ndarray:
 
 
 def test_the_backends_are_the_files():
-    assert BACKENDS == ["exact", "faiss"]
+    assert BACKENDS == ["exact", "faiss", "hnsw", "ivf_pq"]
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -113,8 +113,94 @@ def test_exact_is_brute_force_with_ties_by_row(data):
     assert (rows == expected_rows).all()
 
 
+def many(n: int = 6000, dim: int = 32) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors in clusters, as strings' vectors lie, and queries near some of them."""
+    rng = np.random.default_rng(3)
+    centres = rng.standard_normal((n // 20, dim))
+    vectors = unit((centres[rng.integers(0, len(centres), n)] + 0.4 * rng.standard_normal((n, dim))).astype(np.float32))
+    noisy = vectors[rng.integers(0, n, 300)] + 0.05 * rng.standard_normal((300, dim))
+    return vectors, unit(noisy.astype(np.float32))
+
+
+@pytest.mark.parametrize("queries", [1, 19])
+@pytest.mark.parametrize("k", [1, 16, 200])
+def test_few_queries_are_answered_exactly_by_half_precision(queries, k):
+    vectors, asked = many()
+    similarity, rows = search("faiss", vectors, asked[:queries], k)
+    expected, expected_rows = brute_force(vectors, asked[:queries], k)
+    np.testing.assert_allclose(similarity, expected, atol=2e-6)
+    assert (rows == expected_rows).mean() > 0.999
+
+
+def test_half_precision_is_not_trusted_where_it_cannot_tell(monkeypatch):
+    # All so near to each other that rounding hides the nearest: every one must be compared.
+    rng = np.random.default_rng(4)
+    vectors = unit((np.ones((5000, 16)) + 1e-4 * rng.standard_normal((5000, 16))).astype(np.float32))
+    asked = unit(rng.standard_normal((3, 16)).astype(np.float32))
+    similarity, _ = search("faiss", vectors, asked, 3)
+    np.testing.assert_allclose(similarity, brute_force(vectors, asked, 3)[0], atol=1e-6)
+    # Nor for lengths where the limit of the rounding error does not hold.
+    tiny = vectors * np.float32(1e-6)
+    assert (search("faiss", tiny, asked, 1)[1] == nearest(exact.attach(tiny), tiny.shape, asked, 1)[1]).mean() > 0.6
+
+
+@pytest.mark.parametrize("name", ["hnsw", "ivf_pq"])
+def test_approximate_search_is_measured_and_opened_again(name, tmp_path):
+    vectors, asked = many()
+    np.save(tmp_path / "v.npy", vectors)
+    mapped = np.load(tmp_path / "v.npy", mmap_mode="r")
+    module = registry.load("alphita.index.backends", name)
+    settings = module.build(mapped, tmp_path, lambda: asked[:200])
+    assert settings["recall_at_1"] >= 0.99
+    assert settings["probes"] == 200
+    backend = module.attach(mapped, tmp_path, settings)
+    assert not isinstance(backend, exact.ExactBackend | faiss.FaissBackend)
+    similarity, rows = nearest(backend, vectors.shape, asked, 10)
+    expected, expected_rows = brute_force(vectors, asked, 10)
+    assert (rows[:, 0] == expected_rows[:, 0]).mean() >= 0.98
+    assert (rows == expected_rows).mean() > 0.9
+    products = np.einsum("qd,qkd->qk", asked.astype(np.float64), vectors[rows].astype(np.float64))
+    np.testing.assert_allclose(similarity, products, atol=2e-6)  # whatever is found is scored exactly
+    assert (similarity <= expected[:, :1] + 2e-6).all()
+    every = nearest(backend, vectors.shape, asked[:2], len(vectors))[1]
+    assert [sorted(line) for line in every.tolist()] == [list(range(len(vectors)))] * 2
+
+
+def test_an_approximate_search_that_misses_too_much_is_refused(tmp_path, monkeypatch):
+    vectors = many()[0]
+    monkeypatch.setattr(ivf_pq, "STEPS", [{"nprobe": 1, "scored_again": 1}])
+    with pytest.raises(InputError, match=r"ivf_pq finds the nearest string for only \d.*% of 300.*--backend faiss"):
+        ivf_pq.build(vectors, tmp_path, lambda: unit(np.random.default_rng(9).standard_normal((300, 32))))
+
+
+def test_a_wider_search_is_taken_only_where_it_is_needed(tmp_path, monkeypatch):
+    vectors = many()[0]
+    monkeypatch.setattr(ivf_pq, "STEPS", [{"nprobe": lists, "scored_again": 1000} for lists in (1, 64, 128)])
+    easy = ivf_pq.build(vectors, tmp_path, lambda: vectors[:100])
+    assert (easy["nprobe"], easy["recall_at_1"]) == (1, 1.0)
+    hard = ivf_pq.build(vectors, tmp_path, lambda: unit(np.random.default_rng(9).standard_normal((300, 32))))
+    assert hard["nprobe"] > 1
+    assert hard["recall_at_1"] >= 0.99
+
+
+@pytest.mark.parametrize("name", ["hnsw", "ivf_pq"])
+def test_what_was_not_prepared_or_is_damaged_is_said(name, tmp_path):
+    module = registry.load("alphita.index.backends", name)
+    vectors, _ = many()
+    with pytest.raises(UsageError, match=f"not built for {name}; build it again with --backend {name}"):
+        module.attach(vectors, tmp_path, None)
+    (tmp_path / module.FILE).write_bytes(b"nothing of the kind")
+    with pytest.raises(InputError, match="build the index again"):
+        module.attach(vectors, tmp_path, None)
+
+
+def test_the_size_decides():
+    assert choose(10) == choose(FLAT_UP_TO) == "faiss"
+    assert choose(FLAT_UP_TO + 1) == choose(20_000_000) == "ivf_pq"
+
+
 def test_faiss_multiplies_matrices_for_batches(vectors):
-    import faiss
+    import faiss as library
 
     search("faiss", vectors, vectors[:2], 1)
-    assert faiss.cvar.distance_compute_blas_threshold == 20
+    assert library.cvar.distance_compute_blas_threshold == 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def test_one_vector_per_distinct_cleaned_string_of_live_concepts(index):
     assert "obsolete thing" not in strings
     assert len(strings) == 12  # 15 terms, one retired, "cold" three times
     assert index.vectors.shape == (12, 64)
-    assert isinstance(index.vectors, np.memmap)
+    assert isinstance(index.vectors.base, np.memmap)
     np.testing.assert_allclose(index.vectors, HashEncoder().encode(strings), atol=1e-6)
     assert index.manifest["counts"] == {"strings": 12, "terms": 14, "concepts": 7}
 
@@ -57,6 +58,43 @@ def test_manifest_says_what_the_index_was_built_from(index):
     assert (index.model_path / "config.json").exists()
 
 
+class TrainedEncoder(HashEncoder):
+    """An encoder that was loaded from a folder, as `TermEncoder` is."""
+
+    def __init__(self, folder) -> None:
+        super().__init__()
+        self.folder = folder
+
+
+def test_an_index_knows_what_its_encoder_was_trained_on(index, tmp_path):
+    assert index.manifest["trained"] is None
+    record = {"recipe": "coder", "seed": 0, "terminology": "t" * 64, "split": "s" * 64}
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "training.json").write_text(json.dumps(record))
+    first = build(small_terminology(), TrainedEncoder(folder), tmp_path / "first.index")
+    # The copy inside the index says so too: an index built with the encoder of another one knows it.
+    second = build(small_terminology(), TrainedEncoder(first.model_path), tmp_path / "second.index")
+    for one in (first, second):
+        assert Index.open(one.path).manifest["trained"] == {
+            "recipe": "coder", "terminology": "t" * 64, "split": "s" * 64
+        }  # fmt: skip
+        assert json.loads((one.model_path / "training.json").read_text()) == record
+    (folder / "training.json").write_text(json.dumps({"recipe": "coder"}))
+    found = build(small_terminology(), TrainedEncoder(folder), tmp_path / "third.index").manifest["trained"]
+    assert found == {"recipe": "coder", "terminology": None, "split": None}
+
+
+@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b"null"])
+def test_a_damaged_record_of_training_is_refused(tmp_path, content):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "training.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"training\.json: damaged record of training.*train the model again"):
+        build(small_terminology(), TrainedEncoder(folder), tmp_path / "x.index")
+    assert not (tmp_path / "x.index").exists()
+
+
 def test_the_same_parts_give_the_same_index(index, tmp_path):
     again = build(small_terminology(), HashEncoder(), tmp_path / "again.index")
     assert again.content_hash == index.content_hash
@@ -77,6 +115,59 @@ def test_search_finds_a_string_by_its_vector(tmp_path, backend):
     similarity, rows = index.search(3.0 * np.array(index.vectors), 2)  # any length: cosines are compared
     assert rows[:, 0].tolist() == list(range(12))
     np.testing.assert_allclose(similarity[:, 0], 1.0, atol=1e-6)
+
+
+def test_letters_are_stored_unless_left_out(index, tmp_path):
+    assert index.manifest["letters"]["scheme"].startswith("3-grams")
+    assert len(index.ngrams) == len(index)
+    similarity, rows = index.ngrams.search(index.ngrams.vectorize(["cephalgai"]), 1)
+    assert index.strings[rows[0, 0]] == "cephalgia"
+    assert 0.5 < similarity[0, 0] < 1
+    bare = build(small_terminology(), HashEncoder(), tmp_path / "bare.index", letters=False)
+    assert bare.ngrams is None
+    assert bare.manifest["letters"] is None
+    assert not (bare.path / "segments/000/ngrams").exists()
+
+
+def many_terms() -> SmallTerminology:
+    parts = ["heart", "liver", "kidney", "lung", "brain", "skin", "bone", "eye", "ear", "hand", "foot", "knee"]
+    kinds = ["pain", "failure", "tumor", "injury", "infection", "ulcer", "defect", "edema", "cyst", "fracture"]
+    rows = [f"{kind} of {one} and {other} grade {n}" for kind in kinds for one in parts for other in parts
+            for n in range(4)]  # fmt: skip
+    return SmallTerminology([(f"T:{number}", string, "exact") for number, string in enumerate(rows)])
+
+
+def test_an_approximate_backend_is_measured_and_stands_in_the_manifest(tmp_path):
+    encoder = HashEncoder(dim=32)
+    index = build(many_terms(), encoder, tmp_path / "x.index", backend="ivf_pq")
+    search = index.manifest["search"]
+    assert search["recall_at_1"] >= 0.99
+    assert search["probes"] == 1000
+    assert "segments/000/ivf_pq.faiss" in index.manifest["files"]
+    # Strings that are not indexed were encoded to measure with, beside each indexed one once.
+    assert len(encoder.encoded) == len(index) + 1000
+    opened = Index.open(index.path)
+    similarity, _ = opened.search(np.array(opened.vectors[::50]), 1)
+    np.testing.assert_allclose(similarity, 1.0, atol=1e-5)
+    other = Index.open(index.path, backend="faiss")
+    np.testing.assert_allclose(other.search(np.array(opened.vectors[::50]), 1)[0], 1.0, atol=1e-5)
+    with pytest.raises(UsageError, match="not built for hnsw"):
+        Index.open(index.path, backend="hnsw")
+
+
+def test_an_approximate_backend_that_misses_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("alphita.index.backends.ivf_pq.STEPS", [{"nprobe": 1, "scored_again": 1}])
+    with pytest.raises(InputError, match=r"finds the nearest string for only .*--backend faiss"):
+        build(many_terms(), HashEncoder(dim=32), tmp_path / "x.index", backend="ivf_pq")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_index_without_search_and_letters_in_its_manifest_opens(index):
+    manifest = {name: value for name, value in index.manifest.items() if name not in ("search", "letters")}
+    shutil.rmtree(index.path / "segments/000/ngrams")
+    opened = Index(index.path, manifest, index.segment, "faiss")
+    assert opened.ngrams is None
+    assert opened.search(np.array(opened.vectors[:2]), 1)[1][:, 0].tolist() == [0, 1]
 
 
 def test_an_existing_index_is_kept_unless_forced(index, tmp_path):

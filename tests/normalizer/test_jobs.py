@@ -21,17 +21,21 @@ import pytest
 from alphita import registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index
+from alphita.mappings.record import REVIEW, Mapping
 from alphita.normalizer.jobs import Job, run
 from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.records import Line
 from alphita.normalizer.tables import Table
 from tests.doubles import HashEncoder
+from tests.normalizer.run_job import HEADER, MoodyEncoder, table_of
 
 ROOT = Path(__file__).parents[2]
-FORMATS = registry.names("alphita.normalizer.formats")
+FORMATS = registry.names("alphita.mappings.formats")
+# Their columns are the fields of the record.
+PLAIN = ("csv", "jsonl", "parquet")
 COLUMNS = [
-    "row", "mention", "rank", "concept_id", "concept_name", "matched_term", "similarity", "confidence", "method",
-    "scope", "language", "source", "code", "homonyms",
+    "row", "mention", "rank", "concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision",
+    "method", "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions",
+    "retired_concept",
 ]  # fmt: skip
 
 
@@ -47,6 +51,13 @@ def content(path: Path) -> list[dict[str, object]]:
     return [{name: numbers.get(name, str)(cell) if cell else None for name, cell in row.items()} for row in rows]
 
 
+def same(one: Path, other: Path) -> bool:
+    """Whether two outputs hold the same bytes (of Parquet: the same table)."""
+    if one.suffix == ".parquet":
+        return pq.read_table(one).equals(pq.read_table(other))
+    return one.read_bytes() == other.read_bytes()
+
+
 def write(path: Path, lines: list[str]) -> Path:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
@@ -59,8 +70,8 @@ def source(tmp_path) -> Path:
     )
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_file_in_every_format(normalizer, source, tmp_path, name):
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_file_in_every_plain_format(normalizer, source, tmp_path, name):
     out = tmp_path / "made" / f"out.{name}"
     summary = run(normalizer, Job(Table(source), out))
     assert (summary.rows, summary.exact, summary.nearest, summary.nil, summary.rejected) == (6, 2, 1, 2, 1)
@@ -70,8 +81,9 @@ def test_a_file_in_every_format(normalizer, source, tmp_path, name):
     assert rows[0] == dict.fromkeys(COLUMNS) | {
         "row": 1, "mention": "headache", "rank": 1, "concept_id": "T:2", "concept_name": "Headache",
         "matched_term": "Headache", "similarity": 1.0, "method": "exact", "scope": "exact", "language": "en",
-        "source": "TEST", "code": "2",
+        "source": "TEST", "code": "2", "routes": rows[0]["routes"],
     }  # fmt: skip
+    assert rows[0]["routes"].startswith("exact")
     assert rows[1]["homonyms"] == "T:5|T:4"
     assert [(row["row"], row["concept_id"], row["method"]) for row in rows] == [
         (1, "T:2", "exact"), (2, "T:3", "exact"), (3, None, "nil"), (4, "T:2", "nearest"), (6, None, "nil"),
@@ -81,9 +93,9 @@ def test_a_file_in_every_format(normalizer, source, tmp_path, name):
     assert sorted(path.name for path in out.parent.iterdir()) == [f"out.{name}", f"out.{name}.rejects.csv"]
 
 
-def test_every_format_says_the_same(normalizer, source, tmp_path):
+def test_every_plain_format_says_the_same(normalizer, source, tmp_path):
     made = []
-    for name in FORMATS:
+    for name in PLAIN:
         run(normalizer, Job(Table(source, code_column="id"), tmp_path / f"out.{name}", top_k=3))
         made.append(content(tmp_path / f"out.{name}"))
     # In CSV an empty string and a missing value look alike.
@@ -96,7 +108,9 @@ def test_every_format_says_the_same(normalizer, source, tmp_path):
 
 def test_columns_are_the_fields_of_the_record():
     assert Job(Table("x.csv"), "o.csv").columns() == COLUMNS
-    assert Job(Table("x.csv", code_column="id"), "o.csv").columns() == list(Line.__dataclass_fields__)
+    full = Job(Table("x.csv", code_column="id", frequency_column="n"), "o.csv", explain=True).columns()
+    assert full == [name for name in Mapping.__dataclass_fields__ if name not in REVIEW]
+    assert set(full) - set(COLUMNS) == {"mention_code", "frequency", "explanation"}
 
 
 def test_rejects_are_private_and_say_where(normalizer, source, tmp_path):
@@ -127,7 +141,7 @@ def test_old_rejects_do_not_outlive_their_output(normalizer, source, tmp_path):
     assert not (tmp_path / "out.csv.rejects.csv").exists()
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", PLAIN)
 def test_chunks_do_not_show_in_the_output(normalizer, tmp_path, name):
     words = ["headache", "cold", "headace", "qqqq", "bad\0", "diabetes mellitus typ 2", ""]
     source = write(tmp_path / "in.csv", ["code,mention", *(f"{n},{words[n % 7]}" for n in range(100))])
@@ -141,7 +155,7 @@ def test_chunks_do_not_show_in_the_output(normalizer, tmp_path, name):
 
 def test_a_file_without_rows_gives_a_header(normalizer, tmp_path):
     source = write(tmp_path / "in.csv", ["mention"])
-    for name in FORMATS:
+    for name in PLAIN:
         assert run(normalizer, Job(Table(source), tmp_path / f"out.{name}")).rows == 0
         assert content(tmp_path / f"out.{name}") == []
     assert (tmp_path / "out.csv").read_text() == ",".join(COLUMNS) + "\n"
@@ -250,12 +264,14 @@ def many(tmp_path) -> Path:
         word = list(chance.choice(words))
         word.insert(chance.randrange(len(word)), chance.choice("abcdefgh "))
         mention = "".join(word) if number % 97 else "nul \0"
-        lines.append(f"{number},{mention}")
-    return write(tmp_path / "many.csv", ["code,mention", *lines])
+        # Most come again and again, some only here.
+        alone = f" {number}" if number % 10 == 0 else ""
+        lines.append(f"{number},{mention}{alone},{chance.choice(['', 'noted'])},{number % 3}")
+    return write(tmp_path / "many.csv", ["code,mention,context,frequency", *lines])
 
 
 def broken(index_path, many, out, good: int = 3, **options) -> Job:
-    job = Job(Table(many), out, chunk_rows=100, **options)
+    job = Job(Table(many, column="mention"), out, chunk_rows=100, **options)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking(good)), job)
     assert not Path(out).exists()
@@ -317,7 +333,7 @@ def test_resume_with_another_input_is_refused(normalizer, index_path, many, tmp_
     lines = many.read_text().splitlines()
     changed = {
         "first": [lines[0], "0,other", *lines[2:]],
-        "last": [*lines[:300], lines[300] + "x", *lines[301:]],
+        "last": [*lines[:300], lines[300].replace(",", ",x", 1), *lines[301:]],
         "shorter": lines[:250],
         "cut": lines[:201],
     }
@@ -329,7 +345,7 @@ def test_resume_with_another_input_is_refused(normalizer, index_path, many, tmp_
 
 
 def test_a_journal_line_that_was_cut_does_not_count(normalizer, index_path, many, tmp_path):
-    run(normalizer, Job(Table(many), tmp_path / "unbroken.csv", chunk_rows=100))
+    run(normalizer, Job(Table(many, column="mention"), tmp_path / "unbroken.csv", chunk_rows=100))
     job = broken(index_path, many, tmp_path / "out.csv")
     journal = tmp_path / "out.csv.journal"
     journal.write_bytes(journal.read_bytes()[:-5])
@@ -352,25 +368,26 @@ def test_a_part_or_journal_that_was_tampered_with_is_refused(normalizer, index_p
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
 def test_a_crash_while_the_output_is_put_in_place(normalizer, source, tmp_path, monkeypatch, name, moment):
-    out = tmp_path / f"out.{name}"
-    job = Job(Table(source), out)
-    writer = registry.load("alphita.normalizer.formats", name)
+    out, unbroken = tmp_path / f"out.{name}", tmp_path / f"unbroken.{name}"
+    job = Job(Table(source, code_column="id"), out, name, header=HEADER)
+    run(normalizer, replace(job, out=unbroken))
+    writer = registry.load("alphita.mappings.formats", name)
     finish = writer.finish
 
-    def crash(part, target):
+    def crash(header, part, target):
         if moment == "after":
-            finish(part, target)
+            finish(header, part, target)
         raise RuntimeError("crash")
 
     with monkeypatch.context() as patch:
         if moment == "before":
-            patch.setattr("alphita.normalizer.jobs._finish", lambda *_: crash(None, None))
+            patch.setattr("alphita.normalizer.jobs._finish", lambda *_: crash(None, None, None))
         else:
             patch.setattr(writer, "finish", crash)
         with pytest.raises(RuntimeError, match="crash"):
             run(normalizer, job)
     assert run(normalizer, job, resume=True).resumed_rows == 6
-    assert len(content(out)) == 5
+    assert same(out, unbroken)
     assert sorted(path.name for path in tmp_path.glob("*out*")) == [out.name, f"{out.name}.rejects.csv"]
 
 
@@ -398,13 +415,15 @@ def durable_chunks(out: Path) -> int:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_kill_9_and_resume_give_the_unbroken_output(index_path, normalizer, many, tmp_path, name):
+def test_kill_9_and_resume_give_the_unbroken_output(index_path, many, tmp_path, name):
     unbroken = tmp_path / f"unbroken.{name}"
-    run(normalizer, Job(Table(many, code_column="code"), unbroken, top_k=2, chunk_rows=50))
+    moody = Normalizer(Index.open(index_path), encoder=MoodyEncoder())
+    run(moody, Job(table_of(many), unbroken, name, top_k=2, chunk_rows=50, header=HEADER))
     out = tmp_path / f"out.{name}"
     chance = random.Random(len(name))
     kills = 0
-    for goal in (3, 20, 41):
+    goals = (3, 20, 41) if name == "csv" else (41,)
+    for goal in goals:
         process = start(index_path, many, out, "resume")
         while durable_chunks(out) < goal and process.poll() is None:
             time.sleep(0.002)
@@ -413,18 +432,14 @@ def test_kill_9_and_resume_give_the_unbroken_output(index_path, normalizer, many
         process.send_signal(signal.SIGKILL)
         process.communicate()
         assert not out.exists()
-    assert kills == 3
+    assert kills == len(goals)
     assert 41 <= durable_chunks(out) < 60
     process = start(index_path, many, out, "resume")
     said, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "rows=3000" in said
     assert "resumed_rows=0" not in said
-    if name == "parquet":
-        assert pq.read_table(out).equals(pq.read_table(unbroken))
-        assert pq.read_table(out).num_rows > 3_000
-    else:
-        assert out.read_bytes() == unbroken.read_bytes()
+    assert same(out, unbroken)
     rejects = [path.with_name(path.name + ".rejects.csv").read_bytes() for path in (out, unbroken)]
     assert rejects[0] == rejects[1]
     assert not list(tmp_path.glob("*.part"))
@@ -438,9 +453,9 @@ def test_200000_rows_killed_again_and_again(index_path, tmp_path, name):
     source = tmp_path / "in.csv"
     with open(source, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["code", "mention"])
+        writer.writerow(["code", "mention", "context", "frequency"])
         for number in range(200_000):
-            writer.writerow([number, f"{chance.choice(words)} {chance.randrange(2_000)}"])
+            writer.writerow([number, f"{chance.choice(words)} {chance.randrange(2_000)}", "", ""])
     unbroken, out = tmp_path / f"unbroken.{name}", tmp_path / f"out.{name}"
     assert start(index_path, source, unbroken, "", "", "5000").wait(timeout=600) == 0
     kills = 0
@@ -458,15 +473,14 @@ def test_200000_rows_killed_again_and_again(index_path, tmp_path, name):
         kills += 1
     assert process.returncode == 0
     assert kills >= 5
-    if name == "parquet":
-        assert pq.read_table(out).equals(pq.read_table(unbroken))
-    else:
-        assert out.read_bytes() == unbroken.read_bytes()
-    assert len(content(out)) > 200_000
+    assert same(out, unbroken)
+    if name in PLAIN:
+        assert len(content(out)) > 200_000
 
 
 def test_a_full_disk_gives_one_error_and_no_half_output(index_path, normalizer, many, tmp_path):
-    run(normalizer, Job(Table(many, code_column="code"), tmp_path / "unbroken.csv", top_k=2, chunk_rows=50))
+    moody = Normalizer(normalizer.index, encoder=MoodyEncoder())
+    run(moody, Job(table_of(many), tmp_path / "unbroken.csv", top_k=2, chunk_rows=50))
     out = tmp_path / "out.csv"
     process = start(index_path, many, out, "", "100000")
     _, errors = process.communicate(timeout=60)

@@ -26,7 +26,17 @@ def test_an_exact_match_needs_no_encoder(index_path):
     assert (result.matched_term, result.similarity, result.method) == ("Cephalgia", 1.0, "exact")
     assert result.confidence is None
     assert result.candidates == (
-        Candidate("T:2", "Headache", "Cephalgia", 1.0, scope="exact", language="en", source="TEST", code="2"),
+        Candidate(
+            "T:2",
+            "Headache",
+            "Cephalgia",
+            1.0,
+            scope="exact",
+            language="en",
+            source="TEST",
+            code="2",
+            routes=("exact",),
+        ),
     )
 
 

@@ -218,6 +218,118 @@ def test_json_lines(tmp_path):
     ]
 
 
+FULL = {
+    "code_column": "id", "context_column": "note", "language_column": "lang", "frequency_column": "n",
+}  # fmt: skip
+
+
+def full_table(path: Path, rows: list[tuple[str | None, ...]]) -> Path:
+    """Write (id, mention, note, lang, n) in the format that the suffix tells; None is a missing value."""
+    names = ("id", "mention", "note", "lang", "n")
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)}), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    else:
+        with open(path, "w", newline="", encoding="utf-8", errors="surrogateescape") as file:
+            csv.writer(file, delimiter="\t" if path.suffix == ".tsv" else ",").writerows([names, *rows])
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "jsonl"])
+def test_context_language_and_frequency(tmp_path, suffix):
+    rows = [
+        ("1", "a", "she has a", "en", "3"), ("2", "b", "", "", ""), (None, "c", None, None, None),
+        ("4", "d", "é,\n", "de-AT", " 0 "), ("5", "e", None, None, "7.0"),
+    ]  # fmt: skip
+    found = read(full_table(tmp_path / f"x.{suffix}", rows), **FULL)
+    assert [row[2:] for row in found] == [
+        ("a", "1", "she has a", "en", 3, None, None),
+        ("b", "2", None, None, None, None, None),
+        ("c", "" if suffix in ("csv", "tsv") else None, None, None, None, None, None),
+        ("d", "4", "é,\n", "de-AT", 0, None, None),
+        ("e", "5", None, None, 7, None, None),
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "jsonl"])
+@pytest.mark.parametrize("bad", ["-1", "2.5", "many", "1e3", "1_000", "1,000", "٣", "9" * 19, "9" * 5000, "nan"])
+def test_a_frequency_that_is_no_count_is_a_bad_row(tmp_path, suffix, bad):
+    rows = [("1", "a", None, None, bad), ("2", "b", None, None, "1")]
+    found = read(full_table(tmp_path / f"x.{suffix}", rows), **FULL)
+    assert [(row.mention, row.frequency, row.problem, row.value) for row in found] == [
+        (None, None, "'n' is no whole number of 0 or more", bad), ("b", 1, None, None),
+    ]  # fmt: skip
+
+
+def test_frequencies_that_are_numbers(tmp_path):
+    lines = [{"mention": "a", "n": value} for value in (5, 5.0, 2.5, -1, True, [5], float("nan"), 10**18 - 1)]
+    found = read(tmp_path / "x.jsonl", "\n".join(map(json.dumps, lines)).encode(), frequency_column="n")
+    assert [row.frequency for row in found] == [5, 5, None, None, None, None, None, 10**18 - 1]
+    assert [row.problem is None for row in found] == [True, True, False, False, False, False, False, True]
+    for kind, values in [
+        (pa.int16(), [5, None, -1]),
+        (pa.float64(), [5.0, float("nan"), 0.5]),
+        (pa.uint64(), [5, None, 2**63]),
+    ]:
+        pq.write_table(pa.table({"mention": ["a", "b", "c"], "n": pa.array(values, kind)}), tmp_path / "x.parquet")
+        found = read(tmp_path / "x.parquet", frequency_column="n")
+        assert [row.frequency for row in found] == [5, None, None]
+        assert [row.problem is None for row in found] == [True, True, False]
+
+
+def test_whole_floats_of_parquet_are_whole_codes(tmp_path):
+    pq.write_table(pa.table({"mention": ["a", "b", "c"], "id": [3.0, None, 0.5]}), tmp_path / "x.parquet")
+    assert [row.code for row in read(tmp_path / "x.parquet", code_column="id")] == ["3", None, "0.5"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+@pytest.mark.parametrize(("place", "name"), [(0, "id"), (2, "note"), (3, "lang")])
+def test_bad_text_in_a_further_column_is_a_bad_row(tmp_path, suffix, place, name):
+    for bad, problem in (("x\0", "a NUL byte"), ("x\udce9", "not valid utf-8 text")):
+        row = ["1", "a", "b", "en", "1"]
+        row[place] = bad
+        found = read(full_table(tmp_path / f"x.{suffix}", [tuple(row), ("2", "b", "", "", "")]), **FULL)
+        assert [row.mention for row in found] == [None, "b"]
+        assert found[0].problem == f"{problem} in {name!r}"
+
+
+def test_context_and_language_must_be_strings(tmp_path):
+    content = b'{"mention": "a", "note": 5, "lang": "en"}\n{"mention": "a", "note": "x", "lang": []}\n'
+    rows = read(tmp_path / "x.jsonl", content, context_column="note", language_column="lang")
+    assert [row.problem for row in rows] == ["'note' is not a string", "'lang' is not a string"]
+    pq.write_table(pa.table({"mention": ["a"], "note": [5]}), tmp_path / "x.parquet")
+    with pytest.raises(UsageError, match="column 'note' holds int64, not strings"):
+        read(tmp_path / "x.parquet", context_column="note")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "jsonl"])
+@pytest.mark.parametrize("option", list(FULL))
+def test_a_missing_further_column(tmp_path, suffix, option):
+    path = full_table(tmp_path / f"x.{suffix}", [("1", "a", "b", "en", "1")])
+    with pytest.raises(UsageError, match="unknown column 'ment'; did you mean 'mention'"):
+        read(path, **{option: "ment"})
+
+
+@pytest.mark.parametrize("option", list(FULL))
+def test_plain_lines_have_no_further_columns(option):
+    with pytest.raises(UsageError, match="plain lines have no columns"):
+        Table("x.txt", **{option: "a"})
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_a_column_may_serve_twice(tmp_path, suffix):
+    path = full_table(tmp_path / f"x.{suffix}", [("1", "a", "b", "en", "1")])
+    row = read(path, code_column="mention", context_column="mention")[0]
+    assert (row.mention, row.code, row.context) == ("a", "a", "a")
+
+
+def test_a_table_can_be_read_again(tmp_path):
+    (tmp_path / "x.csv").write_bytes(b"mention\na\nb,c\n")
+    table = Table(tmp_path / "x.csv")
+    assert list(table.rows()) == list(table.rows())
+
+
 def test_deeply_nested_json_is_a_bad_row(tmp_path):
     rows = read(tmp_path / "x.jsonl", b"[" * 200_000 + b'\n{"mention": "a"}\n')
     assert mentions(rows) == [None, "a"]

@@ -289,3 +289,14 @@ def test_merged_concepts_are_met_by_their_old_ids(tmp_path: Path) -> None:
     other = Split([], [], [], triples=[("X:1", "r", "X:2")])
     with pytest.raises(InputError, match="no held-out triple of this split"):
         other.triple_pairs(new)
+
+
+def test_a_calibration_part_leaves_the_test_part_as_it_is(terminology: Terminology) -> None:
+    plain = hold_out_synonyms(terminology, fraction=0.3, seed=4)
+    both = hold_out_synonyms(terminology, fraction=0.3, calibration=0.4, seed=4)
+    assert both.part("test").strings == plain.strings
+    calibration = both.part("calibration")
+    assert len(calibration)
+    assert not set(calibration.concept_ids) & set(plain.concept_ids)
+    with pytest.raises(UsageError, match=r"1\.1"):
+        hold_out_synonyms(terminology, fraction=0.7, calibration=0.4, seed=4)

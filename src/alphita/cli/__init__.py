@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from alphita import __version__
-from alphita.cli import evaluate, index, normalize, quickstart, terminology, train
+from alphita.cli import calibrate, evaluate, index, mappings, normalize, quickstart, terminology, train
 from alphita.errors import AlphitaError
 
 app = typer.Typer(
@@ -41,6 +41,8 @@ app.add_typer(terminology.app, name="terminology")
 app.add_typer(train.app, name="train", cls=train.RecipeGroup)
 app.command("evaluate")(evaluate.evaluate)
 app.command("index")(index.index)
+app.command("calibrate")(calibrate.calibrate)
+app.add_typer(mappings.app, name="mappings")
 app.command("normalize")(normalize.normalize)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from alphita import machine, progress, registry
+from alphita import machine, progress
 
 
 def index(
@@ -15,8 +15,15 @@ def index(
     terminology: Annotated[Path, typer.Option(help="Terminology folder, from 'alphita terminology import'.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Index folder to create, e.g. X.index.")],
     backend: Annotated[
-        str, typer.Option(help="What searches the vectors: faiss or exact (the slow reference).")
-    ] = "faiss",
+        str,
+        typer.Option(
+            help="What searches the vectors: auto (by their number), faiss (all are compared), ivf_pq or hnsw "
+            "(approximate, with measured recall), exact (the slow reference)."
+        ),
+    ] = "auto",
+    no_letters: Annotated[
+        bool, typer.Option("--no-letters", help="Store no character n-grams: a smaller index that misses misspellings.")
+    ] = False,
     exclude_split: Annotated[
         Path | None, typer.Option(help="Leave out the strings that this split holds out, to evaluate on them.")
     ] = None,
@@ -28,19 +35,25 @@ def index(
     """Encode a terminology's strings into an index: vectors, terms and model in one folder."""
     threads = machine.set_threads(threads)
     from alphita.encoder.encoder import TermEncoder
-    from alphita.index.store import BACKENDS, build
+    from alphita.index.store import build, check_backend
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 
-    registry.load(BACKENDS, backend)  # said before the minutes of work, not after
+    check_backend(backend)  # said before the minutes of work, not after
     terms = load_terminology(terminology)
     exclude = frozenset() if exclude_split is None else Split.load(exclude_split).cleaned
     encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
-    built = build(terms, encoder, output, exclude=exclude, backend=backend, force=force)
+    built = build(terms, encoder, output, exclude=exclude, backend=backend, letters=not no_letters, force=force)
     counts = built.manifest["counts"]
     left_out = f" ({len(exclude):,} held-out strings left out)" if exclude else ""
     print(
         f"{output}: {counts['strings']:,} strings of {counts['terms']:,} terms and {counts['concepts']:,} concepts, "
         f"{built.dim} numbers each{left_out}"
     )
+    search = built.manifest["search"]
+    if "recall_at_1" in search:
+        print(
+            f"search by {built.manifest['backend']}: the nearest string is found for {search['recall_at_1']:.1%} of "
+            f"{search['probes']:,} misspelt ones"
+        )
     progress.say(f"next: alphita normalize INPUT --index {output} -o OUT.csv")

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import artefact, machine
+from alphita import artefact, machine, registry
+from alphita.errors import UsageError
 from alphita.normalizer.records import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
-    from alphita.normalizer.jobs import Summary
+    from alphita.normalizer.filters import Filters
+    from alphita.normalizer.job import Summary
+
+DEFAULT_ERROR = 0.01
+FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
+RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.rankings")])
+OUTPUT, WHICH, HOW = "Output", "Which concepts may be answered", "How"
 
 
 def normalize(
@@ -28,21 +35,85 @@ def normalize(
         typer.Option(help="Column of the strings; not needed if there is one column, or one called 'mention'."),
     ] = None,
     code_column: Annotated[str | None, typer.Option(help="Column of your own codes, kept as 'mention_code'.")] = None,
+    context_column: Annotated[
+        str | None, typer.Option(help="Column of the text that each string stands in; it decides on abbreviations.")
+    ] = None,
+    language_column: Annotated[str | None, typer.Option(help="Column of each string's language: en, de, ...")] = None,
+    frequency_column: Annotated[
+        str | None, typer.Option(help="Column of how often each string occurs, kept as 'frequency'.")
+    ] = None,
     input_format: Annotated[
         str, typer.Option(help="csv, tsv, parquet, jsonl or lines; told by the file's name otherwise (stdin: lines).")
     ] = "",
     delimiter: Annotated[str, typer.Option(help="Between the cells of CSV or TSV, e.g. ';'.")] = "",
     encoding: Annotated[str, typer.Option(help="Encoding of a text input, e.g. cp1252.")] = "utf-8",
     top: Annotated[int, typer.Option(min=1, help="Candidates per string, one line each.")] = 1,
-    floor: Annotated[
-        float, typer.Option(min=-1.0, max=1.0, help="Similarity below which no concept is given (NIL).")
-    ] = DEFAULT_FLOOR,
+    explain: Annotated[bool, typer.Option("--explain", help="Say why, in the column 'explanation'.")] = False,
     format_: Annotated[
-        str, typer.Option("--format", help="csv, jsonl or parquet; told by the output's name otherwise.")
+        str,
+        typer.Option("--format", help=f"{FORMATS}; told by the output's name otherwise.", rich_help_panel=OUTPUT),
     ] = "",
-    precision: Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")] = "auto",
-    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+    source_vocabulary: Annotated[
+        str, typer.Option(help="Short name of the system of your own codes.", rich_help_panel=OUTPUT)
+    ] = "",
+    source_system: Annotated[str, typer.Option(help="Its URI, for FHIR.", rich_help_panel=OUTPUT)] = "",
+    source_version: Annotated[str, typer.Option(help="Its version.", rich_help_panel=OUTPUT)] = "",
+    set_id: Annotated[str, typer.Option(help="URI of the set of mappings made.", rich_help_panel=OUTPUT)] = "",
+    licence: Annotated[str, typer.Option(help="URI of the licence of that set.", rich_help_panel=OUTPUT)] = "",
+    prefix: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=URI", help="What a CURIE prefix stands for; repeatable.", rich_help_panel=OUTPUT),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Answer with codes of this code system, e.g. SNOMEDCT.", rich_help_panel=WHICH)
+    ] = None,
+    type_: Annotated[
+        list[str] | None,
+        typer.Option("--type", help="Concepts of this type or domain only; repeatable.", rich_help_panel=WHICH),
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="Concepts of this terminology only; repeatable.", rich_help_panel=WHICH)
+    ] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="Terms in this language only; repeatable.", rich_help_panel=WHICH)
+    ] = None,
+    under: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CURIE", help="This concept and those below it only; repeatable.", rich_help_panel=WHICH),
+    ] = None,
+    standard_only: Annotated[
+        bool, typer.Option("--standard-only", help="Standard concepts (OMOP) only.", rich_help_panel=WHICH)
+    ] = False,
+    ranking: Annotated[str, typer.Option(help=f"{RANKINGS}.", rich_help_panel=HOW)] = "auto",
+    calibration: Annotated[
+        Path | None, typer.Option(help="From 'alphita calibrate'; that of the index otherwise.", rich_help_panel=HOW)
+    ] = None,
+    error: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Allowed share of errors among what is accepted.", rich_help_panel=HOW),
+    ] = DEFAULT_ERROR,
+    floor: Annotated[
+        float,
+        typer.Option(
+            min=-1.0, max=1.0, help="Similarity below which no concept is given (NIL); without calibration.",
+            rich_help_panel=HOW,
+        ),
+    ] = DEFAULT_FLOOR,
+    abbreviations: Annotated[
+        Path | None,
+        typer.Option(help="Your own abbreviations: a CSV or TSV with the columns short and long.", rich_help_panel=HOW),
+    ] = None,
+    precision: Annotated[
+        str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...", rich_help_panel=HOW)
+    ] = "auto",
+    device: Annotated[
+        str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.", rich_help_panel=HOW)
+    ] = "auto",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads of every library; all cores by default.", rich_help_panel=HOW)
+    ] = None,
+    audit: Annotated[int, typer.Option(min=0, help="Draw so many of the accepted rows at random, for review.")] = 0,
+    audit_out: Annotated[Path | None, typer.Option(help="The file for them; OUTPUT.audit.csv otherwise.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was broken off.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Replace an existing output; forget an unfinished job.")
@@ -52,35 +123,81 @@ def normalize(
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Rehash the whole index first, however large.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write the counts and times to this JSON file too.")] = None,
-) -> None:
+) -> None:  # fmt: skip
     """Map each string of a file to the concept it names.
 
     Rows that cannot be read go to OUTPUT.rejects.csv. A job that was killed goes on with --resume.
+
+    A file is read twice: first for the abbreviations that it defines, as "congestive heart failure (CHF)"; what comes
+    from stdin is read once, and there a definition serves its own row alone.
     """
     threads = machine.set_threads(threads)
-    from alphita.normalizer.jobs import STDOUT, Job, run
+    from alphita.mappings.formats import Header
+    from alphita.normalizer.jobs import Job, run
     from alphita.normalizer.normalizer import Normalizer
     from alphita.normalizer.tables import Table
 
-    table = Table(input_, input_format, column, code_column, encoding, delimiter)
-    job = Job(table, output, format_, top, private)
+    table = Table(
+        input_, input_format, column, code_column, encoding, delimiter,
+        context_column=context_column, language_column=language_column, frequency_column=frequency_column,
+    )  # fmt: skip
+    header = Header(
+        set_id=set_id, licence=licence, source_vocabulary=source_vocabulary, source_system=source_system,
+        source_version=source_version, prefixes=_prefixes(prefix or ()),
+    )  # fmt: skip
+    job = Job(
+        table, output, format_, top, private, explain=explain, audit=audit, audit_out=audit_out, header=header
+    )  # fmt: skip
     normalizer = Normalizer.load(
-        index, floor=floor, precision=precision, device=device, threads=threads, verify=verify or None
-    )
+        index, verify=verify or None, ranking=ranking, calibration=calibration, floor=floor, error=error, target=target,
+        filters=_filters(type_, source, language, under, standard_only), abbreviations=abbreviations,
+        precision=precision, device=device, threads=threads,
+    )  # fmt: skip
     summary = run(normalizer, job, resume=resume, force=force)
     if report is not None:
         with artefact.atomic_file(report, "w") as file:
             json.dump(asdict(summary) | {"command": sys.argv[1:], "machine": machine.describe()}, file, indent=1)
     # The answers themselves may be going to stdout.
-    print(_text(summary), file=sys.stderr if output == STDOUT else sys.stdout)
+    print(_text(summary, audit), file=sys.stderr if job.to_stdout else sys.stdout)
 
 
-def _text(summary: Summary) -> str:
+def _prefixes(given: list[str] | tuple[()]) -> dict[str, str]:
+    found = {}
+    for one in given:
+        name, equals, uri = one.partition("=")
+        if not (name and equals and uri):
+            raise UsageError(f"--prefix takes NAME=URI, not {one!r}; e.g. --prefix LOCAL=https://example.org/local/")
+        found[name] = uri
+    return found
+
+
+def _filters(
+    types: list[str] | None, sources: list[str] | None, languages: list[str] | None, under: list[str] | None,
+    standard_only: bool,
+) -> Filters | None:  # fmt: skip
+    if not (types or sources or languages or under or standard_only):
+        return None
+    from alphita.normalizer.filters import Filters
+
+    return Filters(
+        types=tuple(types or ()), sources=tuple(sources or ()), languages=tuple(languages or ()),
+        under=tuple(under or ()), standard_only=standard_only,
+    )  # fmt: skip
+
+
+def _text(summary: Summary, audit: int) -> str:
     resumed = f" ({summary.resumed_rows:,} done before)" if summary.resumed_rows else ""
-    text = (
-        f"{summary.rows:,} rows{resumed}: {summary.exact:,} exact, {summary.nearest:,} nearest, {summary.nil:,} NIL, "
-        f"{summary.rejected:,} rejected; {summary.rows_per_second:,.0f} rows/s\n"
-    )
+    abbreviation = f"{summary.abbreviation:,} by abbreviation, " if summary.abbreviation else ""
+    lines = [
+        f"{summary.rows:,} rows{resumed}: {summary.exact:,} exact, {abbreviation}{summary.nearest:,} nearest, "
+        f"{summary.nil:,} NIL, {summary.rejected:,} rejected; {summary.rows_per_second:,.0f} rows/s"
+    ]
+    if summary.accepted is not None and summary.review is not None:
+        lines.append(f"{summary.accepted:,} accepted, {summary.review:,} for review")
+    if summary.lost:
+        lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
     if summary.rejects is not None:
-        text += f"rejects: {summary.rejects}\n"
-    return text + f"output: {summary.out}"
+        lines.append(f"rejects: {summary.rejects}")
+    if audit:
+        lines.append(f"audit: {summary.audit or 'no row was accepted, so there is nothing to audit'}")
+    return "\n".join([*lines, f"output: {summary.out}"])

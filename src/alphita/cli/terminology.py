@@ -100,6 +100,9 @@ def split_(
     fraction: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Share of the concepts with several synonyms that lose one to it.")
     ] = 0.3,
+    calibration: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of further such concepts that lose one to 'calibrate'.")
+    ] = 0.0,
     assign: Annotated[
         str, typer.Option(help="Instead: shares of all synonyms that train, calibrate and test: 0.8,0.1,0.1.")
     ] = "",
@@ -116,12 +119,12 @@ def split_(
     terms = load_terminology(terminology)
     if assign:
         try:
-            train, calibration, test = (float(share) for share in assign.split(","))
+            train, calibrate, test = (float(share) for share in assign.split(","))
         except ValueError:
             raise UsageError(f"--assign takes three shares such as 0.8,0.1,0.1, not {assign!r}") from None
-        split = splits.assign(terms, train=train, calibration=calibration, test=test, seed=seed)
+        split = splits.assign(terms, train=train, calibration=calibrate, test=test, seed=seed)
     else:
-        split = splits.hold_out_synonyms(terms, fraction=fraction, seed=seed)
+        split = splits.hold_out_synonyms(terms, fraction=fraction, calibration=calibration, seed=seed)
     if triples > 0:
         split = splits.with_triples(split, terms, fraction=triples, seed=seed)
     split.save(output, force=force)

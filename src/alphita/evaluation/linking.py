@@ -15,8 +15,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphita.evaluation.results import Metric, Result
-from alphita.evaluation.systems import System
-from alphita.terminology.text import clean_many
+from alphita.evaluation.systems import Answer, ConceptRanker, System
+from alphita.terminology.text import clean, clean_many
 
 # Strings asked for first for each concept wanted; more where they name too few concepts.
 STRINGS_PER_CONCEPT = 5
@@ -62,15 +62,19 @@ class Queries:
         columns: further columns of n values, told in the report: "language", "fold", "semantic_type", ...
         seen: (n,) whether the mention's cleaned string was among those that systems may have trained on (the training
             mentions of the benchmark); None where there are none.
+        contexts: (n,) the text that each mention stands in, for systems that read it; None where there is none.
     """
 
     parts: Sequence[tuple[str, ...]]
     gold: Sequence[tuple[frozenset[str], ...]]
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     seen: Sequence[bool] | None = None
+    contexts: Sequence[str | None] | None = None
 
     def __post_init__(self) -> None:
         """Check the lengths."""
+        if self.contexts is not None and len(self.contexts) != len(self.parts):
+            raise ValueError(f"{len(self.contexts)} contexts for {len(self.parts)} queries")
         if len(self.parts) != len(self.gold):
             raise ValueError(f"{len(self.parts)} queries, {len(self.gold)} gold answers")
         for number, (parts, gold) in enumerate(zip(self.parts, self.gold, strict=True)):
@@ -91,7 +95,13 @@ def simple(mentions: Sequence[str], gold: Sequence[str], **columns: Sequence[Any
     return Queries([(mention,) for mention in mentions], [(frozenset([one]),) for one in gold], columns)
 
 
-def rank(system: System, queries: Sequence[str], targets: Targets, k: int) -> Ranking:
+def rank(
+    system: System,
+    queries: Sequence[str],
+    targets: Targets,
+    k: int,
+    contexts: Sequence[str | None] | None = None,
+) -> Ranking:
     """Rank concepts for each query: exactly the k best, each by its best name.
 
     Names that are equal after cleaning are one string; the concepts that share it follow one another in the order in
@@ -102,11 +112,15 @@ def rank(system: System, queries: Sequence[str], targets: Targets, k: int) -> Ra
         queries: q mentions, as written.
         targets: the names.
         k: concepts wanted.
+        contexts: the text that each query stands in; for a `ConceptRanker` only.
 
     Returns:
         A `Ranking` of (q, k).
     """
     strings, ids, string_concepts, offsets = _strings_of(targets, system.rules)
+    if isinstance(system, ConceptRanker):
+        answers = system.rank_concepts(queries, targets.ids, targets.names, k, contexts)
+        return Ranking(ids, strings, *_numbers(answers, strings, ids, system.rules, k), string_concepts, offsets)
     cleaned = clean_many(queries, system.rules)
     asked = {string: row for row, string in enumerate(dict.fromkeys(cleaned))}
     distinct = list(asked)
@@ -124,6 +138,22 @@ def rank(system: System, queries: Sequence[str], targets: Targets, k: int) -> Ra
             rows, wanted = rows[~done], min(4 * wanted, len(strings))
     places = np.array([asked[string] for string in cleaned], np.int64)
     return Ranking(ids, strings, similarity[places], concepts[places], matched[places], string_concepts, offsets)
+
+
+def _numbers(
+    answers: Sequence[Sequence[Answer]], strings: Sequence[str], ids: Sequence[str], rules: Sequence[str], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+    """Turn a concept ranker's answers into similarity, concepts and matched strings, (q, k) each."""
+    concept_of = {one: number for number, one in enumerate(ids)}
+    string_of = {one: number for number, one in enumerate(strings)}
+    similarity = np.zeros((len(answers), k), np.float32)
+    concepts, matched = (np.full((len(answers), k), -1, np.int64) for _ in range(2))
+    for row, found in enumerate(answers):
+        for place, answer in enumerate(found[:k]):
+            similarity[row, place] = answer.similarity
+            concepts[row, place] = concept_of[answer.concept_id]
+            matched[row, place] = string_of[clean(answer.name, rules)]
+    return similarity, concepts, matched
 
 
 def _strings_of(
@@ -230,7 +260,8 @@ def evaluate(
     flat = [part for parts in queries.parts for part in parts]
     gold = [one for parts in queries.gold for one in parts]
     owner = np.repeat(np.arange(len(queries)), [len(parts) for parts in queries.parts])
-    ranking = rank(system, flat, targets, max(ks))
+    contexts = None if queries.contexts is None else [queries.contexts[row] for row in owner.tolist()]
+    ranking = rank(system, flat, targets, max(ks), contexts)
     known = frozenset(ranking.ids)
     numbers = {one: number for number, one in enumerate(ranking.ids)}
     right = np.array([

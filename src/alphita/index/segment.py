@@ -4,8 +4,12 @@ strings.arrow   the distinct cleaned strings, sorted by bytes: row s of `vectors
 vectors.npy     (n_strings, dim) float32, of length 1
 offsets.npy     (n_strings + 1,) int64: the terms of string s are the rows offsets[s] up to offsets[s + 1] of
 terms.arrow     what is shown of each term; within a string: exact scope first, preferred first, official first
-standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best: scope before preference
-concepts.arrow  id and name of each concept that has a term here
+standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best: scope before preference, and
+                from `RETIRED_STANDING` on the terms of retired concepts, which stand for their replacement
+concepts.arrow  id, name and what else is kept of each concept that has a term here; with parents.npy,
+                parent_offsets.npy, known_ids.arrow and known_rows.npy (see `concepts`)
+ngrams/         (see `ngrams`), unless left out
+hnsw.faiss, ivf_pq.faiss      what a backend prepared, if any
 """
 
 from __future__ import annotations
@@ -20,7 +24,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
+from alphita.index import concepts
+from alphita.index.concepts import Concepts
 from alphita.index.strings import SortedStrings
+from alphita.terminology import prefixes
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
@@ -31,6 +38,7 @@ SCOPES = ("exact", "narrow", "broad", "related")
 STATUSES = ("official", "candidate", "machine")
 # What a term brings along, beside its string and its concept.
 TERM_COLUMNS = ("scope", "language", "source", "code", "type", "status")
+RETIRED_STANDING = 2 * (len(SCOPES) + 1)
 STRINGS_AT_ONCE = 1_000_000
 
 
@@ -46,12 +54,15 @@ class Segment:
         self.path = path
         try:
             self.strings = SortedStrings(_read(path / "strings.arrow").column("string").chunk(0))
-            self.vectors: NDArray[np.float32] = np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False)
+            self.vectors: NDArray[np.float32] = np.asarray(
+                np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False)
+            )
             self.offsets: NDArray[np.int64] = np.load(path / "offsets.npy", mmap_mode="r", allow_pickle=False)
             self.standing: NDArray[np.uint8] = np.load(path / "standing.npy", mmap_mode="r", allow_pickle=False)
             self.terms = _read(path / "terms.arrow")
             self.concepts = _read(path / "concepts.arrow")
             self.term_concept: NDArray[np.int32] = self.terms.column("concept").chunk(0).to_numpy()
+            self._open_concepts()
         except (OSError, ValueError, KeyError, IndexError, pa.ArrowException) as error:
             raise InputError(f"damaged index segment: {error}", file=path, remedy="build the index again") from None
         n = len(self.strings)
@@ -66,6 +77,58 @@ class Segment:
             raise InputError("the files of this index segment do not fit together", file=path,
                              remedy="build the index again")  # fmt: skip
 
+    def _open_concepts(self) -> None:
+        """Open the graph and the ids, which an index of an earlier version lacks."""
+        self.parents: NDArray[np.int32] | None = None
+        self.parent_offsets: NDArray[np.int64] | None = None
+        if (self.path / "parents.npy").exists():
+            self.parents = np.load(self.path / "parents.npy", mmap_mode="r", allow_pickle=False)
+            self.parent_offsets = np.load(self.path / "parent_offsets.npy", mmap_mode="r", allow_pickle=False)
+        if (self.path / "known_ids.arrow").exists():
+            ids = _read(self.path / "known_ids.arrow").column("id").chunk(0)
+            self._known_rows: NDArray[np.int32] = np.load(
+                self.path / "known_rows.npy", mmap_mode="r", allow_pickle=False
+            )
+        else:
+            ids = concepts.text(self.concepts.column("id"))
+            order = pc.sort_indices(ids)
+            ids, self._known_rows = ids.take(order), order.to_numpy().astype(np.int32)
+        self._known_ids = SortedStrings(ids)
+
+    def concept_rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of the concept that answers to each CURIE, -1 where none does: (len(ids),) int64.
+
+        Beside its own id that is one of its aliases, or the id of a retired concept that it replaces.
+        """
+        place = self._known_ids.rows(ids)
+        for wrong in np.flatnonzero(place < 0).tolist():
+            place[wrong] = self._known_ids.rows([prefixes.normalize(ids[wrong])])[0]
+        return np.where(place >= 0, self._known_rows[np.maximum(place, 0)], -1).astype(np.int64)
+
+    def parents_of(self, concept: int) -> NDArray[np.int32]:
+        """Return the rows of a concept's nearest ancestors that are indexed too, sorted."""
+        if self.parents is None or self.parent_offsets is None:
+            return np.zeros(0, np.int32)
+        return np.asarray(self.parents[self.parent_offsets[concept] : self.parent_offsets[concept + 1]])
+
+    def descendants(self, concept: int) -> NDArray[np.int64]:
+        """Return the rows of all concepts below one, sorted, itself left out; a circle is walked once.
+
+        Raises:
+            InputError: the index is of an earlier version and has no graph.
+        """
+        if self.parents is None or self.parent_offsets is None:
+            raise InputError("this index was built without parents of concepts", file=self.path,
+                             remedy="build the index again")  # fmt: skip
+        child = np.repeat(np.arange(len(self.concepts)), np.diff(self.parent_offsets))
+        below = np.zeros(len(self.concepts), bool)
+        below[concept] = True
+        count = 0
+        while count < (count := int(below.sum())):
+            below[child[below[self.parents]]] = True
+        below[concept] = False
+        return np.flatnonzero(below)
+
 
 class Content(NamedTuple):
     """What a segment holds beside its vectors; see the module for each."""
@@ -74,11 +137,11 @@ class Content(NamedTuple):
     offsets: NDArray[np.int64]
     terms: pa.Table
     standing: NDArray[np.uint8]
-    concepts: pa.Table
+    concepts: Concepts
 
 
 def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[str]) -> Content:
-    """Gather what a segment holds of the live concepts of a terminology.
+    """Gather what a segment holds of the live concepts of a terminology, and of the retired ones that they replace.
 
     Args:
         terminology: where the terms come from; all scopes are taken.
@@ -88,35 +151,57 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     Raises:
         InputError: no term is left.
     """
-    live = ~np.asarray(terminology.retired, dtype=bool)[terminology.term_concept]
+    stands_for = concepts.replacements(terminology)
+    own = np.asarray(terminology.term_concept)
     cleaned = _clean(terminology.terms.column("string"), rules)
-    kept = live & pc.not_equal(cleaned, "").to_numpy(zero_copy_only=False)
+    kept = (stands_for[own] >= 0) & pc.not_equal(cleaned, "").to_numpy(zero_copy_only=False)
     if exclude:
         excluded = pc.is_in(cleaned, value_set=pa.array(sorted(exclude), pa.large_string()))
         kept &= ~excluded.to_numpy(zero_copy_only=False)
+    kept[kept] = _not_said_already(cleaned.filter(pa.array(kept)), own[kept], stands_for)
     rows = np.flatnonzero(kept)
     if len(rows) == 0:
         raise InputError("no terms of live concepts are left to index")
-    cleaned = cleaned.take(pa.array(rows))
-    strings = pc.unique(cleaned)
-    strings = strings.take(pc.sort_indices(strings))
-    string_row = pc.index_in(cleaned, value_set=strings).to_numpy(zero_copy_only=False)
+    strings, string_row = _distinct(cleaned.take(pa.array(rows)))
 
     table = terminology.terms.take(pa.array(rows))
-    standing = 2 * _rank(table, "scope", SCOPES) + ~table.column("preferred").to_numpy()
-    concept = np.asarray(terminology.term_concept)[rows]
+    own = own[rows]
+    concept = stands_for[own]
+    retired = concept != own
+    preferred = table.column("preferred").to_numpy() & ~retired
+    standing = 2 * _rank(table, "scope", SCOPES) + ~preferred + RETIRED_STANDING * retired
     order = np.lexsort((concept, _rank(table, "status", STATUSES), standing, string_row))
     offsets = np.searchsorted(string_row[order], np.arange(len(strings) + 1)).astype(np.int64)
 
-    used, own = np.unique(concept[order], return_inverse=True)
+    used, place = np.unique(concept[order], return_inverse=True)
     table = table.take(pa.array(order))
-    columns = {"string": table.column("string").cast(pa.large_string()), "concept": pa.array(own.astype(np.int32))}
-    columns |= {name: table.column(name) for name in (*TERM_COLUMNS, "preferred") if name in table.column_names}
-    concepts = {
-        name: pc.take(_text(values), pa.array(used))
-        for name, values in (("id", terminology.concept_ids), ("name", terminology.concept_names))
-    }
-    return Content(strings, offsets, pa.table(columns), standing[order].astype(np.uint8), pa.table(concepts))
+    columns = {"string": table.column("string").cast(pa.large_string()), "concept": pa.array(place.astype(np.int32))}
+    columns |= {name: table.column(name) for name in TERM_COLUMNS if name in table.column_names}
+    columns["preferred"] = pa.array(preferred[order])
+    columns["retired_concept"] = concepts.text(terminology.concept_ids).take(pa.array(own[order], mask=~retired[order]))
+    return Content(
+        strings, offsets, pa.table(columns), standing[order].astype(np.uint8),
+        concepts.gather(terminology, used.astype(np.int64), stands_for),
+    )  # fmt: skip
+
+
+def _distinct(cleaned: pa.LargeStringArray) -> tuple[pa.LargeStringArray, NDArray[np.int64]]:
+    """Return the distinct strings, sorted, and the place of each string among them."""
+    strings = pc.unique(cleaned)
+    strings = strings.take(pc.sort_indices(strings))
+    return strings, pc.index_in(cleaned, value_set=strings).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _not_said_already(
+    cleaned: pa.LargeStringArray, own: NDArray[np.int32], stands_for: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """Return which terms to keep: a retired concept's is left out if its replacement has the same string."""
+    retired = stands_for[own] != own
+    if not retired.any():
+        return np.ones(len(own), bool)
+    string = _distinct(cleaned)[1]
+    pairs = string * len(stands_for) + stands_for[own]
+    return ~(retired & np.isin(pairs, pairs[~retired]))
 
 
 def write(path: Path, content: Content) -> None:
@@ -124,9 +209,13 @@ def write(path: Path, content: Content) -> None:
     path.mkdir(parents=True)
     _write(path / "strings.arrow", pa.table({"string": content.strings}))
     _write(path / "terms.arrow", content.terms)
-    _write(path / "concepts.arrow", content.concepts)
+    _write(path / "concepts.arrow", content.concepts.table)
+    _write(path / "known_ids.arrow", pa.table({"id": content.concepts.known_ids}))
     np.save(path / "offsets.npy", content.offsets, allow_pickle=False)
     np.save(path / "standing.npy", content.standing, allow_pickle=False)
+    np.save(path / "parents.npy", content.concepts.parents, allow_pickle=False)
+    np.save(path / "parent_offsets.npy", content.concepts.parent_offsets, allow_pickle=False)
+    np.save(path / "known_rows.npy", content.concepts.known_rows, allow_pickle=False)
 
 
 def _clean(strings: pa.ChunkedArray, rules: Sequence[str]) -> pa.LargeStringArray:
@@ -135,12 +224,6 @@ def _clean(strings: pa.ChunkedArray, rules: Sequence[str]) -> pa.LargeStringArra
         for start in range(0, len(strings), STRINGS_AT_ONCE)
     ]
     return pa.concat_arrays(blocks) if blocks else pa.array([], pa.large_string())
-
-
-def _text(values: object) -> pa.LargeStringArray:
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    return values.cast(pa.large_string()) if isinstance(values, pa.Array) else pa.array(values, pa.large_string())
 
 
 def _rank(table: pa.Table, name: str, order: Sequence[str]) -> NDArray[np.int64]:

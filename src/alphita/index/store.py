@@ -2,7 +2,7 @@
 
 X.index/
   manifest.json      hashes of every file, of the terminology, model, tokenizer and cleaning rules
-  segments/000/      strings, vectors, terms (see `segment`)
+  segments/000/      strings, vectors, n-grams, terms, concepts (see `segment`)
   model/             the encoder that made the vectors, so that nothing else is needed to normalise
 """
 
@@ -11,15 +11,18 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, progress, registry
 from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index import ngrams, probes, training
 from alphita.index import segment as segments
+from alphita.index.backends import AUTO, choose
 from alphita.index.neighbours import nearest, unit
+from alphita.index.ngrams import Ngrams
 from alphita.index.segment import Segment
 from alphita.index.strings import SortedStrings
 from alphita.terminology.text import CLEANING_VERSION, DEFAULT_RULES, RULES
@@ -69,18 +72,22 @@ def build(
     out: Path | str,
     *,
     exclude: frozenset[str] = frozenset(),
-    backend: str = "faiss",
+    backend: str = AUTO,
+    letters: bool = True,
     rules: Sequence[str] = DEFAULT_RULES,
     force: bool = False,
 ) -> Index:
     """Encode every distinct cleaned string of the live concepts and write the index folder.
+
+    The strings of retired concepts that have one live replacement are indexed too, as terms of the replacement.
 
     Args:
         terminology: the terms; all scopes are indexed, each with its scope.
         encoder: makes the vectors; a copy is stored inside the index.
         out: the folder to create.
         exclude: cleaned strings to leave out (a split's held-out ones).
-        backend: what searches it by default: a module of `alphita.index.backends`.
+        backend: what searches it by default: a module of `alphita.index.backends`, or "auto" to choose by size.
+        letters: store character n-grams too, for candidates that are alike by letters.
         rules: names of the cleaning rules, in order.
         force: move an existing `out` aside.
 
@@ -88,30 +95,39 @@ def build(
         The index, opened.
 
     Raises:
-        InputError: there is nothing to index, or the encoder gives vectors that are not finite.
+        InputError: there is nothing to index, the encoder gives vectors that are not finite, or an approximate backend
+            does not find enough.
         UsageError: an unknown backend or rule, or `out` exists.
     """
-    registry.load(BACKENDS, backend)
+    check_backend(backend)
     _check_rules(rules)
     with artefact.create(Path(out), KIND, force=force) as draft:
         folder = draft.path / "segments" / "000"
         content = segments.collect(terminology, rules, exclude)
         segments.write(folder, content)
         _encode(content.strings, encoder, folder / "vectors.npy")
+        backend = choose(len(content.strings)) if backend == AUTO else backend
+        search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
+        if letters:
+            ngrams.build(SortedStrings(content.strings), folder / "ngrams")
         encoder.save(draft.path / "model")
+        trained = training.keep(encoder, draft.path / "model")
         facts = {
             "backend": backend,
+            "search": search,
+            "letters": ngrams.SETTINGS if letters else None,
             "dim": encoder.dim,
             "cleaning_rules": list(rules),
             "cleaning_rules_hash": _rules_hash(rules),
             "terminology_hash": terminology.content_hash,
             "model_hash": encoder.content_hash,
             "tokenizer_hash": encoder.tokenizer_hash,
+            "trained": trained,
             "excluded": {"strings": len(exclude), "hash": artefact.hash_json(sorted(exclude))},
             "counts": {
                 "strings": len(content.strings),
                 "terms": len(content.terms),
-                "concepts": len(content.concepts),
+                "concepts": len(content.concepts.table),
             },
         }
         # The manifest shows these to people; the copy in a hashed file makes a change to them noticed.
@@ -122,13 +138,36 @@ def build(
     return Index.open(out)
 
 
+class IndexedConcept(NamedTuple):
+    """A concept as the index shows it; what an index of an earlier version lacks is None or empty.
+
+    Attributes:
+        id: CURIE.
+        name: the preferred term.
+        source: prefix of the terminology it comes from.
+        definition: the first one.
+        parents: names of its nearest ancestors that are indexed too.
+        semantic_types: names of its categories.
+    """
+
+    id: str
+    name: str
+    source: str | None
+    definition: str | None
+    parents: tuple[str, ...]
+    semantic_types: tuple[str, ...]
+
+
 class Index:
     """An opened index; nothing of it is read before it is needed."""
 
     def __init__(self, path: Path, manifest: dict[str, Any], part: Segment, backend: str) -> None:
         """Use `Index.open`."""
         self.path, self.manifest, self.segment = path, manifest, part
-        self.backend = registry.load(BACKENDS, backend).attach(part.vectors)
+        settings = manifest.get("search") if backend == manifest["backend"] else None
+        self.backend = registry.load(BACKENDS, backend).attach(part.vectors, part.path, settings)
+        letters = part.path / "ngrams"
+        self.ngrams: Ngrams | None = Ngrams.open(letters) if letters.is_dir() else None
         self.rules: tuple[str, ...] = tuple(manifest["cleaning_rules"])
         self.content_hash: str = manifest["content_hash"]
 
@@ -184,6 +223,24 @@ class Index:
         """Return the row of each cleaned string, -1 where it is not indexed: (len(cleaned),) int64."""
         return self.segment.strings.rows(cleaned)
 
+    def concept_rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
+        """Return the row of the concept that each CURIE names; see `Segment.concept_rows`."""
+        return self.segment.concept_rows(ids)
+
+    def concept(self, row: int) -> IndexedConcept:
+        """Return what the index knows of one concept."""
+        table = self.segment.concepts
+
+        def shown(name: str) -> Any:  # noqa: ANN401 - a string or a list of them
+            return table.column(name)[row].as_py() if name in table.column_names else None
+
+        names = table.column("name")
+        parents = tuple(names[parent].as_py() for parent in self.segment.parents_of(row).tolist())
+        return IndexedConcept(
+            shown("id"), shown("name"), shown("source"), shown("definition"), parents,
+            tuple(shown("semantic_types") or ()),
+        )  # fmt: skip
+
     def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest strings of each vector by cosine; see `neighbours.nearest`."""
         vectors = unit(vectors) if vectors.ndim == 2 else vectors
@@ -225,6 +282,29 @@ def _encode(strings: Any, encoder: Encoder, path: Path) -> None:  # noqa: ANN401
             vectors[start : start + len(block)] = unit(encoded)
             bar.advance(len(block))
     vectors.flush()
+
+
+def check_backend(name: str) -> None:
+    """Make sure that `build` knows a backend.
+
+    Raises:
+        UsageError: it does not.
+    """
+    choices = [AUTO, *registry.names(BACKENDS)]
+    if name not in choices:
+        raise UsageError(registry.unknown("backend", name, choices))
+
+
+def _prepare(backend: str, strings: SortedStrings, encoder: Encoder, folder: Path) -> dict[str, Any]:
+    """Let the backend write what it needs; return its settings."""
+    vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+
+    def varied() -> NDArray[np.float32]:
+        drawn = [strings[row] for row in probes.rows(len(strings), encoder.content_hash)]
+        return unit(encoder.encode(probes.vary(drawn)))
+
+    settings: dict[str, Any] = registry.load(BACKENDS, backend).build(vectors, folder, varied)
+    return settings
 
 
 def _check_rules(rules: Sequence[str]) -> None:

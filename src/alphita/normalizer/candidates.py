@@ -1,4 +1,9 @@
-"""From cleaned mentions to the nearest strings of the index."""
+"""Candidates of mentions: which strings of the index may name what a mention means, and by which route they were found.
+
+Routes: equal after cleaning ("exact"), character n-grams ("letters"), vectors ("vectors"); an abbreviation is looked
+up as its expansion, by the same routes. All are asked for all distinct strings of a batch at once, and their answers
+are united: a few dozen strings a mention, each with its cosine and its n-gram similarity whichever route found it.
+"""
 
 from __future__ import annotations
 
@@ -8,92 +13,123 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.index.neighbours import unit
 from alphita.index.store import Encoder, Index
 
+EXACT, LETTERS, VECTORS = 1, 2, 4
+ROUTES = {EXACT: "exact", LETTERS: "letters", VECTORS: "vectors"}
+EVERY_ROUTE = EXACT | LETTERS | VECTORS
 # An encoder cuts at some hundred tokens anyway; a cell of megabytes need not reach its tokenizer.
 MAX_ENCODED_CHARACTERS = 4096
-# So many strings are looked at first for one concept wanted: most strings name one concept, most concepts have few.
-STRINGS_PER_CONCEPT = 4
-FIRST_DEPTH = 8
+# Strings that each of letters and vectors gives. On held-out synonyms of HPO the right concept is among 16 + 16 for
+# all but a few in a hundred; more cost time and mislead as often as they help.
+DEPTH = 16
+PAIRS_AT_ONCE = 65_536
 
 
-class Nearest(NamedTuple):
-    """The nearest strings of one mention, most similar first.
+class Pairs(NamedTuple):
+    """Pairs of a query and a string of the index, query by query.
 
     Attributes:
-        rows: rows of the index's strings.
-        similarity: cosines, -1 to 1.
-        exact: the first string equals the cleaned mention.
+        query: (p,) int64, ascending.
+        string: (p,) int64 rows of the index's strings.
+        routes: (p,) uint8, the routes that found the pair.
+        cosine: (p,) float32, -1 to 1; 0 where vectors were not asked for.
+        letters: (p,) float32, n-gram similarity, 0 to 1; 0 where letters were not asked for.
+        vectors: (q, dim) float32 of length 1, of the queries; None where vectors were not asked for.
+        exhausted: whether there are no more strings to be found, by any route.
     """
 
-    rows: list[int]
-    similarity: list[float]
-    exact: bool
+    query: NDArray[np.int64]
+    string: NDArray[np.int64]
+    routes: NDArray[np.uint8]
+    cosine: NDArray[np.float32]
+    letters: NDArray[np.float32]
+    vectors: NDArray[np.float32] | None
+    exhausted: bool
 
 
-def find(index: Index, encoder: Callable[[], Encoder], cleaned: Sequence[str], top_k: int) -> list[Nearest]:
-    """Find for each cleaned mention as many nearest strings as it takes to name `top_k` concepts.
+def gather(
+    index: Index,
+    encoder: Callable[[], Encoder],
+    queries: Sequence[str],
+    *,
+    depth: int = DEPTH,
+    routes: int = EVERY_ROUTE,
+    exact_is_enough: bool = False,
+) -> Pairs:
+    """Find the strings nearest to each query by every route.
 
-    A mention that equals an indexed string is not encoded: the string has its vector already.
+    A query that equals an indexed string is not encoded: the string has its vector already.
 
     Args:
         index: where to look.
-        encoder: gives the encoder; called only if some mention needs it.
-        cleaned: distinct cleaned mentions, none empty.
-        top_k: concepts wanted for each, 1 or more.
-
-    Returns:
-        One entry per mention, in order.
+        encoder: gives the encoder; called only if some query needs it.
+        queries: distinct cleaned strings, none empty.
+        depth: strings that each of letters and vectors gives.
+        routes: those to ask, as bits; LETTERS is left out where the index has none.
+        exact_is_enough: of a query that equals an indexed string look for nothing else.
     """
-    found: list[Nearest | None] = [None] * len(cleaned)
-    exact = index.rows(cleaned)
-    if top_k == 1:
-        # The equal string names the answer; nothing else is asked for.
-        for place in np.flatnonzero(exact >= 0).tolist():
-            found[place] = Nearest([int(exact[place])], [1.0], True)
-    waiting = np.array([place for place, entry in enumerate(found) if entry is None], dtype=np.int64)
-    if len(waiting):
-        queries = _vectors(index, encoder, cleaned, exact, waiting)
-        depth = max(FIRST_DEPTH, STRINGS_PER_CONCEPT * top_k)
-        _search(index, queries, waiting, exact, top_k, depth, found)
-    return [entry for entry in found if entry is not None]
+    if index.ngrams is None:
+        routes &= ~LETTERS
+    count = len(index)
+    exact = index.rows(queries)
+    known = np.flatnonzero(exact >= 0)
+    found = [(known, exact[known], np.full(len(known), EXACT, np.uint8))] if routes & EXACT else []
+    vectors = grams = None
+    open_ = np.flatnonzero(exact < 0) if exact_is_enough else np.arange(len(queries))
+    if routes & VECTORS:
+        vectors = unit(_vectors(index, encoder, queries, exact))
+        _, rows = index.search(vectors[open_], depth)
+        found.append(_listed(rows, open_, VECTORS))
+    if routes & LETTERS and index.ngrams is not None:
+        grams = index.ngrams.vectorize(queries)
+        _, rows = index.ngrams.search(grams[open_], min(depth, count))
+        found.append(_listed(rows, open_, LETTERS))
+    query, string, bits = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    key, first = np.unique(query * count + string, return_inverse=True)
+    united = np.zeros(len(key), np.uint8)
+    np.bitwise_or.at(united, first, bits)
+    query, string = np.divmod(key, count)
+    cosine = np.zeros(len(key), np.float32)
+    if vectors is not None:
+        _dot(vectors, query, index.vectors, string, cosine)
+        cosine[exact[query] == string] = 1.0
+    letters = np.zeros(len(key), np.float32)
+    if grams is not None and index.ngrams is not None:
+        letters = index.ngrams.pairwise(grams, query, string)
+    return Pairs(query, string, united, cosine, letters, vectors, depth >= count)
 
 
-def _search(
-    index: Index,
-    queries: NDArray[np.float32],
-    waiting: NDArray[np.int64],
-    exact: NDArray[np.int64],
-    top_k: int,
-    depth: int,
-    found: list[Nearest | None],
+def _listed(
+    rows: NDArray[np.int64], queries: NDArray[np.int64], route: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+    query, place = np.nonzero(rows >= 0)
+    return queries[query], rows[query, place].astype(np.int64), np.full(len(query), route, np.uint8)
+
+
+def _dot(
+    left: NDArray[np.float32],
+    left_rows: NDArray[np.int64],
+    right: NDArray[np.float32],
+    right_rows: NDArray[np.int64],
+    out: NDArray[np.float32],
 ) -> None:
-    """Fill `found`, looking deeper for those whose strings name fewer than `top_k` concepts."""
-    while len(waiting):
-        similarity, rows = index.search(queries, depth)
-        short = np.zeros(len(waiting), dtype=bool)
-        lists = zip(waiting.tolist(), rows.tolist(), similarity.tolist(), strict=True)
-        for number, (place, row_list, similarity_list) in enumerate(lists):
-            entry = _exact_first(int(exact[place]), row_list, similarity_list)
-            found[place] = entry
-            short[number] = not _covers(index, entry.rows, top_k)
-        if depth >= len(index):
-            return
-        waiting, queries, depth = waiting[short], queries[short], depth * 4
+    """Write into `out` (p,) the inner products of pairs of rows, in blocks that stay in the cache."""
+    for start in range(0, len(out), PAIRS_AT_ONCE):
+        part = slice(start, start + PAIRS_AT_ONCE)
+        np.einsum("ij,ij->i", left[left_rows[part]], right[right_rows[part]], out=out[part])
+    np.clip(out, -1.0, 1.0, out=out)
 
 
 def _vectors(
-    index: Index,
-    encoder: Callable[[], Encoder],
-    cleaned: Sequence[str],
-    exact: NDArray[np.int64],
-    waiting: NDArray[np.int64],
+    index: Index, encoder: Callable[[], Encoder], queries: Sequence[str], exact: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Return (len(waiting), dim) float32: the stored vector where the string is indexed, else the encoder's."""
-    vectors = np.empty((len(waiting), index.dim), dtype=np.float32)
-    known = exact[waiting] >= 0
-    vectors[known] = index.vectors[exact[waiting[known]]]
-    new = [_encodable(cleaned[place]) for place in waiting[~known].tolist()]
+    """Return (len(queries), dim) float32: the stored vector where the string is indexed, else the encoder's."""
+    vectors = np.empty((len(queries), index.dim), np.float32)
+    known = exact >= 0
+    vectors[known] = index.vectors[exact[known]]
+    new = [_encodable(queries[place]) for place in np.flatnonzero(~known).tolist()]
     if new:
         vectors[~known] = encoder().encode(new)
     return vectors
@@ -102,21 +138,3 @@ def _vectors(
 def _encodable(string: str) -> str:
     # A lone surrogate is no character; tokenizers refuse it.
     return string[:MAX_ENCODED_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
-
-
-def _exact_first(row: int, rows: list[int], similarity: list[float]) -> Nearest:
-    """Put the equal string first: another may have the very same vector, e.g. one that differs in an accent."""
-    if row < 0:
-        return Nearest(rows, similarity, False)
-    others = [(r, s) for r, s in zip(rows, similarity, strict=True) if r != row]
-    return Nearest([row, *(r for r, _ in others)], [1.0, *(s for _, s in others)], True)
-
-
-def _covers(index: Index, rows: list[int], top_k: int) -> bool:
-    concepts: set[int] = set()
-    offsets, term_concept = index.segment.offsets, index.segment.term_concept
-    for row in rows:
-        concepts.update(term_concept[offsets[row] : offsets[row + 1]].tolist())
-        if len(concepts) >= top_k:
-            return True
-    return False

@@ -1,94 +1,84 @@
 """Normalising a file of any size: in chunks, each durable before the next, so that a killed job can go on.
 
     OUT.part, OUT.rejects.part     what is written so far
-    OUT.journal                    how much of it is durable (see `journal`)
+    OUT.answers.part               the answers so far (see `answers`): each distinct question is answered once
+    OUT.audit.part                 the accepted rows so far, if a sample of them was asked for
+    OUT.journal                    how much of them is durable (see `journal`)
 
-A chunk's answers depend on its own rows only, never on what came before: so a job that was killed and resumed gives
-the same bytes as an unbroken one. The output appears whole, by renaming, when the last chunk is in.
+A chunk's lines depend on the input up to its end, and on nothing else: so a job that was killed and resumed gives the
+same bytes as an unbroken one. The output appears whole, by renaming, when the last chunk is in.
+
+Memory does not grow with the file beyond some 3 GB: when the answers kept have reached `answers.MOST_BYTES` (about a
+million and a half distinct mentions with one candidate each), no more are kept, and a mention that is not among them is
+answered once in each chunk where it stands.
 """
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Any
+from typing import NamedTuple
 
-from alphita import __version__, progress, registry
+from alphita import progress
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.mappings.formats import Header, Problem
+from alphita.mappings.record import COLUMNS, Mapping
+from alphita.normalizer.answers import DECISION, METHOD, Answer, Answers, Question, answer, lines_of, question
+from alphita.normalizer.audit import ACCEPT, draw, write_audit
+from alphita.normalizer.job import (
+    ACCEPTED,
+    FOR_REVIEW,
+    REJECTED,
+    UNWRITTEN,
+    Job,
+    Summary,
+    check,
+    format_of,
+    header_of,
+    identity,
+    rows_of,
+)  # fmt: skip
 from alphita.normalizer.journal import Chunk, Journal
 from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.records import EXACT, NEAREST, NIL, Line, lines
-from alphita.normalizer.tables import Row, Table
+from alphita.normalizer.parts import Parts, beside
+from alphita.normalizer.tables import Row
 
-FORMATS = "alphita.normalizer.formats"
-STDOUT = "-"
-CHUNK_ROWS = 10_000
-# A chunk ends early when its mentions are this long together, so that cells of megabytes do not fill the memory.
+# A chunk ends early when its texts are this long together, so that cells of megabytes do not fill the memory, or when
+# it has this many new questions, which are some ten seconds of work.
 CHUNK_CHARACTERS = 16 * 2**20
-REJECTED = "rejected"
+CHUNK_QUESTIONS = 16_384
 REJECTS_SHOWN = 5
+PROGRESS_ROWS = 10_000
+# A text without one of them defines no abbreviation.
+CLOSING_BRACKETS = ")]）"
+PART, REJECTS, ANSWERS, AUDIT = ".part", ".rejects.part", ".answers.part", ".audit.part"
+DECISIONS = {"accept": ACCEPTED, "review": FOR_REVIEW}
+
+_record = attrgetter(*COLUMNS)
 
 
-@dataclass(frozen=True)
-class Job:
-    """What to normalise, where to, and how.
-
-    Attributes:
-        table: the input.
-        out: the output file, or "-" for stdout.
-        format: a module of `alphita.normalizer.formats`; "" to take it from the output's name.
-        top_k: most candidates per row.
-        private: no value of the input in rejects and errors, and an output that only its owner can read.
-        chunk_rows: rows that are made durable together.
-    """
-
-    table: Table
-    out: Path | str
-    format: str = ""
-    top_k: int = 1
-    private: bool = False
-    chunk_rows: int = CHUNK_ROWS
-
-    def columns(self) -> list[str]:
-        """Return the output's columns."""
-        coded = self.table.code_column is not None
-        return [column.name for column in fields(Line) if coded or column.name != "mention_code"]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What a job did.
+class Rows(NamedTuple):
+    """The input rows of a chunk.
 
     Attributes:
-        rows: input rows, rejects included.
-        exact: rows answered by an exact match.
-        nearest: rows answered by the nearest term.
-        nil: rows for which no concept fits.
-        rejected: rows that could not be used.
-        resumed_rows: rows that an earlier, broken run had done.
-        seconds: time taken by this run.
-        rows_per_second: rows done by this run, per second.
-        out: the output.
-        rejects: the file of rejects, or None if there are none (or no file: the output is stdout).
+        rows: all of them.
+        asked: for each its question; None for a row that cannot be used.
+        new: the questions without an answer yet, in the order in which they come up, each with its first row.
     """
 
-    rows: int
-    exact: int
-    nearest: int
-    nil: int
-    rejected: int
-    resumed_rows: int
-    seconds: float
-    rows_per_second: float
-    out: str
-    rejects: str | None
+    rows: list[Row]
+    asked: list[Question | None]
+    new: dict[Question, Row]
 
 
 def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool = False) -> Summary:
@@ -105,130 +95,212 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
         InputError: the input cannot be read.
         AlphitaError: the output cannot be written, e.g. the disk is full; what is durable stays for `resume`.
     """
-    writer = _format(job)
-    if str(job.out) == STDOUT:
-        if resume:
-            raise UsageError("stdout cannot be resumed; give an output file")
-        return _to_stdout(normalizer, job, writer)
-    out = Path(job.out)
-    _check(job, out, resume=resume, force=force)
+    writer = format_of(job)
+    check(normalizer, job, writer, resume=resume, force=force)
     start = time.monotonic()
+    calibrated = normalizer.calibration is not None
+    today = datetime.now(UTC).date().isoformat()
+    if job.to_stdout:
+        chunks = list(_to_stdout(normalizer, job, writer, header_of(normalizer, job, today)))
+        return Summary.of(chunks, 0, start, "stdout", calibrated=calibrated)
+    out = Path(job.out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
+        name = writer.__name__.rsplit(".", 1)[-1]
         with Journal(
-            _beside(out, ".journal"), _identity(normalizer, job, writer), resume=resume, force=force
+            beside(out, ".journal"), identity(normalizer, job, name), date=today, resume=resume, force=force
         ) as journal:
-            resumed = sum(sum(chunk.counts.values()) for chunk in journal.chunks)
+            header = header_of(normalizer, job, journal.date)
+            resumed = sum(rows_of(chunk.counts) for chunk in journal.chunks)
             try:
                 if not journal.complete:
-                    _write_parts(normalizer, job, writer, out, journal)
+                    _write_parts(normalizer, job, writer, header, journal)
                     journal.mark_complete()
-                rejects = _finish(job, writer, out, journal)
+                rejects, audit = _finish(job, writer, header, journal)
             except BaseException:
                 if not journal.chunks or job.table.is_stdin:
                     _discard(out, journal)
                 raise
-            return _summary([chunk.counts for chunk in journal.chunks], resumed, start, str(out), rejects)
+            return Summary.of(
+                journal.chunks, resumed, start, str(out), calibrated=calibrated, rejects=rejects, audit=audit
+            )  # fmt: skip
     except OSError as error:
-        kept = not job.table.is_stdin and _beside(out, ".journal").exists()
+        kept = not job.table.is_stdin and beside(out, ".journal").exists()
         what_now = "make room and go on with --resume" if kept else "nothing was changed"
         raise AlphitaError(f"could not write {out}: {error.strerror or error}; {what_now}") from error
 
 
-def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, out: Path, journal: Journal) -> None:
+def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header, journal: Journal) -> None:
     """Append every chunk that the journal does not have yet."""
-    columns = job.columns()
-    header = writer.begin(columns)
-    done = journal.chunks[-1] if journal.chunks else None
-    with (
-        _open_part(_beside(out, ".part"), done.part_bytes if done else 0) as part,
-        _open_part(_beside(out, ".rejects.part"), done.reject_bytes if done else 0) as rejects_part,
-    ):
-        if done is None:
-            part.write(header)
-        seen = 0
-        for seen, rows in enumerate(_with_progress(job), 1):
-            digest = _digest(rows)
+    out = Path(job.out)
+    durable = journal.chunks[-1].lengths if journal.chunks else {}
+    defined = _learn_abbreviations(normalizer, job)
+    answers = Answers()
+    with Parts(out, (PART, REJECTS, ANSWERS, *([AUDIT] if job.audit else [])), durable) as parts:
+        if not durable:
+            parts.append(PART, writer.begin(header))
+        seen = restored = 0
+        for seen, chunk in enumerate(_with_progress(job, answers), 1):
+            digest = _digest(chunk.rows, defined)
             if seen <= len(journal.chunks):
-                if journal.chunks[seen - 1].digest != digest:
+                past = journal.chunks[seen - 1]
+                if past.digest != digest:
                     raise _other_input(job)
+                answers.restore(chunk.new, parts.read(ANSWERS, restored, past.lengths[ANSWERS]))
+                restored = past.lengths[ANSWERS]
                 continue
-            made, counts = _answer(normalizer, job, rows)
-            part.write(writer.encode(columns, made))
-            rejects_part.write(_reject_lines(rows, job, _beside(out, ".rejects.chunk"), rejects_part.tell() == 0))
-            for file in (part, rejects_part):
-                file.flush()
-                os.fsync(file.fileno())
-            journal.add(Chunk(digest, part.tell(), rejects_part.tell(), counts))
+            fresh = _answer(normalizer, job, chunk.new)
+            made, counts = _lines(chunk, fresh, answers)
+            parts.append(PART, writer.encode(header, made))
+            parts.append(ANSWERS, answers.add(fresh.items()))
+            unwritten, lost = _losses(writer, header, made)
+            counts[UNWRITTEN] = len(unwritten)
+            aside = beside(out, ".rejects.chunk")
+            parts.append(REJECTS, _reject_lines(chunk.rows, unwritten, job, aside, parts.length(REJECTS) == 0))
+            if job.audit:
+                parts.append(AUDIT, _accepted(made))
+            journal.add(Chunk(digest, parts.sync(), counts, lost))
         if seen < len(journal.chunks):
             raise _other_input(job)
         if not journal.chunks:
             # No rows at all: the header is the output.
-            part.flush()
-            os.fsync(part.fileno())
+            parts.sync()
 
 
-def _answer(normalizer: Normalizer, job: Job, rows: Sequence[Row]) -> tuple[list[Line], dict[str, int]]:
-    """Return the lines for some rows, and how many rows had which outcome."""
-    usable = [row for row in rows if row.mention is not None]
-    results = normalizer.normalize([row.mention or "" for row in usable], top_k=job.top_k)
-    counts = {EXACT: 0, NEAREST: 0, NIL: 0, REJECTED: len(rows) - len(usable)}
-    made: list[Line] = []
-    for row, result in zip(usable, results, strict=True):
-        counts[result.method] += 1
-        made.extend(lines(row.number, row.code, result, job.top_k))
-    return made, counts
+def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
+    """Let the normaliser learn the abbreviations that the input defines anywhere; return a hash of what it was told.
+
+    What comes from stdin can be read once only, and is not asked.
+    """
+    if job.table.is_stdin or normalizer.abbreviations is None:
+        return ""
+    digest = hashlib.blake2b(digest_size=16)
+
+    def texts(bar: progress.Bar) -> Iterator[str]:
+        for row in job.table.rows():
+            for text in (row.mention, row.context):
+                if text is not None and any(bracket in text for bracket in CLOSING_BRACKETS):
+                    digest.update(json.dumps(text).encode())
+                    yield text
+            if row.number % PROGRESS_ROWS == 0:
+                bar.advance(PROGRESS_ROWS)
+
+    with progress.bar("Looking for abbreviations", unit="rows") as bar:
+        normalizer.prepare(texts(bar))
+    return digest.hexdigest()
 
 
-def _chunks(rows: Iterator[Row], most_rows: int) -> Iterator[list[Row]]:
-    """Cut the rows into chunks; the cuts depend on the rows alone."""
-    chunk: list[Row] = []
+def _answer(normalizer: Normalizer, job: Job, new: dict[Question, Row]) -> dict[Question, Answer]:
+    """Answer the questions of some rows, together."""
+    if not new:
+        return {}
+    results = normalizer.normalize(
+        [row.mention or "" for row in new.values()],
+        top_k=job.top_k,
+        contexts=[row.context for row in new.values()] if job.table.context_column else None,
+        languages=[row.language for row in new.values()] if job.table.language_column else None,
+        explain=job.explain,
+    )
+    return {asked: answer(result, job.top_k) for asked, result in zip(new, results, strict=True)}
+
+
+def _lines(chunk: Rows, fresh: dict[Question, Answer], answers: Answers) -> tuple[list[Mapping], dict[str, int]]:
+    """Return the lines of a chunk, and how many rows had which outcome."""
+    made: list[Mapping] = []
+    tally: Counter[tuple[str, str | None]] = Counter()
+    for row, asked in zip(chunk.rows, chunk.asked, strict=True):
+        if asked is None:
+            tally[REJECTED, None] += 1
+            continue
+        found = fresh.get(asked) or answers[asked]
+        made.extend(lines_of(row, found))
+        tally[found[0][METHOD], found[0][DECISION]] += 1
+    counts: Counter[str] = Counter()
+    for (method, decision), rows in tally.items():
+        counts[method] += rows
+        if decision in DECISIONS:
+            counts[DECISIONS[decision]] += rows
+    return made, dict(counts)
+
+
+def _chunks(rows: Iterator[Row], most_rows: int, answers: Answers) -> Iterator[Rows]:
+    """Cut the rows into chunks; the cuts depend on the rows alone, if each chunk is answered before the next is cut."""
+    chunk = Rows([], [], {})
     characters = 0
     for row in rows:
-        chunk.append(row)
-        characters += len(row.mention or "")
-        if len(chunk) >= most_rows or characters >= CHUNK_CHARACTERS:
+        asked = None
+        if row.mention is not None:
+            characters += len(row.mention) + len(row.context or "")
+            asked = question(row)
+            if asked not in answers:
+                chunk.new.setdefault(asked, row)
+        chunk.rows.append(row)
+        chunk.asked.append(asked)
+        if len(chunk.rows) >= most_rows or characters >= CHUNK_CHARACTERS or len(chunk.new) >= CHUNK_QUESTIONS:
             yield chunk
-            chunk, characters = [], 0
-    if chunk:
+            chunk, characters = Rows([], [], {}), 0
+    if chunk.rows:
         yield chunk
 
 
-def _with_progress(job: Job) -> Iterator[list[Row]]:
+def _with_progress(job: Job, answers: Answers) -> Iterator[Rows]:
     """Yield the chunks and show progress; the total is estimated from how much of the file the first one took."""
-    chunks = _chunks(job.table.rows(), job.chunk_rows)
+    chunks = _chunks(job.table.rows(), job.chunk_rows, answers)
     first = next(chunks, None)
     if first is None:
         return
-    with progress.bar("Normalising", total=job.table.estimate_rows(len(first)), unit="rows") as bar:
+    with progress.bar("Normalising", total=job.table.estimate_rows(len(first.rows)), unit="rows") as bar:
         yield first
-        bar.advance(len(first))
+        bar.advance(len(first.rows))
         for chunk in chunks:
             yield chunk
-            bar.advance(len(chunk))
+            bar.advance(len(chunk.rows))
 
 
-def _reject_lines(rows: Sequence[Row], job: Job, aside: Path, with_header: bool) -> bytes:
-    """Return the rejects among some rows as CSV."""
-    bad = [row for row in rows if row.problem is not None]
+def _accepted(made: Sequence[Mapping]) -> bytes:
+    """Return the accepted rows among some lines, as JSON."""
+    accepted = (line for line in made if line.rank == 1 and line.decision == ACCEPT)
+    return "".join(json.dumps(_record(line)) + "\n" for line in accepted).encode()
+
+
+def _losses(writer: ModuleType, header: Header, made: Sequence[Mapping]) -> tuple[dict[int, Problem], dict[str, int]]:
+    """Return why which rows cannot be written, and what else the format does not hold of some lines."""
+    if not writer.LOSSES:
+        return {}, {}
+    unwritten: dict[int, Problem] = {}
+    for line in made:
+        if line.rank == 1 and (problem := writer.unfit(header, line)) is not None:
+            unwritten[line.row] = problem
+    return unwritten, writer.losses(header, made)
+
+
+def _reject_lines(
+    rows: Sequence[Row], unwritten: dict[int, Problem], job: Job, aside: Path, with_header: bool
+) -> bytes:
+    """Return the rejects among some rows as CSV, in order: those that were not read, and those not written."""
+    bad = [row for row in rows if row.problem is not None or row.number in unwritten]
     if not bad:
         return b""
     try:
         with Rejects(aside, private=job.private) as rejects:
             for row in bad:
-                rejects.add(
-                    row.problem or "", file=job.table.name, line=row.line, field=job.table.column, value=row.value
-                )
+                why = unwritten.get(row.number) or Problem(row.problem or "", job.table.column or "", row.value)
+                rejects.add(why.problem, file=job.table.name, line=row.line, field=why.field, value=why.value)
         content = aside.read_bytes()
     finally:
         aside.unlink(missing_ok=True)
     return content if with_header else content.partition(b"\n")[2]
 
 
-def _finish(job: Job, writer: ModuleType, out: Path, journal: Journal) -> Path | None:
-    """Put output and rejects in their places; done again after a crash in the midst of it, it does what is left."""
-    part, rejects_part, rejects = _beside(out, ".part"), _beside(out, ".rejects.part"), _beside(out, ".rejects.csv")
-    has_rejects = any(chunk.counts[REJECTED] for chunk in journal.chunks)
+def _finish(job: Job, writer: ModuleType, header: Header, journal: Journal) -> tuple[Path | None, Path | None]:
+    """Put output, rejects and audit in their places; after a crash in the midst of it, it does what is left.
+
+    Returns:
+        The files of rejects and audit; None for one that there is none of.
+    """
+    out = Path(job.out)
+    part, rejects_part, rejects = beside(out, PART), beside(out, REJECTS), beside(out, ".rejects.csv")
+    has_rejects = any(chunk.counts.get(REJECTED) or chunk.counts.get(UNWRITTEN) for chunk in journal.chunks)
     if has_rejects and rejects_part.exists():
         rejects_part.replace(rejects)
     elif not has_rejects:
@@ -243,53 +315,47 @@ def _finish(job: Job, writer: ModuleType, out: Path, journal: Journal) -> Path |
     if part.exists():
         if not job.private:
             part.chmod(0o666 & ~_umask())
-        writer.finish(part, out)
+        writer.finish(header, part, out)
+    has_audit = job.audit and any(chunk.counts.get(ACCEPTED) for chunk in journal.chunks)
+    if has_audit and beside(out, AUDIT).exists():
+        with beside(out, AUDIT).open(encoding="utf-8") as file:
+            sample = draw((Mapping(*json.loads(line)) for line in file), job.audit)
+        write_audit(job.audit_file, sample, out, force=True)
+    for suffix in (AUDIT, ANSWERS):
+        beside(out, suffix).unlink(missing_ok=True)
     descriptor = os.open(out.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     journal.remove()
-    return rejects if has_rejects else None
+    return rejects if has_rejects else None, job.audit_file if has_audit else None
 
 
 def _discard(out: Path, journal: Journal) -> None:
-    for suffix in (".part", ".rejects.part", ".rejects.chunk"):
-        _beside(out, suffix).unlink(missing_ok=True)
+    for suffix in (PART, REJECTS, ANSWERS, AUDIT, ".rejects.chunk"):
+        beside(out, suffix).unlink(missing_ok=True)
     journal.remove()
 
 
-def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType) -> Summary:
-    if not writer.STREAMS:
-        raise UsageError(f"{job.format or 'this format'} cannot be written to stdout; give a file, or --format csv")
-    start = time.monotonic()
-    columns = job.columns()
+def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header) -> Iterator[Chunk]:
+    """Write to stdout; yield what each chunk's counts are."""
     file = sys.stdout.buffer
-    file.write(writer.begin(columns))
-    all_counts = []
+    _learn_abbreviations(normalizer, job)
+    answers = Answers()
+    file.write(writer.begin(header))
     shown = 0
-    for rows in _with_progress(job):
-        made, counts = _answer(normalizer, job, rows)
-        file.write(writer.encode(columns, made))
+    for chunk in _with_progress(job, answers):
+        fresh = _answer(normalizer, job, chunk.new)
+        made, counts = _lines(chunk, fresh, answers)
+        answers.add(fresh.items())
+        file.write(writer.encode(header, made))
         file.flush()
-        all_counts.append(counts)
-        for row in rows:
+        for row in chunk.rows:
             if row.problem is not None and shown < REJECTS_SHOWN:
                 shown += 1
                 progress.say(f"rejected: {job.table.name}:{row.line}: {row.problem}")
-    return _summary(all_counts, 0, start, "stdout", None)
-
-
-def _summary(
-    all_counts: Sequence[dict[str, int]], resumed: int, start: float, out: str, rejects: Path | None
-) -> Summary:
-    total = {name: sum(counts[name] for counts in all_counts) for name in (EXACT, NEAREST, NIL, REJECTED)}
-    rows = sum(total.values())
-    seconds = time.monotonic() - start
-    return Summary(
-        rows, total[EXACT], total[NEAREST], total[NIL], total[REJECTED], resumed, round(seconds, 3),
-        round((rows - resumed) / max(seconds, 1e-9), 1), out, None if rejects is None else str(rejects),
-    )  # fmt: skip
+        yield Chunk("", {}, counts, _losses(writer, header, made)[1])
 
 
 def _other_input(job: Job) -> UsageError:
@@ -299,69 +365,10 @@ def _other_input(job: Job) -> UsageError:
     )
 
 
-def _identity(normalizer: Normalizer, job: Job, writer: ModuleType) -> dict[str, Any]:
-    """Return what must be the same for a broken job to go on; the input's rows are compared chunk by chunk."""
-    table = job.table
-    return {
-        "alphita version": __version__,
-        "index hash": normalizer.index.content_hash,
-        "floor": normalizer.floor,
-        "precision": normalizer.precision,
-        "top": job.top_k,
-        "format": writer.__name__.rsplit(".", 1)[-1],
-        "private": job.private,
-        "input format": table.format,
-        "column": table.column,
-        "code column": table.code_column,
-        "encoding": table.encoding,
-        "delimiter": table.delimiter,
-        "chunk rows": job.chunk_rows,
-    }
-
-
-def _digest(rows: Sequence[Row]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for row in rows:
-        digest.update(repr(row).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
-
-
-def _check(job: Job, out: Path, *, resume: bool, force: bool) -> None:
-    if resume and force:
-        raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
-    if resume and job.table.is_stdin:
-        raise UsageError("input from stdin cannot be resumed; give a file")
-    if out.is_dir():
-        raise UsageError(f"{out} is a folder; name a file")
-    if not job.table.is_stdin and out.exists() and out.samefile(job.table.path):
-        raise UsageError(f"{out} is the input; choose another name for the output")
-    unfinished = resume and _beside(out, ".journal").exists()
-    if out.exists() and not force and not unfinished:
-        raise UsageError(f"{out} already exists; choose another name or use --force")
-
-
-def _format(job: Job) -> ModuleType:
-    choices = registry.names(FORMATS)
-    name = job.format or ("csv" if str(job.out) == STDOUT else Path(job.out).suffix.lower().removeprefix("."))
-    if not job.format and name not in choices:
-        raise UsageError(f"cannot tell the format of {job.out} by its name; say --format, one of {choices}")
-    return registry.load(FORMATS, name)
-
-
-def _open_part(path: Path, length: int) -> IO[bytes]:
-    """Open a part file for appending at `length`, cutting off what is not known to be durable."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    file = os.fdopen(descriptor, "r+b")
-    if os.fstat(descriptor).st_size < length:
-        file.close()
-        raise InputError("the part file is shorter than the journal says", file=path, remedy="begin anew with --force")
-    file.truncate(length)
-    file.seek(length)
-    return file
-
-
-def _beside(out: Path, suffix: str) -> Path:
-    return out.with_name(out.name + suffix)
+def _digest(rows: Sequence[Row], defined: str) -> str:
+    """Return a hash of some rows and of the abbreviations that were learned from all of them."""
+    content = json.dumps([defined, rows], default=repr).encode()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
 def _umask() -> int:

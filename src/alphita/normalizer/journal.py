@@ -21,26 +21,27 @@ class Chunk(NamedTuple):
 
     Attributes:
         digest: of its input rows.
-        part_bytes: length of the part file with this chunk.
-        reject_bytes: length of the rejects' part file with this chunk.
+        lengths: length of each part file with this chunk, by suffix.
         counts: rows by outcome in this chunk.
+        lost: what the output's format could not hold of it, counted by field or in words.
     """
 
     digest: str
-    part_bytes: int
-    reject_bytes: int
+    lengths: dict[str, int]
     counts: dict[str, int]
+    lost: dict[str, int]
 
 
 class Journal:
     """An open, locked journal; use as a context manager."""
 
-    def __init__(self, path: Path, job: dict[str, Any], *, resume: bool, force: bool) -> None:
+    def __init__(self, path: Path, job: dict[str, Any], *, date: str, resume: bool, force: bool) -> None:
         """Open the journal at `path`, beginning or going on with `job`.
 
         Args:
             path: the journal file.
             job: what must be the same for the job to go on: JSON values by name.
+            date: today; a job that goes on keeps the day on which it began, as `self.date`.
             resume: go on with what is there, if anything is.
             force: begin anew, whatever is there.
 
@@ -48,7 +49,7 @@ class Journal:
             UsageError: an unfinished journal is there without `resume` or `force`, or it is another job's.
             AlphitaError: another process is at work on it.
         """
-        self.path = path
+        self.path, self.date = path, date
         self.chunks: list[Chunk] = []
         self.complete = False
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -116,14 +117,14 @@ class Journal:
         self._file.seek(0)
         self._file.truncate()
         try:
-            self._write({"job": job})
+            self._write({"job": job, "date": self.date})
         except OSError:
             # Nothing has begun, so nothing is to be resumed.
             self.remove()
             raise
 
     def _go_on(self, lines: list[dict[str, Any]], job: dict[str, Any]) -> None:
-        before = lines[0].get("job")
+        before, self.date = lines[0].get("job"), str(lines[0].get("date"))
         if not isinstance(before, dict):
             raise InputError("this is not a journal of alphita", file=self.path, remedy="begin anew with --force")
         for name in sorted(before.keys() | job.keys()):

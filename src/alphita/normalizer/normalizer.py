@@ -1,19 +1,35 @@
-"""The normaliser: clean-up, exact match, nearest terms, concepts, and NIL below a similarity floor."""
+"""The normaliser: clean-up, candidates by every route, ranking, confidence, and NIL where no concept fits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import registry
 from alphita.errors import UsageError
 from alphita.index.store import Encoder, Index
-from alphita.normalizer.candidates import Nearest, find
-from alphita.normalizer.ranking import candidates_of, concepts_of
-from alphita.normalizer.records import DEFAULT_FLOOR, EXACT, NEAREST, NIL, Candidate, Result
-from alphita.terminology.text import clean_many
+from alphita.normalizer.abbreviations import Abbreviations
+from alphita.normalizer.calibration_store import FOLDER, Answers, Calibration, ordered
+from alphita.normalizer.candidates import DEPTH, EXACT
+from alphita.normalizer.features import languages_of
+from alphita.normalizer.filters import Filters, Restricted, allowed_concepts
+from alphita.normalizer.pipeline import Asked, Pipeline, Scored
+from alphita.normalizer.records import DEFAULT_FLOOR, Result
+from alphita.normalizer.results import Maker
+from alphita.normalizer.table import MOST_CONCEPTS
 
-# Distinct mentions encoded and searched together.
-MENTIONS_AT_ONCE = 16_384
+RANKINGS = "alphita.normalizer.rankings"
+AUTO = "auto"
+DEFAULT_ERROR = 0.01
+# Distinct mentions answered together: their candidates' features take some hundred megabytes.
+MENTIONS_AT_ONCE = 8_192
+# Strings looked at first for one concept wanted: most strings name one concept, most concepts have few.
+STRINGS_PER_CONCEPT = 4
 
 
 class Normalizer:
@@ -24,7 +40,13 @@ class Normalizer:
         index: Index,
         *,
         encoder: Encoder | None = None,
+        ranking: str = AUTO,
+        calibration: Calibration | Path | str | None = None,
         floor: float = DEFAULT_FLOOR,
+        error: float = DEFAULT_ERROR,
+        target: str | None = None,
+        filters: Filters | None = None,
+        abbreviations: Path | str | None = None,
         precision: str = "auto",
         device: str = "auto",
         threads: int | None = None,
@@ -34,41 +56,63 @@ class Normalizer:
         Args:
             index: the terms and their vectors.
             encoder: use this one instead of loading the index's own; it must be the same model.
-            floor: cosine, -1 to 1, below which the nearest term is no answer (NIL).
+            ranking: a module of `alphita.normalizer.rankings`; "auto": `learned` if there is a calibration, else
+                `vectors`.
+            calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, if any.
+            floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
+            error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration.
+            target: give concepts' codes in this code system, a prefix such as "SNOMEDCT", where they have one.
+            filters: which concepts may be answered; all by default.
+            abbreviations: your own list: a CSV or TSV with the columns short and long.
             precision: see `TermEncoder.load`.
             device: see `TermEncoder.load`.
             threads: see `TermEncoder.load`.
 
         Raises:
-            UsageError: `floor` is out of range.
-            InputError: `encoder` is not the one the index was built with.
+            UsageError: an option out of range, a ranking that the index has no parts for, or an unknown filter.
+            InputError: `encoder` is not the one the index was built with, or the calibration is not this index's.
         """
         if not -1.0 <= floor <= 1.0:
             raise UsageError(f"floor must be between -1 and 1, not {floor}")
         if encoder is not None:
             index.check_encoder(encoder)
-        self.index, self.floor = index, floor
+        self.index, self.floor, self.error, self.target = index, floor, error, target
         self.precision, self.device, self.threads = precision, device, threads
         self._encoder = encoder
+        self.calibration = _calibration(index, calibration, ranking)
+        self.ranking = ranking if ranking != AUTO else "learned" if self.calibration is not None else "vectors"
+        self._ranking = registry.load(RANKINGS, self.ranking)
+        _check_parts(index, self.ranking, self._ranking, self.calibration)
+        self.accept = self.calibration.threshold(error) if self.calibration is not None else None
+        self.abbreviations = _abbreviations(self.calibration, abbreviations)
+        self.filters = filters
+        self._maker = Maker(index, target, self.calibration.ranker if self.calibration is not None else None)
+        allowed = allowed_concepts(index, filters, self._maker.targets)
+        searched: Any = index
+        terms = None
+        if allowed is not None:
+            chosen = filters or Filters()
+            searched = Restricted(index, chosen.strings(index.segment, allowed))
+            terms = chosen.terms(index.segment, allowed)
+        self._pipeline = Pipeline(
+            searched, self.encoder, self.abbreviations, respell=self._ranking.LEARNED, allowed=terms,
+            definitions=self.calibration.definitions if self.calibration is not None else None,
+        )  # fmt: skip
+        self._languages = languages_of(index.segment) if self.calibration is not None else None
 
     @classmethod
-    def load(
-        cls,
-        path: Path | str,
-        *,
-        floor: float = DEFAULT_FLOOR,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int | None = None,
-        verify: bool | None = None,
-    ) -> Normalizer:
-        """Open the index at `path` and normalise with it; the other arguments are those of the class and `Index.open`.
+    def load(cls, path: Path | str, *, verify: bool | None = None, **options: Any) -> Normalizer:  # noqa: ANN401
+        """Open the index at `path` and normalise with it.
+
+        Args:
+            path: an index folder.
+            verify: see `Index.open`.
+            **options: those of the class.
 
         Raises:
             InputError: the index is damaged or its parts do not belong together.
         """
-        index = Index.open(path, verify=verify)
-        return cls(index, floor=floor, precision=precision, device=device, threads=threads)
+        return cls(Index.open(path, verify=verify), **options)
 
     def encoder(self) -> Encoder:
         """Return the encoder, loading it the first time."""
@@ -82,57 +126,170 @@ class Normalizer:
             self._encoder = encoder
         return self._encoder
 
-    def normalize(self, mentions: Sequence[str], *, top_k: int = 1) -> list[Result]:
+    def prepare(self, texts: Iterable[str]) -> None:
+        """Learn the abbreviations that some texts define, such as "congestive heart failure (CHF)".
+
+        What was learned from earlier texts is forgotten. What a mention or its own context defines needs no preparing.
+
+        Args:
+            texts: all mentions and contexts of an input.
+        """
+        if self.abbreviations is not None:
+            self.abbreviations = _fresh(self.abbreviations)
+            self.abbreviations.learn(texts)
+            self._pipeline.abbreviations = self.abbreviations
+
+    def normalize(
+        self,
+        mentions: Sequence[str],
+        *,
+        top_k: int = 1,
+        contexts: Sequence[str | None] | None = None,
+        languages: Sequence[str | None] | None = None,
+        explain: bool = False,
+    ) -> list[Result]:
         """Map each mention to its concept.
 
-        Equal mentions (after cleaning) are looked up once. An empty mention is NIL without candidates.
+        Equal mentions (after cleaning, with equal expansions) are looked up once. An empty mention is NIL without
+        candidates.
 
         Args:
             mentions: the strings.
             top_k: candidates wanted for each: exactly so many concepts, if the index has them.
+            contexts: for each the text it stands in, or None; it decides what an abbreviation means.
+            languages: for each its language (BCP-47), or None.
+            explain: give each result its explanation.
 
         Returns:
             One result per mention, in order.
 
         Raises:
-            UsageError: `mentions` is not a list of strings, or `top_k` is below 1.
+            UsageError: `mentions` is not a list of strings, `top_k` is below 1, or a list has another length.
         """
-        _check(mentions, top_k)
-        cleaned = clean_many(list(mentions), self.index.rules)
-        distinct = [string for string in dict.fromkeys(cleaned) if string]
-        known: dict[str, tuple[bool, tuple[Candidate, ...]]] = {}
-        for start in range(0, len(distinct), MENTIONS_AT_ONCE):
-            block = distinct[start : start + MENTIONS_AT_ONCE]
-            known.update(zip(block, self._answer(block, top_k), strict=True))
-        nothing: tuple[bool, tuple[Candidate, ...]] = (False, ())
+        _check(mentions, top_k, contexts, languages)
+        asked, places = self._pipeline.ask(mentions, contexts, languages)
+        known: list[Result] = []
+        for start in range(0, len(asked.requests), MENTIONS_AT_ONCE):
+            block = asked.take(range(start, min(start + MENTIONS_AT_ONCE, len(asked.requests))))
+            known.extend(self._answer(block, top_k, explain))
         return [
-            self._result(mention, *known.get(string, nothing))
-            for mention, string in zip(mentions, cleaned, strict=True)
+            self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
+            for mention, place in zip(mentions, places, strict=True)
         ]
 
-    def _answer(self, cleaned: Sequence[str], top_k: int) -> list[tuple[bool, tuple[Candidate, ...]]]:
-        near: list[Nearest] = find(self.index, self.encoder, cleaned, top_k)
-        segment = self.index.segment
-        candidates = candidates_of(segment, [concepts_of(segment, one, top_k) for one in near])
-        return [(one.exact, found) for one, found in zip(near, candidates, strict=True)]
-
-    def _result(self, mention: str, exact: bool, candidates: tuple[Candidate, ...]) -> Result:
-        if not candidates:
-            return Result(mention, None, None, None, None, None, NIL)
-        best = candidates[0]
-        if not exact and best.similarity < self.floor:
-            return Result(mention, None, None, best.matched_term, best.similarity, None, NIL, candidates)
-        return Result(
-            mention, best.concept_id, best.concept_name, best.matched_term, best.similarity, None,
-            EXACT if exact else NEAREST, candidates,
+    def _answer(self, asked: Asked, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
+        """Answer distinct questions; those for which too few concepts were found are asked again, deeper."""
+        learned = self._ranking.LEARNED
+        # What the ranker sees, and so the answer and its confidence, must not depend on how many candidates are shown.
+        depth = depth or (DEPTH if learned else max(DEPTH, STRINGS_PER_CONCEPT * top_k))
+        most = MOST_CONCEPTS if depth == DEPTH else max(MOST_CONCEPTS, top_k)
+        scored = self._pipeline.candidates(
+            asked, depth=depth, routes=self._ranking.ROUTES, most=most if learned else max(most, top_k),
+            featured=learned or explain, exact_is_enough=top_k == 1 and not learned and not explain,
         )  # fmt: skip
+        results = self._results(asked, scored, top_k, explain)
+        if not self._ranking.ROUTES & ~EXACT or (scored.exhausted and not learned):
+            return results
+        short = [place for place, result in enumerate(results) if len(result.candidates) < top_k]
+        if short and not (scored.exhausted and most >= top_k):
+            again = self._answer(asked.take(short), top_k, explain, depth * 4)
+            for place, result in zip(short, again, strict=True):
+                results[place] = _lengthened(results[place], result, top_k) if learned else result
+        return results
+
+    def _results(self, asked: Asked, scored: Scored, top_k: int, explain: bool) -> list[Result]:
+        table = scored.table
+        if self._ranking.LEARNED and self.calibration is not None and scored.features is not None:
+            answers = self.calibration(table, scored.features, self._languages)
+            nil = answers.nil > self.calibration.nil_threshold
+            return self._maker.results(asked, scored, answers, nil, top_k, accept=self.accept, explain=explain)
+        score = self._ranking.score(table)
+        # Equal scores (to 6 decimals): the better standing first.
+        standing = self.index.segment.standing[table.term]
+        order = np.lexsort((standing, -np.round(score, 6), table.request))
+        _, top = ordered(table, score)
+        similarity = self._ranking.similarity(table)
+        top = (
+            np.where(top >= 0, order[np.minimum(table.offsets[:-1], max(len(order) - 1, 0))], -1) if len(order) else top
+        )
+        nothing = np.full(len(top), np.nan)
+        answers = Answers(order, top, nothing, nothing, score)
+        nil = self._below_floor(scored, top, similarity)
+        return self._maker.results(asked, scored, answers, nil, top_k, similarity=similarity, explain=explain)
+
+    def _below_floor(
+        self, scored: Scored, top: NDArray[np.int64], similarity: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        found = top >= 0
+        below = np.zeros(len(top), bool)
+        rows = top[found]
+        below[found] = (similarity[rows] < self.floor) & ((scored.table.routes[rows] & 1) == 0)
+        return below
 
 
-def _check(mentions: Sequence[str], top_k: int) -> None:
+def _calibration(index: Index, given: Calibration | Path | str | None, ranking: str) -> Calibration | None:
+    if ranking not in (AUTO, "learned"):
+        return None
+    if isinstance(given, Calibration):
+        return given
+    folder = Path(given) if given is not None else index.path / FOLDER
+    if given is None and not folder.exists():
+        return None
+    return Calibration.load(folder, index)
+
+
+def _check_parts(index: Index, name: str, ranking: Any, calibration: Calibration | None) -> None:  # noqa: ANN401
+    from alphita.normalizer.candidates import LETTERS
+
+    if ranking.LEARNED and calibration is None:
+        raise UsageError(
+            f"the ranking {name!r} needs a calibration, and {index.path} has none; "
+            f"fit one: alphita calibrate --index {index.path} --split S.split"
+        )
+    if ranking.ROUTES & LETTERS and index.ngrams is None and not ranking.LEARNED:
+        raise UsageError(
+            f"the ranking {name!r} needs the letters, and {index.path} was built without them; "
+            "build it again without --no-letters"
+        )
+
+
+def _lengthened(result: Result, deeper: Result, top_k: int) -> Result:
+    """Return the result with further candidates after its own, up to `top_k`."""
+    if not result.candidates:
+        return deeper
+    known = {one.concept_id for one in result.candidates}
+    further = [one for one in deeper.candidates if one.concept_id not in known]
+    return replace(result, candidates=(*result.candidates, *further)[:top_k])
+
+
+def _fresh(kept: Abbreviations) -> Abbreviations:
+    """Return the same abbreviations without those learned from an input."""
+    return Abbreviations.from_json(kept.to_json())
+
+
+def _abbreviations(calibration: Calibration | None, given: Path | str | None) -> Abbreviations | None:
+    """Return the abbreviations that are expanded: those of the calibration and of the user's own list."""
+    kept = calibration.abbreviations if calibration is not None else None
+    if kept is None and given is None:
+        return None
+    # An object of its own: what it learns from an input is not for others who use the same calibration.
+    own = Abbreviations() if kept is None else _fresh(kept)
+    return own.with_list(Path(given)) if given is not None else own
+
+
+def _check(
+    mentions: Sequence[str],
+    top_k: int,
+    contexts: Sequence[str | None] | None,
+    languages: Sequence[str | None] | None,
+) -> None:
     if isinstance(mentions, str):
         raise UsageError("normalize takes a list of strings, not one string: normalize([mention])")
     if top_k < 1:
         raise UsageError(f"top_k must be 1 or more, not {top_k}")
+    for name, values in (("contexts", contexts), ("languages", languages)):
+        if values is not None and len(values) != len(mentions):
+            raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")
     for place, mention in enumerate(mentions):
         if not isinstance(mention, str):
             raise UsageError(f"mention {place} is no string but {type(mention).__name__}; give '' for a missing one")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Method = Literal["exact", "nearest", "nil"]
+from alphita.mappings.record import Decision, Mapping, Method, Relation
+from alphita.normalizer.explanation import Explanation
 
 EXACT: Method = "exact"
+ABBREVIATION: Method = "abbreviation"
 NEAREST: Method = "nearest"
 NIL: Method = "nil"
 # Cosine below which a nearest term does not count as an answer, unless told otherwise.
@@ -30,6 +31,12 @@ class Candidate:
         source: where the term comes from.
         code: the term's code there.
         homonyms: ids of the other concepts that the same string names.
+        routes: the ways that found it: exact, letters, vectors, abbreviation.
+        relation: how the concept stands to the mention: exact, broad (the concept is broader), narrow or related.
+        expansion: what the mention was taken to stand for, if it is or holds an abbreviation.
+        contradictions: in what mention and matched term contradict each other.
+        retired_concept: the retired concept whose term matched; `concept_id` is its replacement.
+        score: the learned ranking's, greater is better; comparable within one mention only.
     """
 
     concept_id: str
@@ -41,6 +48,12 @@ class Candidate:
     source: str | None = None
     code: str | None = None
     homonyms: tuple[str, ...] = ()
+    routes: tuple[str, ...] = ()
+    relation: Relation | None = None
+    expansion: str | None = None
+    contradictions: tuple[str, ...] = ()
+    retired_concept: str | None = None
+    score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +67,10 @@ class Result:
         matched_term: the nearest term; given for NIL too, to show what was found too far away.
         similarity: cosine between mention and matched term, or None if there is nothing to compare (an empty mention).
         confidence: calibrated probability that the answer is right; None from an index without calibration.
-        method: "exact" (equal after cleaning), "nearest" or "nil".
+        method: "exact" (equal after cleaning), "abbreviation" (by its expansion), "nearest" or "nil".
         candidates: the best concepts, best first; the first is the answer unless it is NIL.
+        decision: "accept", "review" or "nil", by the calibration's thresholds; None without calibration.
+        explanation: why this answer; `str` makes one line of it; None unless asked for.
     """
 
     mention: str
@@ -66,49 +81,32 @@ class Result:
     confidence: float | None
     method: Method
     candidates: tuple[Candidate, ...] = ()
+    decision: Decision | None = None
+    explanation: Explanation | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of an output file: one candidate of one mention; the fields are the columns, in every format.
-
-    Attributes:
-        row: 1-based number of the input row (a header is not counted).
-        mention_code: the input's own code for the mention; the column is left out unless one was named.
-        mention: the input string, unchanged.
-        rank: 1 for the answer, 2 and more for further candidates. NIL has one line, of rank 1, without a concept.
-        concept_id: see `Result`; so are the next five.
-        scope: see `Candidate`; so are the next three.
-        homonyms: ids of the other concepts that the matched term names, joined by `|`.
-    """
-
-    row: int
-    mention_code: str | None
-    mention: str
-    rank: int
-    concept_id: str | None
-    concept_name: str | None
-    matched_term: str | None
-    similarity: float | None
-    confidence: float | None
-    method: str
-    scope: str | None
-    language: str | None
-    source: str | None
-    code: str | None
-    homonyms: str | None
-
-
-def lines(row: int, mention_code: str | None, result: Result, top_k: int) -> list[Line]:
-    """Return the lines that an output file has for one input row: at least one, at most `top_k`."""
+def lines(
+    row: int, result: Result, top_k: int, *, mention_code: str | None = None, frequency: int | None = None
+) -> list[Mapping]:
+    """Return the mappings that an output file has for one input row: at least one, at most `top_k`."""
     if result.concept_id is None:
+        found = result.candidates[0] if result.candidates else None
         return [
-            Line(row, mention_code, result.mention, 1, None, None, result.matched_term, result.similarity,
-                 result.confidence, result.method, None, None, None, None, None)
+            Mapping(row, mention_code, result.mention, frequency, 1, None, None, result.matched_term, result.similarity,
+                    result.confidence, result.decision, result.method, None, None, None, None, None, None, None,
+                    found.expansion if found else None,
+                    ("|".join(found.contradictions) or None) if found else None, None, _line(result))
         ]  # fmt: skip
     return [
-        Line(row, mention_code, result.mention, rank, found.concept_id, found.concept_name, found.matched_term,
-             found.similarity, result.confidence if rank == 1 else None, result.method, found.scope, found.language,
-             found.source, found.code, "|".join(found.homonyms) or None)
+        Mapping(row, mention_code, result.mention, frequency, rank, found.concept_id, found.concept_name,
+                found.matched_term, found.similarity, result.confidence if rank == 1 else None,
+                result.decision if rank == 1 else None, result.method, "|".join(found.routes) or None, found.relation,
+                found.scope, found.language, found.source, found.code, "|".join(found.homonyms) or None,
+                found.expansion, "|".join(found.contradictions) or None, found.retired_concept,
+                _line(result) if rank == 1 else None)
         for rank, found in enumerate(result.candidates[:top_k], 1)
     ]  # fmt: skip
+
+
+def _line(result: Result) -> str | None:
+    return None if result.explanation is None else str(result.explanation)

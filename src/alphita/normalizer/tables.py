@@ -11,11 +11,13 @@ import csv
 import gzip
 import io
 import json
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -34,6 +36,8 @@ DEFAULT_COLUMN = "mention"
 MAX_CELL_CHARACTERS = 1_000_000
 MAX_LINE_BYTES = 64 * 2**20
 PARQUET_ROWS_AT_ONCE = 8_192
+# A count, also as spreadsheets and data frames write it where a cell of the column is missing: 3.0.
+WHOLE = re.compile(r"([0-9]{1,18})(\.0*)?")
 MAGIC = {
     b"PK\x03\x04": "an Excel or zip file; save it as CSV in UTF-8",
     b"\xd0\xcf\x11\xe0": "an old Excel file; save it as CSV in UTF-8",
@@ -52,6 +56,9 @@ class Row(NamedTuple):
         line: the line of the file it begins at (for Parquet: the row number).
         mention: the string to normalise; None if there is a problem.
         code: what the code column holds, if one was named.
+        context: the text that the mention stands in, if a column was named and holds one.
+        language: the mention's (BCP-47), likewise.
+        frequency: how often the mention occurs, 0 or more, likewise.
         problem: why the row cannot be used, or None.
         value: the offending value.
     """
@@ -60,6 +67,9 @@ class Row(NamedTuple):
     line: int
     mention: str | None
     code: str | None = None
+    context: str | None = None
+    language: str | None = None
+    frequency: int | None = None
     problem: str | None = None
     value: object = None
 
@@ -73,6 +83,9 @@ class Table:
         format: one of `FORMATS`; "" to take it from the file's name (stdin: plain lines).
         column: the column of mentions; None if there is only one, or one called "mention".
         code_column: a column to carry along, or None.
+        context_column: the column of the texts that the mentions stand in, or None.
+        language_column: the column of the mentions' languages, or None.
+        frequency_column: the column of how often each mention occurs, or None.
         encoding: of the text; any in which a line ends with the byte 10.
         delimiter: between cells; "" for the format's own.
     """
@@ -83,6 +96,9 @@ class Table:
     code_column: str | None = None
     encoding: str = "utf-8"
     delimiter: str = ""
+    context_column: str | None = None
+    language_column: str | None = None
+    frequency_column: str | None = None
     _raw: IO[bytes] | None = field(default=None, repr=False)
     _line: int = field(default=0, repr=False)
     _rows: int | None = field(default=None, repr=False)
@@ -97,7 +113,7 @@ class Table:
             self.format = "lines" if self.is_stdin else _format_of(Path(self.path))
         if self.format not in FORMATS:
             raise UsageError(unknown("input format", self.format, FORMATS))
-        if self.format == "lines" and (self.column or self.code_column):
+        if self.format == "lines" and (self.column or any(self._further())):
             raise UsageError("plain lines have no columns; say --input-format csv, tsv or jsonl")
         if self.format == "parquet" and self.is_stdin:
             raise UsageError("Parquet cannot be read from stdin; give a file")
@@ -135,19 +151,16 @@ class Table:
             InputError: the file is missing, empty, damaged or of another kind.
             UsageError: it lacks the column.
         """
+        self._line = 0
         if self.format == "parquet":
             yield from self._parquet()
             return
         readers = {"csv": self._delimited, "tsv": self._delimited, "jsonl": self._json_lines, "lines": self._plain}
-        number = 0
         with self._open() as file:
             try:
-                for row in readers[self.format](file):
-                    number = row.number
-                    yield row
+                yield from readers[self.format](file)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise InputError(f"damaged gzip file: {error}", file=self.name, line=self._line) from None
-        self._rows = number
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
@@ -191,14 +204,18 @@ class Table:
             header = next(reader, [])
         except csv.Error as error:
             raise InputError(f"the header cannot be read: {error}", file=self.name, line=1) from None
-        mention_at = self._choose(header, self.column)
-        code_at = None if self.code_column is None else self._choose(header, self.code_column)
+        # Where a column was not named, the cell after the last, which is None.
+        pick = itemgetter(
+            self._choose(header, self.column),
+            *(len(header) if name is None else self._choose(header, name) for name in self._further()),
+        )
         number = 0
         while True:
             line = reader.line_num + 1
             try:
                 cells = next(reader)
             except StopIteration:
+                self._rows = number
                 return
             except csv.Error as error:
                 number += 1
@@ -211,11 +228,12 @@ class Table:
                 problem = f"{len(cells)} cells, but the header has {len(header)}"
                 yield Row(number, line, None, problem=problem, value=delimiter.join(cells))
                 continue
-            yield self._row(number, line, cells[mention_at], None if code_at is None else cells[code_at])
+            yield self._row(number, line, *pick([*cells, None]))
 
     def _plain(self, file: IO[bytes]) -> Iterator[Row]:
         for number, text in enumerate(self._lines(file), 1):
-            yield self._row(number, number, text.rstrip("\r\n"), None)
+            yield self._row(number, number, text.rstrip("\r\n"))
+        self._rows = self._line
 
     def _json_lines(self, file: IO[bytes]) -> Iterator[Row]:
         column: str | None = None
@@ -236,20 +254,25 @@ class Table:
                 # The first object shows the names; only there a missing column spoils the whole file.
                 keys = list(record)
                 column = keys[self._choose(keys, self.column)]
-                if self.code_column is not None:
-                    self._choose(keys, self.code_column)
+                for name in self._further():
+                    if name is not None:
+                        self._choose(keys, name)
             yield self._json_row(number, line, record, column)
+        self._rows = number
 
     def _json_row(self, number: int, line: int, record: dict[str, Any], column: str) -> Row:
         mention = record.get(column, ...)
         if mention is ...:
             return Row(number, line, None, problem=f"no {column!r} in this object", value=list(record))
-        if not isinstance(mention, str | None):
-            return Row(number, line, None, problem=f"{column!r} is not a string", value=mention)
-        code = None if self.code_column is None else record.get(self.code_column)
-        if not isinstance(code, str | int | float | None):
-            return Row(number, line, None, problem=f"{self.code_column!r} is neither string nor number", value=code)
-        return self._row(number, line, mention or "", None if code is None else str(code))
+        code, context, language, frequency = (name and record.get(name) for name in self._further())
+        for name, text in ((column, mention), (self.context_column, context), (self.language_column, language)):
+            if not isinstance(text, str | None):
+                return Row(number, line, None, problem=f"{name!r} is not a string", value=text)
+        for name, value in ((self.code_column, code), (self.frequency_column, frequency)):
+            if not isinstance(value, str | int | float | None):
+                return Row(number, line, None, problem=f"{name!r} is neither string nor number", value=value)
+        code, frequency = (None if value is None else str(value) for value in (code, frequency))
+        return self._row(number, line, mention or "", code, context, language, frequency)
 
     def _parquet(self) -> Iterator[Row]:
         import pyarrow as pa
@@ -261,23 +284,42 @@ class Table:
             parquet = pq.ParquetFile(self.path)
             self._rows = parquet.metadata.num_rows
             schema = parquet.schema_arrow
-            names = [schema.names[self._choose(schema.names, self.column)]]
-            if self.code_column is not None:
-                names.append(schema.names[self._choose(schema.names, self.code_column)])
+            wanted = [schema.names[self._choose(schema.names, self.column)]]
+            wanted += [name and schema.names[self._choose(schema.names, name)] for name in self._further()]
+            names = list(dict.fromkeys(name for name in wanted if name is not None))
             _check_text(names[0], schema.field(names[0]).type)
+            for name in (self.context_column, self.language_column):
+                # Data frames store a column without any value as one of nulls.
+                if name is not None and not pa.types.is_null(schema.field(name).type):
+                    _check_text(name, schema.field(name).type)
             number = 0
-            for batch in parquet.iter_batches(batch_size=PARQUET_ROWS_AT_ONCE, columns=list(dict.fromkeys(names))):
-                columns = [_texts(batch.column(name)) for name in names]
-                for cells in zip(*columns, strict=True):
+            for batch in parquet.iter_batches(batch_size=PARQUET_ROWS_AT_ONCE, columns=names):
+                columns = [[None] * len(batch) if name is None else _texts(batch.column(name)) for name in wanted]
+                for mention, *further in zip(*columns, strict=True):
                     number += 1
-                    yield self._row(number, number, cells[0] or "", cells[1] if len(cells) > 1 else None)
+                    yield self._row(number, number, mention or "", *further)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"this is no Parquet file that can be read: {error}", file=self.name) from None
 
-    def _row(self, number: int, line: int, mention: str, code: str | None) -> Row:
-        for name, text in ((self.column, mention), (self.code_column, code)):
+    def _further(self) -> tuple[str | None, ...]:
+        """Return the columns beside the mentions', in the order of `Row`."""
+        return self.code_column, self.context_column, self.language_column, self.frequency_column
+
+    def _row(
+        self,
+        number: int,
+        line: int,
+        mention: str,
+        code: str | None = None,
+        context: str | None = None,
+        language: str | None = None,
+        frequency: str | None = None,
+    ) -> Row:
+        """Check the texts of a row."""
+        for place, text in enumerate((mention, code, context, language)):
             if text is None or (text.isascii() and "\0" not in text):
                 continue
+            name = (self.column, *self._further())[place]
             where = f" in {name!r}" if name else ""
             if "\0" in text:
                 return Row(number, line, None, problem=f"a NUL byte{where}", value=text)
@@ -285,7 +327,13 @@ class Table:
                 text.encode("utf-8")
             except UnicodeEncodeError:
                 return Row(number, line, None, problem=f"not valid {self.encoding} text{where}", value=_printable(text))
-        return Row(number, line, mention, code)
+        count = None
+        if frequency is not None and (frequency := frequency.strip()):
+            if not (whole := WHOLE.fullmatch(frequency)):
+                problem = f"{self.frequency_column!r} is no whole number of 0 or more"
+                return Row(number, line, None, problem=problem, value=_printable(frequency))
+            count = int(whole[1])
+        return Row(number, line, mention, code, context or None, language or None, count)
 
     def _choose(self, names: Sequence[str], column: str | None) -> int:
         """Return which of `names` is `column`, or is the one to take when none is named."""
@@ -321,9 +369,13 @@ def _check_text(name: str, kind: Any) -> None:  # noqa: ANN401
 
 
 def _texts(column: Any) -> list[str | None]:  # noqa: ANN401
-    """Return a Parquet column as strings; bytes that are no UTF-8 become lone surrogates."""
+    """Return a Parquet column as strings; bytes that are no UTF-8 become lone surrogates, 3.0 becomes 3."""
     import pyarrow as pa
 
+    if pa.types.is_floating(column.type):
+        # Whole numbers where some are missing; NaN is what data frames have for a missing one.
+        return [None if value is None or value != value else f"{value:.0f}" if value % 1 == 0 else str(value)
+                for value in column.to_pylist()]  # fmt: skip
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:

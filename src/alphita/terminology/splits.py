@@ -132,8 +132,11 @@ class Split:
         return split
 
 
-def hold_out_synonyms(terminology: Terminology, *, fraction: float = 0.3, seed: int) -> Split:
-    """Hold out one exact synonym of about `fraction` of the live concepts that have several.
+def hold_out_synonyms(terminology: Terminology, *, fraction: float = 0.3, calibration: float = 0.0, seed: int) -> Split:
+    """Hold out one exact synonym of about `fraction` of the live concepts that have several, to test on.
+
+    Of a further share `calibration` of these concepts one is held out to calibrate on; which are tested on does not
+    depend on it.
 
     "Several" counts distinct cleaned strings among the terms that train (`Terminology.training_terms`). The preferred
     name is never taken. A chosen string that any live concept other than its own also has, in whatever scope, is
@@ -141,25 +144,30 @@ def hold_out_synonyms(terminology: Terminology, *, fraction: float = 0.3, seed: 
 
     Args:
         terminology: what to split.
-        fraction: share of the concepts with several names, 0 to 1.
+        fraction: share of the concepts with several names whose held-out string is of the part "test", 0 to 1.
+        calibration: share of them whose held-out string is of the part "calibration".
         seed: of the choice.
 
-    Returns:
-        A split all of whose strings are of the part "test".
+    Raises:
+        UsageError: a share is negative, or both are more than 1 together.
     """
-    _check_fractions(fraction)
+    _check_fractions(fraction, calibration, fraction + calibration)
     rows, concepts = _candidates(terminology)
     chosen: list[int] = []
+    parts: list[str] = []
     distinct, starts = np.unique(concepts, return_index=True)
     for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
         identifier = terminology.concept_id(concepts[start])
-        if _uniform(seed, "concept", identifier) < fraction:
+        place = _uniform(seed, "concept", identifier)
+        if place < fraction + calibration:
+            parts.append("test" if place < fraction else "calibration")
             strings = _strings(terminology, rows[start:end])
-            best = min(range(len(strings)), key=lambda place: (_uniform(seed, "string", strings[place]), place))
+            best = min(range(len(strings)), key=lambda number: (_uniform(seed, "string", strings[number]), number))
             chosen.append(int(rows[start + best]))
     return _split(
-        terminology, np.array(chosen, np.int64), ["test"] * len(chosen),
-        {"method": "hold_out_synonyms", "fraction": fraction, "seed": seed, "concepts_with_several": len(distinct)},
+        terminology, np.array(chosen, np.int64), parts,
+        {"method": "hold_out_synonyms", "fraction": fraction, "seed": seed, "concepts_with_several": len(distinct)}
+        | ({"calibration": calibration} if calibration else {}),
     )  # fmt: skip
 
 

@@ -33,12 +33,14 @@ class Mention:
         type: as the corpus calls it: "Disease", "SpecificDisease", ...
         ids: the concepts, bare; several for a mention of several, e.g. "breast and ovarian cancer".
         parts: the strings of the several concepts, where the corpus tells them.
+        context: the document's title and abstract.
     """
 
     text: str
     type: str
     ids: tuple[str, ...]
     parts: tuple[str, ...] = ()
+    context: str = ""
 
 
 @dataclass
@@ -60,13 +62,15 @@ def read(path: Path) -> Corpus:
     """
     corpus = Corpus()
     documents: set[str] = set()
-    current, again = "", False
+    current, again, document = "", False, ""
     for number, line in enumerate(_pair_files.read_text(path).split("\n"), 1):
         text = _TEXT.match(line)
         if text and text[2] == "t":
-            current = text[1]
+            current, document = text[1], ""
             again = current in documents
             documents.add(current)
+        if text:
+            document = f"{document} {line[text.end() :].strip()}".strip()
         if text or not line.strip():
             continue
         cells = [cell.strip() for cell in line.split("\t")]
@@ -88,7 +92,7 @@ def read(path: Path) -> Corpus:
             corpus.notes["mentions left out, without an id"] += 1
         else:
             parts = tuple(part.strip() for part in cells[6].split("|")) if len(cells) == 7 else ()
-            corpus.mentions.append(Mention(cells[3], cells[4], ids, parts))
+            corpus.mentions.append(Mention(cells[3], cells[4], ids, parts, document))
     if not corpus.mentions:
         raise InputError("holds no mention", file=path, remedy=REMEDY)
     return corpus
@@ -122,7 +126,8 @@ def queries(mentions: Sequence[Mention], dictionary: Dictionary, trained: Iterab
         gold.append((every,) * len(strings))
         composite.append(None if len(concepts) == 1 else "whole" if len(strings) == 1 else "taken apart")
     columns: dict[str, Sequence[Any]] = {"type": [mention.type for mention in mentions], "composite": composite}
-    return Queries(parts, gold, columns, None if trained is None else _folds.seen(parts, trained))
+    seen = None if trained is None else _folds.seen(parts, trained)
+    return Queries(parts, gold, columns, seen, [mention.context or None for mention in mentions])
 
 
 def concepts_of(mention: Mention, dictionary: Dictionary) -> list[frozenset[str]]:

@@ -6,13 +6,14 @@ after commas:
     minilm      path/to/model      GanjinZero/coder_eng,pooling=legacy_coder,max_length=32
     tfidf       bm25      exact_match      edit_distance
     word_vectors:glove.txt      concept_vectors:cui2vec.csv
+    normalizer:path/to/model,ranking=learned
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,44 @@ class VectorSystem(System, Protocol):
 
     def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
         """Return (n, d) float32; a row of NaN for a string that it cannot represent."""
+        ...
+
+
+class Answer(NamedTuple):
+    """A concept that a query may name.
+
+    Attributes:
+        concept_id: its id.
+        name: its name that speaks for it, as it was given.
+        similarity: of query and name.
+    """
+
+    concept_id: str
+    name: str
+    similarity: float
+
+
+@runtime_checkable
+class ConceptRanker(System, Protocol):
+    """A system that ranks concepts itself, by all their names, and may read the text that a query stands in."""
+
+    def rank_concepts(
+        self,
+        queries: Sequence[str],
+        ids: Sequence[str],
+        names: Sequence[str],
+        k: int,
+        contexts: Sequence[str | None] | None,
+    ) -> list[list[Answer]]:
+        """Return up to k concepts of each query, best first.
+
+        Args:
+            queries: q mentions, as written.
+            ids: n concept ids, one a name.
+            names: n names, as written.
+            k: 1 or more.
+            contexts: the text of each query, or None; None: there is none.
+        """
         ...
 
 

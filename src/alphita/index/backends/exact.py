@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
+
+from alphita.index.backends import Probes
 
 DESCRIPTION = "exact search in NumPy, block by block; slow, the reference"
 
@@ -58,6 +63,13 @@ def _keep_greatest(
     return values[line, column].reshape(shape), rows[line, column].reshape(shape)
 
 
-def attach(vectors: NDArray[np.float32]) -> ExactBackend:
+def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[str, Any]:
+    """Nothing is prepared."""
+    return {}
+
+
+def attach(
+    vectors: NDArray[np.float32], folder: Path | None = None, settings: dict[str, Any] | None = None
+) -> ExactBackend:
     """Search `vectors` (n, d) float32 where they lie."""
     return ExactBackend(vectors)

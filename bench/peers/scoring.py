@@ -1,0 +1,73 @@
+"""One rule for all: distinct concepts in order of first appearance, right at k if a right one is among the first k."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+# Parts of a query: mentions, each with the ids any of which is right.
+Query = Sequence[tuple[str, frozenset[str]]]
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of n with its Wilson interval, as fractions."""
+
+    right: int
+    n: int
+    value: float
+    low: float
+    high: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return asdict(self)
+
+
+def share(right: int, n: int) -> Share:
+    """Return right / n with the 95% score interval of Wilson 1927.
+
+    With p = right / n and z the normal quantile: (p + z^2 / 2n +- z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n).
+    """
+    if not 0 <= right <= n or n < 1:
+        raise ValueError(f"{right} of {n}")
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    p = right / n
+    middle = p + z * z / (2 * n)
+    reach = z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5
+    scale = 1 + z * z / n
+    return Share(right, n, p, max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale))
+
+
+def ranked(lines: Iterable[Sequence[str]], mentions: Sequence[str]) -> dict[str, list[str]]:
+    """Return the distinct concepts of each mention, in order of first appearance by rank.
+
+    Args:
+        lines: query (number of the mention), rank, id, score.
+        mentions: as asked.
+
+    Raises:
+        ValueError: an answer to a mention that was not asked.
+    """
+    answers: dict[int, list[tuple[int, str]]] = {}
+    for query, rank, one, _ in lines:
+        answers.setdefault(int(query), []).append((int(rank), one))
+    if strange := [query for query in answers if not 0 <= query < len(mentions)]:
+        raise ValueError(f"an answer to query {strange[0]}, of {len(mentions)}")
+    return {
+        mention: list(dict.fromkeys(one for _, one in sorted(answers.get(number, []), key=lambda answer: answer[0])))
+        for number, mention in enumerate(mentions)
+    }
+
+
+def right_at(queries: Iterable[Query], found: Mapping[str, Sequence[str]], k: int) -> list[bool]:
+    """Tell of each query whether every part has a right concept among its first k."""
+    return [all(gold.intersection(found[mention][:k]) for mention, gold in parts) for parts in queries]
+
+
+def answered(queries: Iterable[Query], found: Mapping[str, Sequence[str]]) -> list[bool]:
+    """Tell of each query whether every part has an answer."""
+    return [all(found[mention] for mention, _ in parts) for parts in queries]

@@ -1,0 +1,164 @@
+"""The dictionary and the queries that all get: of a terminology and its split, of a benchmark, or from files."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import protocol
+
+from alphita import config
+from alphita.errors import InputError, UsageError
+from alphita.evaluation.benchmarks import Source, _terminology_targets, held_out_synonyms, load_benchmark
+from alphita.evaluation.linking import Queries, Targets
+from alphita.terminology.splits import Split
+from alphita.terminology.store import load_terminology
+
+DICTIONARY_COLUMNS = ("id", "name")
+QUERY_COLUMNS = ("query", "mention", "id")
+# Between ids any of which is right.
+OR = "|"
+SEED = 0
+_BREAKS = re.compile(r"[\t\r\n]+")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What is asked, and of what.
+
+    Attributes:
+        ids: (n,) the concept of each name; the first name of a concept is its preferred one.
+        names: (n,) the names as written.
+        queries: the parts of each query with the ids that are right: a composite mention has several parts, and all of
+            them must be right.
+        notes: of the reading.
+    """
+
+    ids: list[str]
+    names: list[str]
+    queries: list[list[tuple[str, frozenset[str]]]]
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse empty ones."""
+        if not self.ids or not self.queries:
+            raise UsageError(f"{len(self.ids)} names and {len(self.queries)} queries: there is nothing to compare")
+
+    def sample(self, most: int | None) -> list[int]:
+        """Return the numbers of `most` queries, or of all: a smaller sample is part of a larger one."""
+        numbers = list(range(len(self.queries)))
+        if most is None or most >= len(numbers):
+            return numbers
+        random.Random(SEED).shuffle(numbers)
+        return sorted(numbers[:most])
+
+    def mentions(self, numbers: Sequence[int]) -> list[str]:
+        """Return the distinct mentions of these queries."""
+        return list(dict.fromkeys(mention for number in numbers for mention, _ in self.queries[number]))
+
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Write dictionary.tsv and gold.tsv into a folder, and return their counts and sha256."""
+        protocol.write(folder / "dictionary.tsv", DICTIONARY_COLUMNS, list(zip(self.ids, self.names, strict=True)))
+        lines = [
+            (number, mention, OR.join(sorted(gold)))
+            for number, parts in enumerate(self.queries)
+            for mention, gold in parts
+        ]
+        protocol.write(folder / "gold.tsv", QUERY_COLUMNS, lines)
+        return {
+            "names": len(self.names),
+            "concepts": len(set(self.ids)),
+            "queries": len(self.queries),
+            "distinct_mentions": len(self.mentions(self.sample(None))),
+            "dictionary_sha256": _sha256(folder / "dictionary.tsv"),
+            "queries_sha256": _sha256(folder / "gold.tsv"),
+            "notes": self.notes,
+        }
+
+
+def from_split(terminology: Path, split: Path) -> Tables:
+    """Return the test strings of a split, and the names of the live concepts without all that the split holds out.
+
+    Raises:
+        InputError: an artefact is damaged, or they do not belong together.
+        UsageError: the split has no test strings.
+    """
+    module = held_out_synonyms
+    data = module.load(Source(terminology=load_terminology(terminology)), module.Options(split=split))
+    return _tables(data.queries, data.targets, dict(data.notes) | {"split_hash": Split.load(split).hash})
+
+
+def from_benchmark(name: str, data: Path, sets: Sequence[str] = ()) -> Tables:
+    """Return the mentions and the names of one of Alphita's normalization benchmarks.
+
+    Args:
+        name: as for `alphita evaluate`.
+        data: the folder with its files.
+        sets: the benchmark's options, "key=value".
+
+    Raises:
+        InputError: a file is missing or of another layout.
+        UsageError: it is none of normalization, or has several dictionaries.
+    """
+    module = load_benchmark(name)
+    if module.INFO.task != "normalization":
+        raise UsageError(f"the benchmark {name} is not one of normalization but of {module.INFO.task}")
+    source = Source(data=data, benchmark=name, where=module.INFO.where)
+    found = module.load(source, config.resolve(module.Options, sets=sets))
+    if isinstance(found, _terminology_targets.Data):
+        return _tables(found.queries, found.targets, found.notes)
+    if len(found.parts) != 1:
+        raise UsageError(f"the benchmark {name} has {len(found.parts)} dictionaries; peers are compared on one")
+    return _tables(found.parts[0].queries, found.parts[0].targets, found.notes)
+
+
+def from_files(dictionary: Path, queries: Path) -> Tables:
+    """Read a dictionary (id, name) and queries (mention, id; or query, mention, id as `Tables.write` writes them).
+
+    An id cell may hold several joined by "|", any of which is right. Lines of the same number in the column query are
+    the parts of one query.
+
+    Raises:
+        InputError: a file cannot be read or is of another layout.
+    """
+    names = _read(dictionary, DICTIONARY_COLUMNS)
+    numbered = _first_line(queries).startswith(QUERY_COLUMNS[0] + "\t")
+    lines = _read(queries, QUERY_COLUMNS if numbered else QUERY_COLUMNS[1:])
+    parts: dict[str, list[tuple[str, frozenset[str]]]] = {}
+    for place, line in enumerate(lines):
+        number, mention, gold = line if numbered else [str(place), *line]
+        parts.setdefault(number, []).append((mention, frozenset(gold.split(OR))))
+    return Tables([one for one, _ in names], [name for _, name in names], list(parts.values()))
+
+
+def _tables(queries: Queries, targets: Targets, notes: Any) -> Tables:  # noqa: ANN401 - a mapping of plain values
+    """Return tables; tabs and line breaks inside a string, which the files cannot hold, become a space."""
+    asked = [
+        [(_BREAKS.sub(" ", mention), ids) for mention, ids in zip(parts, gold, strict=True)]
+        for parts, gold in zip(queries.parts, queries.gold, strict=True)
+    ]
+    return Tables(list(targets.ids), [_BREAKS.sub(" ", name) for name in targets.names], asked, dict(notes))
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").partition("\n")[0]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", file=path) from None
+
+
+def _read(path: Path, columns: Sequence[str]) -> list[list[str]]:
+    _first_line(path)
+    try:
+        return protocol.rows(path, columns)
+    except ValueError as error:
+        raise InputError(str(error), remedy=f"a table with tabs between the columns {', '.join(columns)}") from None
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,72 @@
+"""`alphita calibrate`: an index and held-out strings -> a ranker and calibrated confidence, kept inside the index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alphita import machine
+
+if TYPE_CHECKING:
+    from alphita.normalizer.calibration_store import Calibration
+
+
+def calibrate(
+    index: Annotated[Path, typer.Option(help="Index folder, from 'alphita index'.")],
+    split: Annotated[
+        Path | None,
+        typer.Option(help="The split that the encoder was trained with; its calibration part is used. Not needed if "
+                     "the encoder was never trained on this terminology."),
+    ] = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Mentions that people mapped: a table with the columns mention and concept_id (NIL: none)."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder to create; INDEX/calibration, where it is found.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all drawing.")] = 0,
+    precision: Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")] = "auto",
+    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Move an existing calibration aside.")] = False,
+) -> None:  # fmt: skip
+    """Fit the ranker and its confidence on held-out synonyms, and say what may be accepted unseen."""
+    threads = machine.set_threads(threads)
+    from alphita import artefact
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.index.store import Index
+    from alphita.normalizer.calibration_store import FOLDER
+    from alphita.normalizer.fitting import fit
+    from alphita.normalizer.labels import read_labels
+    from alphita.terminology.splits import Split
+
+    opened = Index.open(index)
+    out = output or index / FOLDER
+    artefact.refuse_existing(out, force)
+    encoder = TermEncoder.load(opened.model_path, precision=precision, device=device, threads=threads)
+    fitted = fit(
+        opened, lambda: encoder, split=None if split is None else Split.load(split),
+        labels=() if labels is None else read_labels(labels), seed=seed,
+    )  # fmt: skip
+    fitted.save(out, force=force)
+    print(_text(fitted, out))
+
+
+def _text(fitted: Calibration, out: Path) -> str:
+    from alphita.normalizer.risk_coverage import RiskCoverage
+
+    figures: dict[str, Any] = dict(fitted.figures)
+    lines = [f"measured on {figures['population']}", "", "ranking       accuracy@1  accuracy@5"]
+    for name, found in figures["rankings"].items():
+        lines.append(f"{name:12}  {found['accuracy@1']:9.1%}  {found['accuracy@5']:9.1%}")
+    nil = figures["nil"]
+    seen = ", ".join(f"{share:.1%} of the {kind} strings" for kind, share in nil["recognised"].items())
+    lines += ["", f"NIL: recognised {seen}; lost {nil['lost']:.1%} of those that name a concept", ""]
+    error = figures["calibration"]["expected_calibration_error"]
+    lines.append(RiskCoverage.from_json(figures["risk_coverage"]).text())
+    lines.append(f"expected calibration error {error['value']:.3f} [{error['low']:.3f}, {error['high']:.3f}]")
+    lines.append(f"calibration: {out}")
+    return "\n".join(lines)

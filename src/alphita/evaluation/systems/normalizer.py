@@ -1,0 +1,181 @@
+"""The normaliser itself: index, candidates by every route and a ranking of one's choice, made of a benchmark's names.
+
+    normalizer:path/to/model                       the learned ranker, fitted on the names alone: no labels
+    normalizer:path/to/model,ranking=fusion        or vectors, letters, exact
+    normalizer:path/to/model,contexts=false        abbreviations are not looked for in the text around a mention
+
+The ranker is fitted on the names that mentions are ranked against, each taken as not there. Of an encoder that was
+trained on these very names it would think too well: `split=S.split` gives those that it was not trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import registry
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import UsageError
+from alphita.evaluation.systems import Answer, encoder, refuse_unknown
+from alphita.index.store import Index, build
+from alphita.normalizer.calibration_store import Calibration
+from alphita.normalizer.fitting import fit
+from alphita.normalizer.normalizer import RANKINGS, Normalizer
+from alphita.terminology.splits import Split
+from alphita.terminology.text import DEFAULT_RULES
+
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
+
+OPTIONS = ("ranking", "contexts", "split", "seed", "precision", "name")
+PREFIX = "NAME"
+KEPT = 2
+
+
+class NormalizerSystem:
+    """The normaliser, as a benchmark sees it. Ranks concepts; a pair of strings has the encoder's cosine."""
+
+    def __init__(
+        self, terms: TermEncoder, name: str, *, ranking: str, contexts: bool, split: Path | None, seed: int,
+        facts: dict[str, Any],
+    ) -> None:  # fmt: skip
+        """Use `load`."""
+        self.name, self.facts, self.rules = name, facts, DEFAULT_RULES
+        self._encoder, self._ranking, self._contexts, self._split, self._seed = terms, ranking, contexts, split, seed
+        self._pairs = encoder.EncoderSystem(terms, name, rules=DEFAULT_RULES, facts=facts)
+
+    def rank_concepts(
+        self,
+        queries: Sequence[str],
+        ids: Sequence[str],
+        names: Sequence[str],
+        k: int,
+        contexts: Sequence[str | None] | None,
+    ) -> list[list[Answer]]:
+        """See `ConceptRanker`."""
+        normalizer, id_of = self._normalizer(ids, names)
+        given = contexts if self._contexts else None
+        results = normalizer.normalize(list(queries), top_k=k, contexts=given)
+        return [
+            [Answer(id_of[one.concept_id], one.matched_term, one.similarity) for one in result.candidates]
+            for result in results
+        ]
+
+    def neighbours(
+        self, queries: Sequence[str], terms: Sequence[str], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """See `System`; by the encoder alone."""
+        return self._pairs.neighbours(queries, terms, k)
+
+    def similarity(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float32]:
+        """Return the cosine of each pair."""
+        return self._pairs.similarity(left, right)
+
+    def _normalizer(self, ids: Sequence[str], names: Sequence[str]) -> tuple[Normalizer, dict[str, str]]:
+        """Return the normaliser of some names, and the id of each of its concepts."""
+        made = _made_of(self._encoder, ids, names)
+        calibration = None
+        if registry.load(RANKINGS, self._ranking).LEARNED:
+            given = (str(self._split), self._seed)
+            if given not in made.calibrations:
+                split = None if self._split is None else _renamed(self._loaded_split(made.opened), made.id_of)
+                made.calibrations[given] = fit(made.opened, lambda: self._encoder, split=split, seed=self._seed)
+            calibration = made.calibrations[given]
+        normalizer = Normalizer(
+            made.opened, encoder=self._encoder, ranking=self._ranking, calibration=calibration, floor=-1
+        )
+        return normalizer, made.id_of
+
+    def _loaded_split(self, index: Index) -> Split:
+        """Return the split; checked here, for what is made of a benchmark's names is never what was trained on."""
+        assert self._split is not None
+        split, trained = Split.load(self._split), index.manifest.get("trained")
+        if trained is not None and trained.get("split") not in (None, split.hash):
+            raise UsageError(f"{self.name} was trained with another split than {self._split}; give that one")
+        return split
+
+
+class _Made(NamedTuple):
+    """An index of names, in a folder that goes with it."""
+
+    opened: Index
+    id_of: dict[str, str]
+    calibrations: dict[tuple[str, int], Calibration]
+    folder: tempfile.TemporaryDirectory[str]
+
+
+# The indexes of the last names: several rankings of one encoder share them.
+_LAST: OrderedDict[tuple[str, str], _Made] = OrderedDict()
+
+
+def _made_of(terms: TermEncoder, ids: Sequence[str], names: Sequence[str]) -> _Made:
+    listed = "\0".join([str(len(ids)), *ids, *names]).encode("utf-8", "surrogatepass")
+    key = (terms.content_hash, hashlib.sha256(listed).hexdigest())
+    if key not in _LAST:
+        folder = tempfile.TemporaryDirectory(prefix="alphita-")
+        numbers = {one: f"{PREFIX}:{number:09}" for number, one in enumerate(dict.fromkeys(ids))}
+        terminology = _terminology(Path(folder.name) / "names.terminology", [numbers[one] for one in ids], names)
+        index = build(terminology, terms, Path(folder.name) / "names.index")
+        _LAST[key] = _Made(index, {new: one for one, new in numbers.items()}, {}, folder)
+        if len(_LAST) > KEPT:
+            _LAST.popitem(last=False)
+    _LAST.move_to_end(key)
+    return _LAST[key]
+
+
+def _terminology(path: Path, ids: Sequence[str], names: Sequence[str]) -> Terminology:
+    """Make a terminology of names; the first of each concept is its preferred one."""
+    import polars as pl
+
+    from alphita.terminology import store
+    from alphita.terminology.model import Tables
+
+    seen: set[str] = set()
+    preferred = [not (one in seen or seen.add(one)) for one in ids]  # type: ignore[func-returns-value]
+    concepts = pl.DataFrame({"id": list(dict.fromkeys(ids))}).with_columns(source=pl.lit(PREFIX))
+    terms = pl.DataFrame({"concept": list(ids), "string": list(names), "preferred": preferred})
+    terms = terms.with_columns(language=pl.lit("und"), source=pl.lit(PREFIX))
+    store.save(Tables(concepts, terms), path)
+    return store.load_terminology(path)
+
+
+def _renamed(split: Split, id_of: Mapping[str, str]) -> Split:
+    new = {one: number for number, one in id_of.items()}
+    return Split(split.strings, [new.get(one, one) for one in split.concept_ids], split.parts, split.facts)
+
+
+def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
+    """Open the normaliser with an encoder.
+
+    Args:
+        argument: minilm, a folder or a hub name.
+        options: `ranking` (learned), `contexts` (true or false), `split` (a folder), `seed`, `precision`, `name`.
+    """
+    refuse_unknown("normalizer", options, OPTIONS)
+    ranking = options.get("ranking", "learned")
+    registry.load(RANKINGS, ranking)
+    contexts = options.get("contexts", "true").lower()
+    if contexts not in ("true", "false"):
+        raise UsageError(f"option contexts of the normalizer is true or false, not {contexts!r}")
+    seed = options.get("seed", "0")
+    if not seed.isdecimal():
+        raise UsageError(f"option seed of the normalizer is a whole number, 0 or more, not {seed!r}")
+    argument = argument or "minilm"
+    opened = TermEncoder.load(argument, precision=options.get("precision", "auto"))
+    short = Path(argument).name if Path(argument).exists() else argument
+    facts = {
+        "kind": "normalizer", "encoder": argument, "content_hash": opened.content_hash, "ranking": ranking,
+        "contexts": contexts == "true", "split": options.get("split"), "seed": int(seed),
+    }  # fmt: skip
+    split = Path(options["split"]) if "split" in options else None
+    name = options.get("name") or f"normalizer:{short},{ranking}" + ("" if contexts == "true" else ",contexts=false")
+    return NormalizerSystem(
+        opened, name, ranking=ranking, contexts=contexts == "true", split=split, seed=int(seed), facts=facts
+    )

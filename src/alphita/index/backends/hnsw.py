@@ -1,0 +1,75 @@
+"""Approximate search by a graph of near neighbours (HNSW), over 8-bit vectors, scored again on the float32 ones.
+
+Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World
+graphs", 2018. A search walks from vector to nearer vector and keeps the `efSearch` nearest it met.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import progress
+from alphita.index.backends import Backend, Probes
+from alphita.index.backends import _approximate as approximate
+from alphita.index.backends import faiss as flat
+
+DESCRIPTION = "approximate search by a graph of neighbours (FAISS HNSW) with exact scoring; for up to some millions"
+
+FILE = "hnsw.faiss"
+NEIGHBOURS = 32
+EF_CONSTRUCTION = 120
+TRAINED_ON = 50_000
+ADDED_AT_ONCE = 10_000
+STEPS = [
+    {"efSearch": ef, "scored_again": again} for ef, again in ((48, 32), (96, 64), (192, 96), (384, 128), (768, 256))
+]
+
+
+def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[str, Any]:
+    """Make the graph and choose how wide to search; see `backends`."""
+    import faiss
+
+    if len(vectors) < approximate.FEWEST:
+        return {}
+    dim = vectors.shape[1]
+    kind: Any = faiss.ScalarQuantizer.QT_8bit
+    graph = faiss.IndexHNSWSQ(dim, kind, NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
+    graph.hnsw.efConstruction = EF_CONSTRUCTION
+    graph.train(vectors[:: -(-len(vectors) // TRAINED_ON)])
+    with progress.bar("Linking vectors", total=len(vectors), unit="vectors") as bar:
+        for start in range(0, len(vectors), ADDED_AT_ONCE):
+            block = vectors[start : start + ADDED_AT_ONCE]
+            graph.add(block)
+            bar.advance(len(block))
+    faiss.write_index(graph, str(folder / FILE))
+    return approximate.calibrate("hnsw", vectors, probes, lambda step: _search(vectors, graph, step), STEPS)
+
+
+def attach(vectors: NDArray[np.float32], folder: Path | None = None, settings: dict[str, Any] | None = None) -> Backend:
+    """Search by the graph in `folder`, mapped.
+
+    Raises:
+        UsageError: there is none.
+        InputError: it is damaged.
+    """
+    if len(vectors) < approximate.FEWEST:
+        return flat.attach(vectors)
+    graph = approximate.read(folder and folder / FILE, "hnsw")
+    return _search(vectors, graph, settings or STEPS[-1])
+
+
+def _search(vectors: NDArray[np.float32], graph: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401
+    import faiss
+
+    width = int(settings["efSearch"])
+
+    def search(queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        wide = faiss.SearchParametersHNSW(efSearch=max(width, k))  # type: ignore[attr-defined]
+        products, rows = graph.search(queries, k, params=wide)
+        return products, rows
+
+    return approximate.Refined(vectors, search, int(settings["scored_again"]))

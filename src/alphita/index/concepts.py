@@ -1,0 +1,247 @@
+"""What an index keeps of each concept: enough to explain an answer and to filter by, without the terminology.
+
+concepts.arrow       id, name, source, definition (the first one), semantic_types (list); of OMOP vocabularies also
+                     domain, vocabulary, concept_class, standard (S, C or null) and omop_concept_id (int64)
+parents.npy          (p,) int32: the parents of concept c are the places parent_offsets[c] up to [c + 1], sorted
+parent_offsets.npy   (n_concepts + 1,) int64
+known_ids.arrow      every CURIE that a concept answers to, sorted: its own, its aliases, those of retired concepts that
+                     it replaces
+known_rows.npy       (n_ids,) int32, the concept of each
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita.terminology import prefixes
+
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
+
+OMOP = "OMOP"
+# How the OMOP loader tells its two kinds of semantic types apart, and our columns.
+OMOP_TYPES = {"domain_id": "domain", "concept_class_id": "concept_class"}
+
+
+class Concepts(NamedTuple):
+    """What is stored; see the module."""
+
+    table: pa.Table
+    parents: NDArray[np.int32]
+    parent_offsets: NDArray[np.int64]
+    known_ids: pa.LargeStringArray
+    known_rows: NDArray[np.int32]
+
+
+def replacements(terminology: Terminology) -> NDArray[np.int32]:
+    """Return the live concept that each concept stands for now: (n_concepts,) int32.
+
+    A live concept stands for itself. A retired one stands for its only `replaced_by`, followed until a live concept
+    comes; -1 where there is none, where there are several, or where they lead in a circle.
+    """
+    retired = np.asarray(terminology.retired, bool)
+    stands_for = np.where(retired, -1, np.arange(len(retired))).astype(np.int32)
+    table = _side(terminology, "replacements")
+    if not len(table):
+        return stands_for
+    table = table.filter(pc.equal(table.column("predicate").cast(pa.string()), "replaced_by"))
+    heads, tails = _numbers(table, "concept"), _rows_of(terminology, table.column("object"))
+    pairs = np.unique(np.stack([heads, tails], axis=1), axis=0)
+    several = np.bincount(pairs[:, 0], minlength=len(retired)) > 1
+    pairs = pairs[~several[pairs[:, 0]] & (pairs[:, 1] >= 0) & retired[pairs[:, 0]]]
+    following = np.full(len(retired), -1, np.int64)
+    following[pairs[:, 0]] = pairs[:, 1]
+    end = following.copy()
+    # A chain of retired concepts is no longer than there are of them; who goes round never comes to a live one.
+    for _ in range(len(pairs)):
+        moving = (end >= 0) & retired[end]
+        if not moving.any():
+            break
+        end[moving] = following[end[moving]]
+    end[(end >= 0) & retired[end]] = -1
+    stands_for[retired] = end[retired]
+    return stands_for
+
+
+def gather(terminology: Terminology, used: NDArray[np.int64], stands_for: NDArray[np.int32]) -> Concepts:
+    """Gather what is stored of some concepts.
+
+    Args:
+        terminology: where they come from.
+        used: (n,) their rows there, ascending; from now on a concept is its place here.
+        stands_for: see `replacements`.
+    """
+    own = np.full(len(stands_for), -1, np.int32)
+    own[used] = np.arange(len(used))
+    parents, offsets = _parents(terminology, used, own)
+    known_ids, known_rows = _known(terminology, own, stands_for)
+    return Concepts(_table(terminology, used, own), parents, offsets, known_ids, known_rows)
+
+
+def _table(terminology: Terminology, used: NDArray[np.int64], own: NDArray[np.int32]) -> pa.Table:
+    take = pa.array(used)
+    columns = {"id": text(terminology.concept_ids).take(take), "name": text(terminology.concept_names).take(take)}
+    sources = getattr(terminology, "concept_sources", None)
+    if sources is not None:
+        columns["source"] = text(sources).take(take).dictionary_encode()
+    definitions = _side(terminology, "definitions")
+    columns["definition"] = _first(definitions, "text", own, len(used))
+    types = _side(terminology, "semantic_types")
+    columns["semantic_types"] = _list(types, "semantic_type", own, len(used))
+    omop = _omop(terminology, columns, own, types) if sources is not None else {}
+    return pa.table(columns | omop)
+
+
+def _omop(
+    terminology: Terminology, columns: dict[str, pa.Array], own: NDArray[np.int32], types: pa.Table
+) -> dict[str, pa.Array]:
+    """Return the columns of OMOP vocabularies; none where nothing comes from there."""
+    n = len(columns["id"])
+    numbers = _omop_ids(terminology, columns["id"], own)
+    if not numbers.is_valid().to_numpy(zero_copy_only=False).any():
+        return {}
+    named = {row.prefix: row.omop_vocabulary_id for row in prefixes.table().values() if row.omop_vocabulary_id}
+    spelt = columns["source"].dictionary.to_pylist()
+    vocabularies = pa.array([named.get(one, one) for one in spelt], pa.string())
+    found = {
+        "omop_concept_id": numbers,
+        "vocabulary": pa.DictionaryArray.from_arrays(columns["source"].indices, vocabularies),
+    }
+    codes = types.column("code").cast(pa.string()) if len(types) else None
+    for code, name in OMOP_TYPES.items():
+        some = types if codes is None else types.filter(pc.equal(codes, code))
+        found[name] = _first(some, "semantic_type", own, n).dictionary_encode()
+    properties = _side(terminology, "properties")
+    if len(properties):
+        properties = properties.filter(pc.equal(properties.column("name").cast(pa.string()), "standard_concept"))
+    found["standard"] = _first(properties, "value", own, n).dictionary_encode()
+    return found
+
+
+def _omop_ids(terminology: Terminology, ids: pa.Array, own: NDArray[np.int32]) -> pa.Array:
+    """Return each concept's OMOP id: (n,) int64, null where it has none; of several (after a merge) the first."""
+    aliases = _side(terminology, "aliases")
+    pattern = f"^{OMOP}:[0-9]+$"
+    found: NDArray[np.int64] = np.full(len(ids), -1, np.int64)
+    if len(aliases):
+        aliases = aliases.filter(pc.match_substring_regex(aliases.column("alias"), pattern))
+        rows = own[_numbers(aliases, "concept")]
+        numbers = pc.utf8_slice_codeunits(aliases.column("alias"), len(OMOP) + 1).cast(pa.int64()).to_numpy()
+        found[rows[rows >= 0][::-1]] = numbers[rows >= 0][::-1]
+    here = pc.match_substring_regex(ids, pattern).to_numpy(zero_copy_only=False)
+    if here.any():
+        found[here] = pc.utf8_slice_codeunits(ids.filter(pa.array(here)), len(OMOP) + 1).cast(pa.int64()).to_numpy()
+    return pa.array(found, mask=found < 0)
+
+
+def _parents(
+    terminology: Terminology, used: NDArray[np.int64], own: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return the nearest ancestors that are in the index too, as CSR; what is not is passed through."""
+    n = len(own)
+    triples = np.asarray(getattr(terminology, "triples", np.zeros((0, 3), np.int32)))
+    up = triples[np.isin(triples[:, 1], getattr(terminology, "parent_relations", []))]
+    child, parent = up[:, 0].astype(np.int64), up[:, 2].astype(np.int64)
+    keys = np.unique(child * n + parent)
+    child, parent = np.divmod(keys, max(n, 1))
+    first = np.searchsorted(child, np.arange(n + 1))
+    seen = open_keys = keys[own[child] >= 0]
+    while len(open_keys):
+        start, passed = np.divmod(open_keys, n)
+        through = own[passed] < 0
+        start, passed = start[through], passed[through]
+        counts = first[passed + 1] - first[passed]
+        places = np.arange(counts.sum()) + np.repeat(first[passed] - np.cumsum(counts) + counts, counts)
+        # A pair seen before is not followed again, so that a circle comes to an end.
+        open_keys = np.setdiff1d(np.repeat(start, counts) * n + parent[places], seen)
+        seen = np.union1d(seen, open_keys)
+    start, end = np.divmod(seen, max(n, 1))
+    kept = (own[end] >= 0) & (start != end)
+    start, end = own[start[kept]], own[end[kept]]
+    order = np.lexsort((end, start))
+    return end[order], np.searchsorted(start[order], np.arange(len(used) + 1)).astype(np.int64)
+
+
+def _known(
+    terminology: Terminology, own: NDArray[np.int32], stands_for: NDArray[np.int32]
+) -> tuple[pa.LargeStringArray, NDArray[np.int32]]:
+    """Return every id of an indexed concept, sorted, and the concept's place; a concept's own id wins."""
+    aliases = _side(terminology, "aliases")
+    concepts = np.arange(len(own))
+    ids = text(terminology.concept_ids)
+    if len(aliases):
+        ids = pa.concat_arrays([ids, text(aliases.column("alias"))])
+        concepts = np.concatenate([concepts, _numbers(aliases, "concept")])
+    now = stands_for[concepts]
+    rows = np.where(now >= 0, own[now], -1)
+    kept = np.flatnonzero(rows >= 0)
+    ids, rows = ids.take(pa.array(kept)), rows[kept]
+    # Stable: own ids come first, and of equal ones the first is kept.
+    order = pc.sort_indices(
+        pa.table({"id": ids, "place": np.arange(len(ids))}), [("id", "ascending"), ("place", "ascending")]
+    )
+    ids, rows = ids.take(order), rows[order.to_numpy()]
+    new = np.ones(len(ids), bool)
+    new[1:] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+    return ids.filter(pa.array(new)), rows[new].astype(np.int32)
+
+
+def _rows_of(terminology: Terminology, curies: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Return the row of each id or alias in a terminology, -1 where no concept answers to it."""
+    ids = text(terminology.concept_ids)
+    rows = pc.fill_null(pc.index_in(curies, value_set=ids), -1).to_numpy().astype(np.int64)
+    aliases = _side(terminology, "aliases")
+    if len(aliases):
+        place = pc.fill_null(pc.index_in(curies, value_set=text(aliases.column("alias"))), -1).to_numpy()
+        by_alias = (rows < 0) & (place >= 0)
+        rows[by_alias] = _numbers(aliases, "concept")[place[by_alias]]
+    return rows
+
+
+def _first(table: pa.Table, column: str, own: NDArray[np.int32], n: int) -> pa.LargeStringArray:
+    """Return the first value of each concept in a side table: (n,), null where there is none."""
+    if not len(table):
+        return pa.nulls(n, pa.large_string())
+    rows = own[_numbers(table, "concept")]
+    place = np.full(n, -1, np.int64)
+    kept = np.flatnonzero(rows >= 0)[::-1]
+    place[rows[kept]] = kept
+    return text(table.column(column)).take(pa.array(place, mask=place < 0))
+
+
+def _list(table: pa.Table, column: str, own: NDArray[np.int32], n: int) -> pa.ListArray:
+    """Return the distinct values of each concept in a side table, in their order: (n,) lists of strings."""
+    if not len(table):
+        return pa.ListArray.from_arrays(pa.array(np.zeros(n + 1, np.int32)), pa.array([], pa.string()))
+    rows = own[_numbers(table, "concept")]
+    values = table.column(column).cast(pa.string()).combine_chunks()
+    kept = np.flatnonzero((rows >= 0) & values.is_valid().to_numpy(zero_copy_only=False))
+    codes = values.dictionary_encode().indices.to_numpy(zero_copy_only=False)[kept].astype(np.int64)
+    _, first = np.unique(rows[kept] * (codes.max(initial=0) + 1) + codes, return_index=True)
+    kept = kept[np.sort(first)]
+    kept = kept[np.argsort(rows[kept], kind="stable")]
+    offsets = np.searchsorted(rows[kept], np.arange(n + 1)).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.take(pa.array(kept)))
+
+
+def text(values: object) -> pa.LargeStringArray:
+    """Return strings, of whatever Arrow type or as a list, as one array."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return values.cast(pa.large_string()) if isinstance(values, pa.Array) else pa.array(values, pa.large_string())
+
+
+def _numbers(table: pa.Table, column: str) -> NDArray[np.int64]:
+    numbers: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64)
+    return numbers
+
+
+def _side(terminology: Terminology, name: str) -> pa.Table:
+    """Return a side table; an empty one where the terminology keeps none."""
+    side_table = getattr(terminology, "side_table", None)
+    return side_table(name) if side_table is not None else pa.table({})

@@ -1,0 +1,40 @@
+"""What an index remembers of its encoder's training, so that nobody calibrates on strings that it was trained on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from alphita.errors import InputError
+
+FILE = "training.json"
+FIELDS = ("recipe", "terminology", "split")
+
+
+def keep(encoder: object, model: Path) -> dict[str, Any] | None:
+    """Copy the record of an encoder's training into the index's model folder.
+
+    Args:
+        encoder: its attribute `folder`, if it has one, is the folder it was loaded from.
+        model: the folder to copy into.
+
+    Returns:
+        Its recipe and the content hashes of terminology and split (None: trained without one); None for an encoder
+        that was not trained by `alphita train`.
+
+    Raises:
+        InputError: the record is damaged.
+    """
+    folder = getattr(encoder, "folder", None)
+    if folder is None or not (Path(folder) / FILE).is_file():
+        return None
+    path = Path(folder) / FILE
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        found = {name: fields.get(name) for name in FIELDS}
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"damaged record of training: {error}", file=path, remedy="train the model again") from None
+    shutil.copyfile(path, model / FILE)
+    return found

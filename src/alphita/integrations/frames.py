@@ -1,0 +1,256 @@
+"""Columns of data frames in and out, polars and pandas; and iterators, for what has no end.
+
+The columns added are named as in the files that `alphita normalize` writes; see `alphita.mappings.record.Mapping`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.errors import UsageError
+from alphita.mappings.record import COLUMNS, REVIEW
+from alphita.normalizer.records import Result, lines
+from alphita.registry import unknown
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from alphita.normalizer.normalizer import Normalizer
+
+# What a frame has of its own.
+_ITS_OWN = ("row", "mention_code", "mention", "frequency")
+EXPLANATION = "explanation"
+ADDED = tuple(name for name in COLUMNS if name not in (*_ITS_OWN, *REVIEW, EXPLANATION))
+_NUMBERS = ("similarity", "confidence")
+# A series without a name gets this one.
+MENTION = "mention"
+# Distinct questions whose results are objects at one time; their columns take less.
+QUESTIONS_AT_ONCE = 50_000
+
+
+def normalize_column(
+    frame: Any,  # noqa: ANN401 - of polars or pandas; neither is loaded with this module
+    column: str,
+    normalizer: Normalizer,
+    *,
+    context: str | None = None,
+    language: str | None = None,
+    top_k: int = 1,
+    explain: bool = False,
+    prefix: str = "",
+) -> Any:  # noqa: ANN401
+    """Add to a data frame the concepts that one of its columns names.
+
+    Rows keep their order, and pandas rows their index. A missing mention is NIL, as an empty one is: `rank` is 1,
+    `method` "nil", and all else null. Equal rows are looked up once.
+
+    With `top_k` above 1 a row comes once for each of its candidates, one under another, `rank` counting them from 1; it
+    keeps its index label. A row that is NIL comes once.
+
+    Definitions of abbreviations that stand in other rows ("congestive heart failure (CHF)") are known only if the
+    normaliser was told of them before: `normalizer.prepare(texts)`.
+
+    Args:
+        frame: n rows; a polars DataFrame or LazyFrame, or a pandas DataFrame. It is not changed.
+        column: where the mentions are.
+        normalizer: what answers.
+        context: the column with the text that each mention stands in.
+        language: the column with each mention's language (BCP-47).
+        top_k: most candidates per row.
+        explain: add the column `explanation`, too.
+        prefix: put before the names of the columns added.
+
+    Returns:
+        A frame of the same kind: its columns, and `ADDED`. A LazyFrame is collected, for its mentions must be known.
+
+    Raises:
+        UsageError: `frame` is something else; it has no such column, or two, or one that is not of strings; or it has a
+            column named as one of those added.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(frame, pandas.DataFrame):
+        strings: Any = _pandas_strings
+    else:
+        import polars as pl
+
+        if isinstance(frame, pl.LazyFrame):
+            return normalize_column(
+                frame.collect(), column, normalizer,
+                context=context, language=language, top_k=top_k, explain=explain, prefix=prefix,
+            ).lazy()  # fmt: skip
+        if not isinstance(frame, pl.DataFrame):
+            raise UsageError(f"normalize_column takes a frame of polars or pandas, not {type(frame).__name__}")
+        strings = _polars_strings
+    names = [*ADDED, EXPLANATION] if explain else [*ADDED]
+    _check_new([prefix + name for name in names], [str(name) for name in frame.columns], prefix)
+    columns = [None if name is None else strings(frame, name) for name in (column, context, language)]
+    answers, rows, places = _answer(columns, normalizer, top_k, names, explain)
+    added = answers[places].rename({name: prefix + name for name in names})
+    repeated = len(rows) != len(frame)
+    if strings is _polars_strings:
+        return (frame[rows] if repeated else frame).hstack(added)
+    table = added.to_pandas()
+    return (frame.iloc[rows] if repeated else frame).assign(**{name: table[name].array for name in table.columns})
+
+
+def normalize_series(
+    series: Any,  # noqa: ANN401 - of polars or pandas
+    normalizer: Normalizer,
+    *,
+    top_k: int = 1,
+    explain: bool = False,
+    prefix: str = "",
+) -> Any:  # noqa: ANN401
+    """Return a series with the concepts that its strings name: a data frame, the series being its first column.
+
+    A series without a name is called "mention" there. All else is as in `normalize_column`.
+
+    Args:
+        series: n strings or nulls; of polars or pandas.
+        normalizer: what answers.
+        top_k: most candidates per row.
+        explain: add the column `explanation`, too.
+        prefix: put before the names of the columns added.
+
+    Returns:
+        A frame of polars or of pandas, as the series is.
+
+    Raises:
+        UsageError: `series` is something else, or not of strings, or named as one of the columns added.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(series, pandas.Series):
+        name = MENTION if series.name is None else series.name
+        frame = series.to_frame(name)
+    else:
+        import polars as pl
+
+        if not isinstance(series, pl.Series):
+            raise UsageError(f"normalize_series takes a series of polars or pandas, not {type(series).__name__}")
+        name = series.name or MENTION
+        frame = series.alias(name).to_frame()
+    return normalize_column(frame, name, normalizer, top_k=top_k, explain=explain, prefix=prefix)
+
+
+def normalize_iter(
+    mentions: Iterable[str], normalizer: Normalizer, *, batch_size: int = 8_192, top_k: int = 1, explain: bool = False
+) -> Iterator[Result]:
+    """Map mentions to their concepts as they come, from a file or a queue, say, that may have no end.
+
+    Args:
+        mentions: the strings; `batch_size` of them are read ahead.
+        normalizer: what answers.
+        batch_size: mentions answered together. Equal ones are looked up once in each batch. A greater one is faster, a
+            smaller one answers sooner and takes less memory.
+        top_k: candidates wanted for each.
+        explain: give each result its explanation.
+
+    Returns:
+        One result per mention, in order.
+
+    Raises:
+        UsageError: `mentions` is one string, or `batch_size` is below 1; while reading: a mention is no string.
+    """
+    if isinstance(mentions, str):
+        raise UsageError("normalize_iter takes many strings, not one: normalize_iter([mention], ...)")
+    if batch_size < 1:
+        raise UsageError(f"batch_size must be 1 or more, not {batch_size}")
+    waiting = iter(mentions)
+    batches = iter(lambda: list(itertools.islice(waiting, batch_size)), [])
+    return itertools.chain.from_iterable(
+        normalizer.normalize(batch, top_k=top_k, explain=explain) for batch in batches
+    )  # fmt: skip
+
+
+def _answer(
+    columns: Sequence[list[str | None] | None], normalizer: Normalizer, top_k: int, names: Sequence[str], explain: bool
+) -> tuple[pl.DataFrame, NDArray[np.int64], NDArray[np.int64]]:
+    """Answer distinct questions.
+
+    Args:
+        columns: mentions, contexts and languages, n of each; the latter two may be None.
+        normalizer: what answers.
+        top_k: most candidates per row.
+        names: d columns wanted.
+        explain: make explanations.
+
+    Returns:
+        The lines of all distinct questions, (l, d); and for m >= n lines of the output the input's row, (m,), and the
+        line, (m,).
+    """
+    import polars as pl
+
+    schema = {name: pl.Float64 if name in _NUMBERS else pl.Int64 if name == "rank" else pl.String for name in names}
+    values = attrgetter(*names)
+    mentions, contexts, languages = columns
+    size = len(mentions or ())
+    nothing: list[str | None] = [None] * size
+    known: dict[tuple[str | None, ...], int] = {}
+    asked = [
+        known.setdefault(question, len(known))
+        for question in zip(mentions or (), contexts or nothing, languages or nothing, strict=True)
+    ]
+    questions = list(known)
+    parts, counts = [pl.DataFrame(schema=schema)], []
+    for start in range(0, len(questions), QUESTIONS_AT_ONCE):
+        block = questions[start : start + QUESTIONS_AT_ONCE]
+        results = normalizer.normalize(
+            [mention or "" for mention, _, _ in block], top_k=top_k, explain=explain,
+            contexts=[one for _, one, _ in block] if contexts is not None else None,
+            languages=[one for _, _, one in block] if languages is not None else None,
+        )  # fmt: skip
+        found = [lines(0, result, top_k) for result in results]
+        counts += [len(some) for some in found]
+        parts.append(pl.DataFrame([values(one) for some in found for one in some], schema=schema, orient="row"))
+    numbers = np.array(asked, np.int64)
+    count = np.array(counts, np.int64)
+    first = np.cumsum(count) - count
+    rows = np.repeat(np.arange(size), count[numbers])
+    begins = np.cumsum(count[numbers]) - count[numbers]
+    places = np.arange(len(rows)) - np.repeat(begins - first[numbers], count[numbers])
+    return pl.concat(parts), rows, places
+
+
+def _check_new(wanted: Sequence[str], present: Sequence[str], prefix: str) -> None:
+    if taken := [name for name in wanted if name in set(present)]:
+        raise UsageError(
+            f"the frame has a column {taken[0]!r}, which would be added; rename it, "
+            f"or give {'another' if prefix else 'a'} prefix, as prefix={prefix + 'alphita_'!r}"
+        )
+
+
+def _polars_strings(frame: pl.DataFrame, name: str) -> list[str | None]:
+    import polars as pl
+
+    if name not in frame.columns:
+        raise UsageError(unknown("column", str(name), frame.columns))
+    column = frame[name]
+    if column.dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Null):
+        raise UsageError(
+            f"the column {name!r} has no strings but {column.dtype}; give its strings: pl.col({name!r}).cast(pl.String)"
+        )
+    return column.cast(pl.String).to_list()
+
+
+def _pandas_strings(frame: Any, name: Any) -> list[str | None]:  # noqa: ANN401
+    found = list(frame.columns).count(name)
+    if not found:
+        raise UsageError(unknown("column", str(name), [str(one) for one in frame.columns]))
+    if found > 1:
+        raise UsageError(f"the frame has {found} columns {name!r}; rename all but one")
+    column = frame[name].astype(object)
+    strings: list[str | None] = column.where(column.notna(), None).tolist()
+    for place, string in enumerate(strings):
+        if string is not None and not isinstance(string, str):
+            raise UsageError(
+                f"the column {name!r} has in row {place + 1} no string but {type(string).__name__}; "
+                f"give its strings: frame[{name!r}].astype('string')"
+            )
+    return strings

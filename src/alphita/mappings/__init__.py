@@ -1,0 +1,1 @@
+"""Mappings: the record of one, and the formats that hold them."""

@@ -1,0 +1,130 @@
+"""Formats of mapping files, to write and to read. A module here is a choice of `--format`.
+
+While a job runs, its mappings are appended to a part file that can be cut back to any earlier length and gone on with;
+when all are there, `finish` makes the output of it: by renaming, or (for what cannot be appended to, must be sorted or
+is one document) by writing the output aside and renaming that.
+
+What a format cannot hold is never dropped in silence: `losses` counts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from alphita import __version__
+from alphita.errors import Rejects
+from alphita.mappings.record import COLUMNS, Mapping
+
+
+class TargetInfo(NamedTuple):
+    """What OMOP says of a target concept: its number, its domain ("Condition") and its vocabulary ("SNOMED")."""
+
+    omop_concept_id: int
+    domain: str
+    vocabulary: str
+
+
+class Problem(NamedTuple):
+    """Why a mapping cannot be written in a format: what is wrong, in which field, with which value."""
+
+    problem: str
+    field: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is said of a whole file; formats take of it what they have a place for.
+
+    Attributes:
+        columns: the fields that a plain table (csv, jsonl, parquet) has as columns.
+        set_id: URI of the mapping set.
+        version: of the mapping set.
+        licence: URI of the mapping set's licence.
+        date: day on which the mappings were made, ISO 8601.
+        tool: that made them.
+        tool_version: of the tool.
+        sources: versions of the target terminologies, by CURIE prefix.
+        source_vocabulary: short name of the input's codes; in SSSOM their CURIE prefix, in OMOP the
+            source_vocabulary_id.
+        source_system: URI of the input's code system, for FHIR.
+        source_version: of the input's codes.
+        target_system: CURIE prefix of the terminology in which a NIL was not found.
+        prefixes: URIs of CURIE prefixes that `terminology/prefixes.tsv` lacks, or that are to replace it there.
+        target_info: the OMOP facts of a concept, by its CURIE; None where it has none.
+    """
+
+    columns: tuple[str, ...] = COLUMNS
+    set_id: str = ""
+    version: str = ""
+    licence: str = ""
+    date: str = ""
+    tool: str = "alphita"
+    tool_version: str = __version__
+    sources: Dictionary[str, str] = field(default_factory=dict)
+    source_vocabulary: str = ""
+    source_system: str = ""
+    source_version: str = ""
+    target_system: str = ""
+    prefixes: Dictionary[str, str] = field(default_factory=dict)
+    target_info: Callable[[str], TargetInfo | None] | None = None
+
+
+class Format(Protocol):
+    """What a format's module offers."""
+
+    DESCRIPTION: str
+    # How file names end that are taken for this format.
+    SUFFIXES: tuple[str, ...]
+    # Whether the part file already is the output, so that it can go to stdout as it grows.
+    STREAMS: bool
+    # The fields that the format cannot hold, or not for every mapping; the empty tuple: it holds all.
+    LOSSES: tuple[str, ...]
+
+    def begin(self, header: Header) -> bytes:
+        """Return what the part file begins with.
+
+        Raises:
+            UsageError: the header lacks what the format needs; the message says how to give it.
+        """
+        ...
+
+    def encode(self, header: Header, mappings: Sequence[Mapping]) -> bytes:
+        """Return what is appended for some mappings: all those of one mention, or of several.
+
+        What it cannot write (see `unfit`), it leaves out.
+
+        Raises:
+            UsageError: a concept of a prefix that is not declared.
+        """
+        ...
+
+    def finish(self, header: Header, part: Path, out: Path) -> None:
+        """Make the output of a complete part file, in one step, and leave no part file behind.
+
+        An output made of a part that only its owner can read is private as well.
+        """
+        ...
+
+    def unfit(self, header: Header, mapping: Mapping) -> Problem | None:
+        """Return why a mapping that ought to be written cannot be, or None."""
+        ...
+
+    def losses(self, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+        """Count what of some mappings the file does not hold: by field, or in words for what is left out whole.
+
+        The counts of two runs of mappings add up to those of both, if no mention is cut in two.
+        """
+        ...
+
+    def read(self, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+        """Read a file; a bad row is set aside.
+
+        Raises:
+            InputError: the file as a whole cannot be read as this format.
+        """
+        ...

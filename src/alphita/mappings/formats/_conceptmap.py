@@ -1,0 +1,259 @@
+"""What FHIR's ConceptMap has in common in R4 and R5: groups of source and target system, elements, targets.
+
+A mention is an element, by its code and its string. Where one has both a target and a NIL, the target stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Protocol
+
+from alphita.artefact import atomic_file
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.mappings.formats import Header, Problem, _curies, _losses
+from alphita.mappings.record import Mapping
+
+Target = dict[str, Any]
+NARROWER = "The target is narrower in meaning than the source."
+INEXACT = "The target is related to the source, but neither equal to it nor wider or narrower."
+COMMENTS = (NARROWER, INEXACT)
+NO_PLACE = ("rejected", "flagged", "ignored")
+# FHIR's types code and string.
+_CODE = re.compile(r"[^\s]+( [^\s]+)*")
+_STRING = re.compile(r"[ \r\n\t\S]+")
+# A document is read whole.
+MOST_BYTES = 2**30
+
+
+class Release(Protocol):
+    """What differs between the releases."""
+
+    # What the resource says beside url, version, status and the groups.
+    FIELDS: dict[str, Any]
+
+    @staticmethod
+    def group(source: str, source_version: str, target: str, target_version: str) -> dict[str, Any]:
+        """Return a group without its elements; what is not known is ""."""
+        ...
+
+    @staticmethod
+    def target_system(group: dict[str, Any]) -> str:
+        """Return the target system of a group, "" if it has none."""
+        ...
+
+    @staticmethod
+    def target(mapping: Mapping, code: str) -> Target:
+        """Return the target of a mapping that has a concept."""
+        ...
+
+    @staticmethod
+    def element(targets: list[Target]) -> dict[str, Any]:
+        """Return what an element says beside code and display; no target means that there is no mapping."""
+        ...
+
+    @staticmethod
+    def facts(target: Target) -> dict[str, Any] | None:
+        """Return the fields of a mapping that a target gives, or None if it says that there is no mapping.
+
+        Raises:
+            InputError: a code that the release does not have.
+        """
+        ...
+
+
+def check(header: Header) -> None:
+    """Refuse a header that lacks what every ConceptMap needs.
+
+    Raises:
+        UsageError: no url, or codes of a vocabulary that has no URI.
+    """
+    if not header.set_id:
+        raise UsageError("a ConceptMap needs a url: --set-id https://example.org/fhir/ConceptMap/mine")
+    if header.source_vocabulary and not header.source_system:
+        _curies.fhir_system(header, header.source_vocabulary)
+
+
+def encode(release: Release, header: Header, mappings: Sequence[Mapping]) -> bytes:
+    """Return JSON Lines: source system, target system, code, display and target of each mapping."""
+    dump = json.JSONEncoder(ensure_ascii=False).encode
+    lines = []
+    for one in _losses.one_by_one(mappings):
+        if _losses.left_out(one, NO_PLACE) or unfit(one):
+            continue
+        system, target = _target(release, header, one)
+        lines.append(
+            dump({"target_system": system, "code": one.mention_code or "", "display": _display(one),
+                  "target": dump(target) if target else ""}) + "\n"
+        )  # fmt: skip
+    return "".join(lines).encode("utf-8")
+
+
+def finish(release: Release, header: Header, part: Path, out: Path) -> None:
+    """Write the document aside, one element a line, rename it, and remove the part.
+
+    The lines are sorted in memory by group and element: about 1 GB for a million.
+    """
+    import polars as pl
+
+    private = not os.stat(part).st_mode & 0o077
+    schema = dict.fromkeys(("target_system", "code", "display", "target"), pl.String)
+    rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
+    rows = rows.unique(maintain_order=True).sort("target_system", "code", "display", maintain_order=True)
+    source = header.source_system or (
+        _curies.fhir_system(header, header.source_vocabulary) if header.source_vocabulary else ""
+    )
+    versions = {_system(header, prefix): version for prefix, version in header.sources.items()}
+    with atomic_file(out, "w", private=private, newline="\n") as file:
+        head = json.dumps(_head(release, header), ensure_ascii=False, indent=1).removesuffix("\n}")
+        file.write(head + (',\n "group": [' if len(rows) else ""))
+        for place, (system, group) in enumerate(groupby(rows.iter_rows(), key=lambda row: row[0])):
+            facts = release.group(source, header.source_version, system, versions.get(system, ""))
+            start = json.dumps(facts, ensure_ascii=False).removesuffix("}")
+            file.write(("," if place else "") + "\n" + start + (", " if facts else "") + '"element": [')
+            for count, (key, some) in enumerate(groupby(group, key=lambda row: row[1:3])):
+                targets = [json.loads(row[3]) for row in some if row[3]]
+                element = {name: value for name, value in zip(("code", "display"), key, strict=True) if value}
+                said = json.dumps(element | release.element(targets), ensure_ascii=False)
+                file.write(("," if count else "") + "\n" + said)
+            file.write("\n]}")
+        file.write("\n ]\n}\n" if len(rows) else "\n}\n")
+    part.unlink()
+
+
+def unfit(mapping: Mapping) -> Problem | None:
+    """Return why a mapping cannot be written, or None."""
+    if mapping.mention_code and not _CODE.fullmatch(mapping.mention_code):
+        return Problem("no code in FHIR: it has outer, double or odd white space", "mention_code", mapping.mention_code)
+    if not mapping.mention_code and not _display(mapping):
+        return Problem("neither a code nor a mention", "mention", mapping.mention)
+    if mapping.mention and not _STRING.fullmatch(mapping.mention):
+        return Problem("a character that FHIR has no place for", "mention", mapping.mention)
+    for one in mapping.concept_id.split("|") if mapping.concept_id is not None else ():
+        prefix, _, local = one.partition(":")
+        if not prefix or not _CODE.fullmatch(local):
+            return Problem("not a CURIE", "concept_id", one)
+    return None
+
+
+def losses(release: Release, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+    """Count what the document does not hold."""
+    whole: Counter[str] = Counter()
+    pairs = []
+    for one in _losses.one_by_one(mappings):
+        problem = unfit(one)
+        why = _losses.left_out(one, NO_PLACE) or (problem and problem.problem)
+        if why:
+            whole[why] += 1
+            continue
+        system, target = _target(release, header, one)
+        facts = release.facts(target) if target else None
+        concept = _curies.from_fhir(header, system, target["code"]) if target else None
+        pairs.append((one, _mapping(1, one.mention_code, _display(one), concept, facts)))
+    return dict(whole) | _losses.count(pairs)
+
+
+def read(release: Release, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+    """Read a document of at most 1 GB, whole; a target that means nothing is set aside, with the number of its element.
+
+    Raises:
+        InputError: it is no ConceptMap.
+    """
+    number = 0
+    for group in _groups(path):
+        target_system = release.target_system(group)
+        for element in _dicts(group.get("element")):
+            number += 1
+            code, display = element.get("code"), element.get("display") or ""
+            if not code and not display:
+                rejects.add("an element without code and display", file=path, line=number)
+                continue
+            targets = _dicts(element.get("target"))
+            if not targets:
+                yield _mapping(number, code, display, None, None)
+            for target in targets:
+                try:
+                    facts = release.facts(target)
+                    concept = _concept(header, target_system, target) if facts is not None else None
+                except InputError as error:
+                    rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
+                else:
+                    yield _mapping(number, code, display, concept, facts)
+
+
+def text(value: str | None) -> str | None:
+    """Return a string if it is one in FHIR, which knows no control characters and no blank strings; else None."""
+    return value if value and value.strip() and _STRING.fullmatch(value) else None
+
+
+def _concept(header: Header, system: str, target: Target) -> str:
+    found = _curies.from_fhir(header, system, str(target.get("code") or ""))
+    if found is None:
+        remedy = f"no prefix is known for this system; declare one: --prefix NAME={system}"
+        raise InputError(remedy, field="group.target", value=system)
+    if not target.get("code"):
+        raise InputError("a target without a code", field="target.code")
+    return found
+
+
+def _groups(path: Path) -> list[dict[str, Any]]:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError("a document of more than 1 GB", file=path, remedy="cut it into several")
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read it: {error.strerror or error}", file=path) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not JSON: {error}", file=path) from None
+    if not isinstance(document, dict) or document.get("resourceType") != "ConceptMap":
+        raise InputError("no ConceptMap: its resourceType is another", file=path)
+    return _dicts(document.get("group"))
+
+
+def _dicts(found: object) -> list[dict[str, Any]]:
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def _system(header: Header, prefix: str) -> str:
+    try:
+        return _curies.fhir_system(header, prefix)
+    except UsageError:
+        return ""
+
+
+def _target(release: Release, header: Header, mapping: Mapping) -> tuple[str, Target | None]:
+    if mapping.concept_id is None:
+        return (_curies.fhir_system(header, header.target_system) if header.target_system else ""), None
+    prefix = mapping.concept_id.partition(":")[0]
+    return _curies.fhir_system(header, prefix), release.target(mapping, _curies.fhir_code(mapping.concept_id))
+
+
+def _display(mapping: Mapping) -> str:
+    return mapping.mention if mapping.mention.strip() else ""
+
+
+def _head(release: Release, header: Header) -> dict[str, Any]:
+    name = re.sub(r"[^A-Za-z0-9]+", "_", header.set_id.rstrip("/").rpartition("/")[2]).strip("_")
+    facts = {
+        "resourceType": "ConceptMap", "url": header.set_id, "version": header.version,
+        "name": f"Map_{name}"[:255] if name else "Map", "status": "draft", "date": header.date,
+        "description": f"Made by {header.tool} {header.tool_version}.", "copyright": header.licence, **release.FIELDS,
+    }  # fmt: skip
+    return {key: value for key, value in facts.items() if value}
+
+
+def _mapping(number: int, code: str | None, display: str, concept: str | None, facts: dict[str, Any] | None) -> Mapping:
+    """Return the mapping of an element and one of its targets."""
+    values: dict[str, Any] = {
+        "row": number, "mention_code": code or None, "mention": display, "frequency": None, "rank": 1,
+        "concept_id": concept, "concept_name": None, "matched_term": None, "similarity": None, "confidence": None,
+        "decision": None, "method": "nil" if concept is None else "nearest", "routes": None, "relation": None,
+        "scope": None, "language": None, "source": None, "code": None, "homonyms": None, "expansion": None,
+        "contradictions": None, "retired_concept": None,
+    }  # fmt: skip
+    return Mapping(**values | (facts or {}))

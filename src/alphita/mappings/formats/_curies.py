@@ -1,0 +1,59 @@
+"""The prefixes that a header declares, over those of `terminology/prefixes.tsv`."""
+
+from __future__ import annotations
+
+import functools
+
+from alphita.errors import UsageError
+from alphita.mappings.formats import Header
+from alphita.terminology import prefixes
+
+OBO = "http://purl.obolibrary.org/obo/"
+
+
+def uri(header: Header, prefix: str) -> str:
+    """Return what a prefix stands for.
+
+    Raises:
+        UsageError: it is declared nowhere.
+    """
+    known = prefixes.table().get(prefixes.canonical(prefix))
+    found = header.prefixes.get(prefix) or (known.uri if known else "")
+    if not found:
+        raise UsageError(
+            f"the CURIE prefix {prefix!r} has no declared URI; declare it: --prefix {prefix}=https://example.org/"
+        )
+    return found
+
+
+def fhir_system(header: Header, prefix: str) -> str:
+    """Return the FHIR system of a prefix: its declared URI, the system FHIR knows it by, or else its URI.
+
+    Raises:
+        UsageError: nothing is known of it.
+    """
+    known = prefixes.table().get(prefixes.canonical(prefix))
+    return header.prefixes.get(prefix) or (known.fhir_system if known else "") or uri(header, prefix)
+
+
+def fhir_code(curie: str) -> str:
+    """Return the code of a concept in its FHIR system; ids of OBO ontologies are their own codes ("HP:0001250")."""
+    prefix, _, local = curie.partition(":")
+    known = prefixes.table().get(prefixes.canonical(prefix))
+    return curie if known and known.uri.startswith(OBO) and known.fhir_system else local
+
+
+def from_fhir(header: Header, system: str, code: str) -> str | None:
+    """Return the CURIE of a code in a FHIR system, or None if no prefix is known for the system."""
+    prefix = next((name for name, declared in header.prefixes.items() if declared == system), _systems().get(system))
+    if not system or prefix is None:
+        return None
+    return code if code.startswith(f"{prefix}:") else f"{prefix}:{code}"
+
+
+@functools.cache
+def _systems() -> dict[str, str]:
+    """Return the prefix of each FHIR system, and of each URI that stands for one."""
+    rows = list(prefixes.table().values())
+    uris = {row.uri: row.prefix for row in rows if row.uri}
+    return uris | {row.fhir_system: row.prefix for row in rows if row.fhir_system}

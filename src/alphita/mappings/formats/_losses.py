@@ -1,0 +1,59 @@
+"""Counting what a format does not hold, by comparing mappings with what would be read back."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from alphita.mappings.record import COLUMNS, Mapping
+
+# Rounded to two or three decimals is not lost.
+_ROUNDED = 0.0051
+# The row is numbered anew by whoever reads, and belongs to no format.
+_COMPARED = tuple(name for name in COLUMNS if name != "row")
+
+
+def count(pairs: Iterable[tuple[Mapping, Mapping]]) -> dict[str, int]:
+    """Count the fields whose value is not the same in what is written and what is read back."""
+    counts: Counter[str] = Counter()
+    for written, back in pairs:
+        for name in _COMPARED:
+            one, other = getattr(written, name), getattr(back, name)
+            if one == other:
+                continue
+            if isinstance(one, float) and isinstance(other, float) and math.isclose(one, other, abs_tol=_ROUNDED):
+                continue
+            counts[name] += 1
+    return dict(counts)
+
+
+def is_target(mapping: Mapping) -> bool:
+    """Return whether it is a mapping, not merely a further candidate: the answer, or what a person looked at."""
+    return mapping.rank == 1 or mapping.status != "unreviewed"
+
+
+def one_by_one(mappings: Sequence[Mapping]) -> Iterator[Mapping]:
+    """Yield the mappings; one with several codes (`SNOMEDCT:1|SNOMEDCT:2`) once for each."""
+    for mapping in mappings:
+        if mapping.concept_id is None or "|" not in mapping.concept_id:
+            yield mapping
+        else:
+            yield from (replace(mapping, concept_id=one) for one in mapping.concept_id.split("|"))
+
+
+def left_out(mapping: Mapping, statuses: Sequence[str] = ()) -> str | None:
+    """Return, in words, why a format that holds plain mappings only does not hold this one; None if it does.
+
+    Args:
+        mapping: with one code.
+        statuses: of decisions that the format has no place for.
+    """
+    if not is_target(mapping):
+        return "further candidates"
+    if mapping.mapping_type != "maps_to":
+        return f"targets of type {mapping.mapping_type}"
+    if mapping.status in statuses:
+        return f"{mapping.status} mappings"
+    return None

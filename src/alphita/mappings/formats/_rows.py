@@ -1,0 +1,80 @@
+"""Reading text files row by row."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from alphita.errors import InputError, Rejects
+
+MAX_CELL_CHARACTERS = 1_000_000
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (1-based number, line with its end), decoded from UTF-8; bytes that are no text become lone surrogates.
+
+    Raises:
+        InputError: the file cannot be read, or is empty.
+    """
+    number = 0
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                yield number, line
+    except OSError as error:
+        raise InputError(f"cannot read it: {error.strerror or error}", file=path) from None
+    if not number:
+        raise InputError("the file is empty", file=path)
+
+
+def delimited(
+    path: Path, delimiter: str, needed: Sequence[str], rejects: Rejects, *, after: int = 0
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line, cells by column name) of a delimited file with a header and quotes where needed.
+
+    Args:
+        path: the file.
+        delimiter: between cells.
+        needed: columns that must be there.
+        rejects: takes rows with too many or too few cells, or text that is not UTF-8.
+        after: lines to pass over before the header.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column that is needed.
+    """
+    csv.field_size_limit(MAX_CELL_CHARACTERS)
+    reader = csv.reader((line for number, line in lines(path) if number > after), delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, [])
+    except csv.Error as error:
+        raise InputError(f"the header cannot be read: {error}", file=path, line=after + 1) from None
+    missing = [name for name in needed if name not in header]
+    if missing:
+        raise InputError(f"no column {missing[0]!r}", file=path, line=after + 1, remedy=f"it has {header}")
+    while True:
+        line = after + reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            rejects.add(f"not a row of this format: {error}", file=path, line=line)
+            continue
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            rejects.add(f"{len(cells)} cells, but the header has {len(header)}", file=path, line=line)
+        elif not all(map(is_text, cells)):
+            rejects.add("not valid UTF-8 text", file=path, line=line)
+        else:
+            yield line, dict(zip(header, cells, strict=True))
+
+
+def is_text(cell: str) -> bool:
+    """Return whether a string has no lone surrogates, which stand for bytes that were no UTF-8."""
+    try:
+        cell.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,65 @@
+"""CSV. Specification: RFC 4180, https://www.rfc-editor.org/rfc/rfc4180, with LF as the end of a line.
+
+UTF-8, comma, a header, quotes where needed; an empty cell is a missing value.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+
+from alphita.errors import Rejects
+from alphita.mappings.formats import Header, Problem, _plain, _rows
+from alphita.mappings.record import Mapping
+
+DESCRIPTION = "comma-separated, with a header"
+SUFFIXES = (".csv",)
+STREAMS = True
+LOSSES: tuple[str, ...] = ()
+END = "\r\n"
+
+
+class _Rows:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def write(self, row: str) -> None:
+        self.texts.append(row.removesuffix(END) + "\n")
+
+
+def begin(header: Header) -> bytes:
+    """Return the line of column names."""
+    return (",".join(header.columns) + "\n").encode()
+
+
+def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
+    """Return the mappings as CSV."""
+    rows = _Rows()
+    # Python before 3.13 quotes a carriage return only where it is part of the line's end; so it is, and cut off again.
+    csv.writer(rows, lineterminator=END).writerows(map(attrgetter(*header.columns), mappings))
+    return "".join(rows.texts).encode("utf-8")
+
+
+def finish(header: Header, part: Path, out: Path) -> None:
+    """Rename the part to the output."""
+    part.replace(out)
+
+
+def unfit(header: Header, mapping: Mapping) -> Problem | None:
+    """Return None: a plain table holds every mapping."""
+    return None
+
+
+def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+    """Count what has no column."""
+    return _plain.losses(header, mappings)
+
+
+def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+    """Read a file; columns that are no field are passed over."""
+    for line, cells in _rows.delimited(path, ",", ("mention",), rejects):
+        mapping = _plain.mapping(cells, path, line, rejects)
+        if mapping is not None:
+            yield mapping

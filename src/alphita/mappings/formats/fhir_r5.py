@@ -1,0 +1,136 @@
+"""FHIR ConceptMap R5. Specification: http://hl7.org/fhir/R5/conceptmap.html
+Version 5.0.0.
+
+NIL is `noMap`, beside which there is no target (invariant cmd-4). Every narrower target has a comment (cmd-1 asks for
+one): where the reviewer gave none, one is written that says what the code says. Similarity, confidence and status are
+properties of the target. A mapping whose relation is not known is `related-to`, and counted. Rejections have no place
+here and are left out, as are further candidates and other types of target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from alphita.errors import InputError, Rejects
+from alphita.mappings.formats import Header, Problem, _conceptmap
+from alphita.mappings.formats._conceptmap import COMMENTS, NARROWER, Target, text
+from alphita.mappings.record import Mapping
+
+DESCRIPTION = "FHIR R5 ConceptMap (JSON)"
+SUFFIXES = (".conceptmap.json", ".conceptmap.r5.json", ".r5.json")
+STREAMS = False
+LOSSES = (
+    "mention", "frequency", "rank", "concept_name", "matched_term", "similarity", "confidence", "decision", "method",
+    "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions",
+    "retired_concept", "explanation", "status", "mapping_type", "reviewer", "reviewed_at", "comment",
+)  # fmt: skip
+
+RELATIONSHIPS = {
+    "exact": "equivalent", "broad": "source-is-narrower-than-target", "narrow": "source-is-broader-than-target",
+    "related": "related-to", None: "related-to",
+}  # fmt: skip
+RELATIONS = {
+    "equivalent": "exact", "source-is-narrower-than-target": "broad", "source-is-broader-than-target": "narrow",
+    "related-to": "related",
+}  # fmt: skip
+UNRELATED = "not-related-to"
+
+
+def begin(header: Header) -> bytes:
+    """Return nothing: the document is made at the end.
+
+    Raises:
+        UsageError: no url, or codes of a vocabulary that has no URI.
+    """
+    _conceptmap.check(header)
+    return b""
+
+
+def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
+    """Return the mappings as JSON Lines."""
+    return _conceptmap.encode(_RELEASE, header, mappings)
+
+
+def finish(header: Header, part: Path, out: Path) -> None:
+    """Write the document aside, rename it, and remove the part."""
+    _conceptmap.finish(_RELEASE, header, part, out)
+
+
+def unfit(header: Header, mapping: Mapping) -> Problem | None:
+    """Return why a mapping cannot be written, or None."""
+    return _conceptmap.unfit(mapping)
+
+
+def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+    """Count what the document does not hold."""
+    return _conceptmap.losses(_RELEASE, header, mappings)
+
+
+def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+    """Read a document; what has no meaning is set aside."""
+    return _conceptmap.read(_RELEASE, path, header, rejects)
+
+
+class _R5:
+    FIELDS: dict[str, Any] = {  # noqa: RUF012 - never changed
+        "property": [
+            {"code": "confidence", "description": "calibrated probability that the target is right", "type": "decimal"},
+            {"code": "similarity", "description": "cosine between source and target term", "type": "decimal"},
+            {"code": "status", "description": "what a person decided", "type": "string"},
+        ]
+    }
+
+    @staticmethod
+    def group(source: str, source_version: str, target: str, target_version: str) -> dict[str, Any]:
+        facts = {"source": _canonical(source, source_version), "target": _canonical(target, target_version)}
+        return {name: value for name, value in facts.items() if value}
+
+    @staticmethod
+    def target_system(group: dict[str, Any]) -> str:
+        return str(group.get("target") or "").partition("|")[0]
+
+    @staticmethod
+    def target(mapping: Mapping, code: str) -> Target:
+        comment = text(mapping.comment) or (NARROWER if mapping.relation == "narrow" else None)
+        facts = {
+            "code": code, "display": text(mapping.concept_name), "relationship": RELATIONSHIPS[mapping.relation],
+            "comment": comment,
+            "property": [
+                *({"code": name, "valueDecimal": number}
+                  for name in ("confidence", "similarity") if (number := getattr(mapping, name)) is not None),
+                *([{"code": "status", "valueString": mapping.status}] if mapping.status != "unreviewed" else []),
+            ],
+        }  # fmt: skip
+        return {name: value for name, value in facts.items() if value}
+
+    @staticmethod
+    def element(targets: list[Target]) -> dict[str, Any]:
+        return {"target": targets} if targets else {"noMap": True}
+
+    @staticmethod
+    def facts(target: Target) -> dict[str, Any] | None:
+        relationship, comment = target.get("relationship"), target.get("comment")
+        if relationship == UNRELATED:
+            return None
+        if relationship not in RELATIONS:
+            allowed = sorted([*RELATIONS, UNRELATED])
+            raise InputError(f"must be one of {allowed}", field="relationship", value=relationship)
+        found: dict[str, Any] = {
+            "relation": RELATIONS[relationship], "concept_name": target.get("display"),
+            "comment": None if comment in COMMENTS else comment,
+        }  # fmt: skip
+        for one in target.get("property") or []:
+            if one.get("code") in ("confidence", "similarity") and isinstance(one.get("valueDecimal"), int | float):
+                found[one["code"]] = float(one["valueDecimal"])
+            if one.get("code") == "status" and one.get("valueString") == "approved":
+                found["status"] = "approved"
+        return found
+
+
+def _canonical(system: str, version: str) -> str:
+    return f"{system}|{version}" if system and version else system
+
+
+_RELEASE = _R5()

@@ -1,0 +1,67 @@
+"""JSON Lines. Specification: https://jsonlines.org, one object a line.
+
+UTF-8; a missing value is null.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+
+from alphita.errors import Rejects
+from alphita.mappings.formats import Header, Problem, _plain, _rows
+from alphita.mappings.record import Mapping
+
+DESCRIPTION = "JSON Lines, one object a line"
+SUFFIXES = (".jsonl", ".ndjson")
+STREAMS = True
+LOSSES: tuple[str, ...] = ()
+
+
+def begin(header: Header) -> bytes:
+    """Return nothing: there is no header."""
+    return b""
+
+
+def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
+    """Return the mappings as objects."""
+    values = attrgetter(*header.columns)
+    dump = json.JSONEncoder(ensure_ascii=False).encode
+    return "".join(
+        dump(dict(zip(header.columns, values(mapping), strict=True))) + "\n" for mapping in mappings
+    ).encode("utf-8")  # fmt: skip
+
+
+def finish(header: Header, part: Path, out: Path) -> None:
+    """Rename the part to the output."""
+    part.replace(out)
+
+
+def unfit(header: Header, mapping: Mapping) -> Problem | None:
+    """Return None: a plain table holds every mapping."""
+    return None
+
+
+def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+    """Count what has no column."""
+    return _plain.losses(header, mappings)
+
+
+def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+    """Read a file; keys that are no field are passed over."""
+    for line, text in _rows.lines(path):
+        if not text.strip():
+            continue
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            rejects.add(f"not JSON: {error}", file=path, line=line, value=text)
+            continue
+        if not isinstance(found, dict):
+            rejects.add("not a JSON object", file=path, line=line, value=text)
+            continue
+        mapping = _plain.mapping(found, path, line, rejects)
+        if mapping is not None:
+            yield mapping

@@ -1,0 +1,140 @@
+"""OMOP SOURCE_TO_CONCEPT_MAP. Specification: https://ohdsi.github.io/CommonDataModel/cdm54.html#source_to_concept_map
+Version 5.4 of the Common Data Model, as the comma-separated file that Usagi exports.
+
+A mention without a code is its own source_code. NIL has target_concept_id 0 of vocabulary "None". Only "maps to" has a
+place here, and no rejection: other types of target and mappings that were rejected, flagged or ignored are left out,
+and counted, as are further candidates. A code longer than 50 characters cannot be written; a description is cut at 255.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from alphita.errors import Rejects, UsageError
+from alphita.mappings.formats import Header, Problem, _losses, _omop, _rows
+from alphita.mappings.record import Mapping
+
+DESCRIPTION = "OMOP SOURCE_TO_CONCEPT_MAP, comma-separated"
+SUFFIXES = (".source_to_concept_map.csv", ".stcm.csv")
+STREAMS = True
+LOSSES = (
+    "mention_code", "mention", "frequency", "rank", "concept_name", "matched_term", "similarity", "confidence",
+    "decision", "method", "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion",
+    "contradictions", "retired_concept", "explanation", "status", "mapping_type", "reviewer", "reviewed_at", "comment",
+)  # fmt: skip
+
+COLUMNS = (
+    "source_code", "source_concept_id", "source_vocabulary_id", "source_code_description", "target_concept_id",
+    "target_vocabulary_id", "valid_start_date", "valid_end_date", "invalid_reason",
+)  # fmt: skip
+MOST = {"source_code": 50, "source_vocabulary_id": 20, "source_code_description": 255, "target_vocabulary_id": 20}
+START, END = "1970-01-01", "2099-12-31"
+NO_PLACE = ("rejected", "flagged", "ignored")
+
+
+def begin(header: Header) -> bytes:
+    """Return the line of column names.
+
+    Raises:
+        UsageError: no source vocabulary, or one of more than 20 characters.
+    """
+    name = header.source_vocabulary
+    if not name or len(name) > MOST["source_vocabulary_id"]:
+        raise UsageError(
+            f"SOURCE_TO_CONCEPT_MAP needs a source_vocabulary_id of 1 to 20 characters, not {name!r}: "
+            "--source-vocabulary MY_CODES"
+        )
+    return (",".join(COLUMNS) + "\n").encode()
+
+
+def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
+    """Return the rows."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for one in _losses.one_by_one(mappings):
+        if not _losses.left_out(one, NO_PLACE) and unfit(header, one) is None:
+            writer.writerow(_row(header, one))
+    return text.getvalue().encode("utf-8")
+
+
+def finish(header: Header, part: Path, out: Path) -> None:
+    """Rename the part to the output."""
+    part.replace(out)
+
+
+def unfit(header: Header, mapping: Mapping) -> Problem | None:
+    """Return why a mapping cannot be written, or None."""
+    code = mapping.mention_code or mapping.mention
+    if not code:
+        return Problem("neither a code nor a mention", "mention_code", code)
+    if len(code) > MOST["source_code"]:
+        return Problem("a source code of more than 50 characters", "mention_code", code)
+    if "\r" in code:
+        return Problem("a carriage return in a source code", "mention_code", code)
+    for one in [None] if mapping.concept_id is None else mapping.concept_id.split("|"):
+        found = _omop.target(header, one)
+        if found is None or not found.vocabulary:
+            return Problem("a concept without OMOP's concept id and vocabulary", "concept_id", one)
+        if len(found.vocabulary) > MOST["target_vocabulary_id"]:
+            return Problem("a vocabulary id of more than 20 characters", "concept_id", one)
+    return None
+
+
+def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+    """Count what the file does not hold."""
+    whole: Counter[str] = Counter()
+    pairs = []
+    for one in _losses.one_by_one(mappings):
+        problem = unfit(header, one)
+        why = _losses.left_out(one, NO_PLACE) or (problem and problem.problem)
+        if why:
+            whole[why] += 1
+        else:
+            row = dict(zip(COLUMNS, _row(header, one), strict=True))
+            # The OMOP number is another name of the same concept.
+            pairs.append((one, replace(_mapping(row, 1), concept_id=one.concept_id)))
+    return dict(whole) | _losses.count(pairs)
+
+
+def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+    """Read a file; concepts are named by OMOP's numbers (`OMOP:4329847`). Rows with an invalid_reason are set aside."""
+    number, last = 0, None
+    for line, cells in _rows.delimited(path, ",", ("source_code", "target_concept_id"), rejects):
+        source = (cells["source_code"], cells.get("source_code_description"))
+        number += source != last
+        last = source
+        if cells.get("invalid_reason"):
+            rejects.add("no longer valid", file=path, line=line, field="invalid_reason", value=cells["invalid_reason"])
+        elif not cells["target_concept_id"].isdecimal():
+            value = cells["target_concept_id"]
+            rejects.add("not a number", file=path, line=line, field="target_concept_id", value=value)
+        elif not cells["source_code"]:
+            rejects.add("empty", file=path, line=line, field="source_code")
+        else:
+            yield _mapping(cells, number)
+
+
+def _row(header: Header, mapping: Mapping) -> list[str]:
+    found = _omop.target(header, mapping.concept_id) or _omop.NONE
+    description = mapping.mention.replace("\r", " ")[: MOST["source_code_description"]]
+    return [
+        mapping.mention_code or mapping.mention, "0", header.source_vocabulary, description,
+        str(found.omop_concept_id), found.vocabulary, START, END, "",
+    ]  # fmt: skip
+
+
+def _mapping(row: dict[str, str], number: int) -> Mapping:
+    code, mention = row["source_code"], row.get("source_code_description") or row["source_code"]
+    nil = int(row["target_concept_id"]) == 0
+    return Mapping(
+        row=number, mention_code=None if code == mention else code, mention=mention, frequency=None, rank=1,
+        concept_id=None if nil else f"OMOP:{int(row['target_concept_id'])}", concept_name=None, matched_term=None,
+        similarity=None, confidence=None, decision=None, method="nil" if nil else "nearest", routes=None, relation=None,
+        scope=None, language=None, source=None, code=None, homonyms=None, expansion=None, contradictions=None,
+        retired_concept=None,
+    )  # fmt: skip

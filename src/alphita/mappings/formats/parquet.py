@@ -1,0 +1,94 @@
+"""Parquet. Specification: https://parquet.apache.org/docs/file-format/, format version 2.6.
+
+A Parquet file cannot be appended to, so the part is an Arrow stream, turned into Parquet at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from alphita.artefact import atomic_file
+from alphita.errors import InputError, Rejects
+from alphita.mappings.formats import Header, Problem, _plain
+from alphita.mappings.record import COLUMNS, Mapping
+
+DESCRIPTION = "Apache Parquet"
+SUFFIXES = (".parquet",)
+STREAMS = False
+LOSSES: tuple[str, ...] = ()
+
+
+def begin(header: Header) -> bytes:
+    """Return the stream's schema message."""
+    return bytes(_schema(header.columns).serialize())
+
+
+def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
+    """Return one record batch message."""
+    import pyarrow as pa
+
+    schema = _schema(header.columns)
+    arrays = [
+        pa.array(list(map(attrgetter(name), mappings)), kind)
+        for name, kind in zip(header.columns, schema.types, strict=True)
+    ]
+    return bytes(pa.RecordBatch.from_arrays(arrays, schema=schema).serialize())
+
+
+def finish(header: Header, part: Path, out: Path) -> None:
+    """Write the Parquet file aside, batch by batch, rename it, and remove the part."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    private = not os.stat(part).st_mode & 0o077
+    with (
+        atomic_file(out, private=private) as file,
+        pa.OSFile(str(part)) as source,
+        pa.ipc.open_stream(source) as stream,
+        pq.ParquetWriter(file, stream.schema) as writer,
+    ):
+        for batch in stream:
+            writer.write_batch(batch)
+    part.unlink()
+
+
+def unfit(header: Header, mapping: Mapping) -> Problem | None:
+    """Return None: a plain table holds every mapping."""
+    return None
+
+
+def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+    """Count what has no column."""
+    return _plain.losses(header, mappings)
+
+
+def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+    """Read a file, batch by batch; columns that are no field are passed over."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            names = [name for name in file.schema_arrow.names if name in COLUMNS]
+            if "mention" not in names:
+                raise InputError("no column 'mention'", file=path, remedy=f"it has {file.schema_arrow.names}")
+            number = 0
+            for batch in file.iter_batches(batch_size=8_192, columns=names):
+                for row in batch.to_pylist():
+                    number += 1
+                    mapping = _plain.mapping(row, path, number, rejects)
+                    if mapping is not None:
+                        yield mapping
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"this is no Parquet file that can be read: {error}", file=path) from None
+
+
+def _schema(columns: Sequence[str]) -> Any:  # noqa: ANN401
+    import pyarrow as pa
+
+    kinds = {int: pa.int64(), float: pa.float64(), str: pa.string()}
+    return pa.schema([(name, kinds[_plain.KINDS[name]]) for name in columns])

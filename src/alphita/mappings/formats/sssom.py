@@ -1,0 +1,350 @@
+"""SSSOM/TSV. Specification: https://mapping-commons.github.io/sssom/spec-formats-tsv/
+Version 1.1, in its canonical form: rows and prefixes sorted, no empty column, numbers of at most three decimals.
+
+A mention with a code is a subject of the prefix `source_vocabulary`; one without is an `rdfs literal`. NIL is
+`sssom:NoTermFound` as object of skos:exactMatch; a rejection has the predicate_modifier `Not`. A mapping whose relation
+is not known is written as skos:relatedMatch, the weakest claim, and counted. Further candidates are left out, and
+counted. Rows are sorted in memory when the file is finished: about 1 GB for a million.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from alphita.artefact import atomic_file
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.mappings.formats import Header, Problem, _curies, _losses, _rows
+from alphita.mappings.record import Mapping
+from alphita.terminology import prefixes
+
+DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
+SUFFIXES = (".sssom.tsv", ".tsv")
+STREAMS = False
+LOSSES = (
+    "mention_code", "rank", "frequency", "concept_name", "matched_term", "similarity", "decision", "method", "routes",
+    "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions", "retired_concept",
+    "explanation", "status", "mapping_type", "reviewer", "reviewed_at",
+)  # fmt: skip
+
+# In the order of the specification's table.
+SLOTS = (
+    "subject_id", "subject_label", "predicate_id", "predicate_modifier", "object_id", "object_label",
+    "mapping_justification", "reviewer_label", "subject_type", "review_date", "confidence", "match_string",
+    "similarity_score", "similarity_measure", "comment",
+)  # fmt: skip
+# Said once in the metadata where all rows agree.
+PROPAGATED = ("subject_type", "similarity_measure")
+LITERAL = "rdfs literal"
+NO_TERM = "sssom:NoTermFound"
+COSINE = "cosine similarity"
+PREDICATES = {
+    "exact": "skos:exactMatch", "broad": "skos:broadMatch", "narrow": "skos:narrowMatch", "related": "skos:relatedMatch"
+}  # fmt: skip
+RELATIONS = {predicate: relation for relation, predicate in PREDICATES.items()} | {
+    "skos:closeMatch": "related", "owl:equivalentClass": "exact", "owl:sameAs": "exact", "rdfs:subClassOf": "broad",
+}  # fmt: skip
+LEXICAL, THRESHOLD, SEMANTIC = (
+    "semapv:LexicalMatching", "semapv:LexicalSimilarityThresholdMatching", "semapv:SemanticSimilarityThresholdMatching"
+)  # fmt: skip
+COMPOSITE, UNSPECIFIED = "semapv:CompositeMatching", "semapv:UnspecifiedMatching"
+MANUAL, REVIEW = "semapv:ManualMappingCuration", "semapv:MappingReview"
+# How a mapping came to be, as far as its justification says so: method and routes.
+MADE: dict[str, tuple[str, str | None]] = {
+    LEXICAL: ("exact", "exact"), THRESHOLD: ("nearest", "letters"), SEMANTIC: ("nearest", "vectors"),
+}  # fmt: skip
+# Prefixes that need no declaration.
+BUILT_IN = ("owl", "rdf", "rdfs", "semapv", "skos", "sssom")
+_SAFE = "-._~!$&'()*+,;=:@"
+_CURIE = re.compile(r"[A-Za-z_][\w.-]*:[^\s|\"<>]+")
+
+
+def begin(header: Header) -> bytes:
+    """Return nothing: the metadata are written at the end, when the prefixes in use are known.
+
+    Raises:
+        UsageError: no mapping set id or licence, which the specification requires, or a prefix without a URI.
+    """
+    if not header.set_id:
+        raise UsageError("SSSOM needs an id of the mapping set: --set-id https://example.org/mappings/mine.sssom.tsv")
+    if not header.licence:
+        raise UsageError(
+            "SSSOM needs the licence of the mapping set: --licence https://creativecommons.org/publicdomain/zero/1.0/"
+        )
+    if header.source_vocabulary:
+        _curies.uri(header, header.source_vocabulary)
+    return b""
+
+
+def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
+    """Return the rows as JSON Lines of their slots."""
+    dump = json.JSONEncoder(ensure_ascii=False).encode
+    written = (one for one in _losses.one_by_one(mappings) if _fits(header, one))
+    return "".join(dump(_slots(header, mapping)) + "\n" for mapping in written).encode("utf-8")
+
+
+def finish(header: Header, part: Path, out: Path) -> None:
+    """Sort the rows, write metadata and rows aside, rename, and remove the part."""
+    import polars as pl
+
+    private = not os.stat(part).st_mode & 0o077
+    schema = dict.fromkeys(SLOTS, pl.String)
+    rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
+    rows = rows.fill_null("").sort(SLOTS)
+    said = {
+        name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]
+    }  # fmt: skip
+    used = sorted({one for name in ("subject_id", "object_id") for one in _prefixes(rows[name])})
+    needed = ("subject_label", "predicate_id", "object_id", "mapping_justification")
+    columns = [
+        name for name in SLOTS
+        if name not in said and ((rows[name] != "").any() or (not len(rows) and name in needed))
+    ]  # fmt: skip
+    with atomic_file(out, "w", private=private, newline="\n") as file:
+        file.writelines(f"#{line}\n" for line in _metadata(header, used, said))
+        file.write("\t".join(columns) + "\n")
+        for row in rows.select(columns).iter_rows():
+            file.write("\t".join(map(_cell, row)) + "\n")
+    part.unlink()
+
+
+def unfit(header: Header, mapping: Mapping) -> Problem | None:
+    """Return why a mapping cannot be written, or None."""
+    if not _subject(header, mapping) and not mapping.mention:
+        return Problem("neither a code nor a mention", "mention", mapping.mention)
+    for one in (mapping.concept_id or NO_TERM).split("|"):
+        if not _CURIE.fullmatch(one):
+            return Problem("not a CURIE", "concept_id", one)
+    return None
+
+
+def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+    """Count what the file does not hold."""
+    whole: Counter[str] = Counter()
+    pairs = []
+    for one in _losses.one_by_one(mappings):
+        why = _losses.left_out(one, ("ignored",)) or _problem(header, one)
+        if why:
+            whole[why] += 1
+        else:
+            pairs.append((one, _mapping(header, _slots(header, one), 1)))
+    return dict(whole) | _losses.count(pairs)
+
+
+def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+    """Read a file. Subjects are numbered in its order; an unknown predicate or subject type sets a row aside.
+
+    A subject's code is its CURIE, or what follows the prefix if that is `source_vocabulary`.
+    """
+    metadata, curies, n_lines = _read_metadata(path)
+    needed = ("predicate_id", "mapping_justification")
+    number, last = 0, None
+    for line, cells in _rows.delimited(path, "\t", needed, rejects, after=n_lines):
+        slots = {name: metadata.get(name, "") for name in PROPAGATED} | cells
+        subject = (slots.get("subject_id"), slots.get("subject_label"))
+        number += subject != last
+        last = subject
+        try:
+            mapping = _mapping(header, slots, number, curies)
+        except InputError as error:
+            rejects.add(error.problem, file=path, line=line, field=error.field, value=error.value)
+        else:
+            yield mapping
+
+
+def _fits(header: Header, mapping: Mapping) -> bool:
+    return not (_losses.left_out(mapping, ("ignored",)) or unfit(header, mapping))
+
+
+def _problem(header: Header, mapping: Mapping) -> str | None:
+    found = unfit(header, mapping)
+    return found and found.problem
+
+
+def _subject(header: Header, mapping: Mapping) -> str:
+    if not header.source_vocabulary or not mapping.mention_code:
+        return ""
+    return f"{header.source_vocabulary}:{quote(mapping.mention_code, safe=_SAFE)}"
+
+
+def _slots(header: Header, mapping: Mapping) -> dict[str, str]:
+    subject = _subject(header, mapping)
+    if mapping.concept_id is not None:
+        _curies.uri(header, mapping.concept_id.partition(":")[0])
+    justification = _justification(mapping)
+    similarity = mapping.similarity if mapping.similarity is not None and mapping.similarity >= 0 else None
+    slots = {
+        "subject_id": subject,
+        "subject_label": mapping.mention,
+        "predicate_id": PREDICATES[mapping.relation or "related"] if mapping.concept_id else PREDICATES["exact"],
+        "predicate_modifier": "Not" if mapping.status == "rejected" else "",
+        "object_id": mapping.concept_id or NO_TERM,
+        "object_label": mapping.concept_name or "",
+        "mapping_justification": justification,
+        "reviewer_label": (mapping.reviewer or "").replace("|", "/"),
+        "subject_type": "" if subject else LITERAL,
+        "review_date": (mapping.reviewed_at or "")[:10] if mapping.reviewer else "",
+        "confidence": _decimals(mapping.confidence),
+        "match_string": mapping.matched_term or "" if justification == LEXICAL else "",
+        "similarity_score": _decimals(similarity),
+        "similarity_measure": "" if similarity is None else COSINE,
+        "comment": mapping.comment or "",
+    }
+    return {name: value for name, value in slots.items() if value}
+
+
+def _justification(mapping: Mapping) -> str:
+    if mapping.status in ("approved", "rejected"):
+        by_machine = mapping.routes or mapping.similarity is not None or mapping.confidence is not None
+        return REVIEW if by_machine else MANUAL
+    if mapping.method == "exact":
+        return LEXICAL
+    if mapping.routes == "letters":
+        return THRESHOLD
+    if mapping.routes == "vectors":
+        return SEMANTIC
+    return COMPOSITE if mapping.routes or mapping.method in ("abbreviation", "nil") else UNSPECIFIED
+
+
+def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[str, str] | None = None) -> Mapping:
+    """Return the mapping of a row's slots.
+
+    Raises:
+        InputError: a slot has a value that means nothing.
+    """
+    predicate, modifier = slots["predicate_id"], slots.get("predicate_modifier", "")
+    if predicate not in RELATIONS:
+        raise InputError(f"must be one of {sorted(RELATIONS)}", field="predicate_id", value=predicate)
+    if modifier not in ("", "Not"):
+        raise InputError("must be Not or empty", field="predicate_modifier", value=modifier)
+    subject, label = slots.get("subject_id", ""), slots.get("subject_label", "")
+    if not subject and not (label and slots.get("subject_type") == LITERAL):
+        raise InputError("neither subject_id nor a literal with a label", field="subject_id", value=subject or None)
+    object_ = slots.get("object_id", "")
+    if not _CURIE.fullmatch(object_):
+        raise InputError("not a CURIE", field="object_id", value=object_)
+    nil = object_ == NO_TERM
+    justification = slots["mapping_justification"]
+    reviewed = justification in (MANUAL, REVIEW)
+    method, routes = MADE.get(justification, ("nearest", None))
+    status = "rejected" if modifier else "approved" if reviewed else "unreviewed"
+    return Mapping(
+        row=number,
+        mention_code=_code(header, subject),
+        mention=label,
+        frequency=None, rank=1,
+        concept_id=None if nil else _known(object_, curies or {}),
+        concept_name=slots.get("object_label") or None,
+        matched_term=slots.get("match_string") or None,
+        similarity=_number(slots, "similarity_score"),
+        confidence=_number(slots, "confidence"),
+        decision=None,
+        method="nil" if nil else method,
+        routes=None if nil else routes,
+        relation=None if nil else RELATIONS[predicate],
+        scope=None, language=None, source=None, code=None, homonyms=None, expansion=None, contradictions=None,
+        retired_concept=None, explanation=None,
+        status=status, mapping_type="maps_to",
+        reviewer=slots.get("reviewer_label") or None,
+        reviewed_at=slots.get("review_date") or None,
+        comment=slots.get("comment") or None,
+    )  # fmt: skip
+
+
+def _code(header: Header, subject: str) -> str | None:
+    prefix, _, local = subject.partition(":")
+    return (unquote(local) if prefix == header.source_vocabulary else subject) or None
+
+
+def _known(curie: str, curies: dict[str, str]) -> str:
+    """Return a CURIE as Alphita writes it; a prefix that only the file knows is looked up by its URI."""
+    prefix, _, local = curie.partition(":")
+    if prefixes.canonical(prefix) not in prefixes.table() and prefix in curies:
+        return prefixes.contract(curies[prefix] + local) or curie
+    return curie
+
+
+def _number(slots: dict[str, str], name: str) -> float | None:
+    text = slots.get(name, "")
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise InputError("must be a number from 0 to 1", field=name, value=text)
+    return number
+
+
+def _decimals(number: float | None) -> str:
+    if number is None:
+        return ""
+    text = format(Decimal(repr(number)).quantize(Decimal("0.001"), ROUND_HALF_UP), "f")
+    return text.rstrip("0").rstrip(".")
+
+
+def _prefixes(ids: Any) -> set[str]:  # noqa: ANN401 - a polars Series
+    return {one for one in ids.str.split(":").list.first().unique().to_list() if one and one not in BUILT_IN}
+
+
+def _metadata(header: Header, used: Sequence[str], said: dict[str, str]) -> Iterator[str]:
+    """Yield the lines of the YAML block, in the order of the specification's table."""
+    if used:
+        yield "curie_map:"
+        for prefix in used:
+            yield f"  {_yaml(prefix)}: {_yaml(_curies.uri(header, prefix))}"
+    objects = [prefix for prefix in used if prefix != header.source_vocabulary and prefix in header.sources]
+    slots = {
+        "sssom_version": "1.1",
+        "mapping_set_id": header.set_id,
+        "mapping_set_version": header.version,
+        "license": header.licence,
+        "subject_type": said.get("subject_type", ""),
+        "subject_source_version": header.source_version,
+        "object_source_version": "; ".join(f"{prefix} {header.sources[prefix]}" for prefix in objects),
+        "mapping_tool": header.tool,
+        "mapping_tool_version": header.tool_version,
+        "mapping_date": header.date,
+        "similarity_measure": said.get("similarity_measure", ""),
+    }
+    for name, value in slots.items():
+        if value:
+            yield f"{name}: {value if name == 'mapping_date' else _yaml(value)}"
+
+
+def _yaml(text: str) -> str:
+    """Return a string as a YAML scalar: plain where that is a string, else in double quotes (as JSON)."""
+    plain = re.fullmatch(r"[A-Za-z][\w./#~+,;() -]*(://[\w./#~+,;()?=&%-]*)?[\w/_#=]", text)
+    words = ("null", "true", "false", "yes", "no", "on", "off")
+    return text if plain and " #" not in text and text.lower() not in words else json.dumps(text, ensure_ascii=False)
+
+
+def _cell(text: str) -> str:
+    if any(mark in text for mark in '\t\n\r"'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, str], int]:
+    """Return the metadata that are plain strings, the CURIE map, and how many lines the block has."""
+    metadata: dict[str, str] = {}
+    curies: dict[str, str] = {}
+    section, number = "", 0
+    for number, line in _rows.lines(path):
+        if not line.startswith("#"):
+            return metadata, curies, number - 1
+        entry = re.fullmatch(r"#(\s*)[\"']?([\w.\-]+)[\"']?:\s*(.*?)\s*", line.rstrip("\r\n"))
+        if entry is None:
+            continue
+        section = entry[2] if len(entry[1]) <= 1 else section
+        of = curies if section == "curie_map" and len(entry[1]) > 1 else metadata
+        of[entry[2]] = entry[3].strip("'\"")
+    raise InputError("no line of column names: not an SSSOM/TSV file", file=path, line=number)

@@ -1,0 +1,91 @@
+"""The record of a mapping: one target of one mention. Files, the command line and Python take their names from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+Method = Literal["exact", "abbreviation", "nearest", "nil"]
+Decision = Literal["accept", "review", "nil"]
+Relation = Literal["exact", "broad", "narrow", "related"]
+Status = Literal["unreviewed", "approved", "rejected", "flagged", "ignored"]
+MappingType = Literal[
+    "maps_to", "maps_to_value", "maps_to_unit", "maps_to_operator", "maps_to_type", "maps_to_number"
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One target of one mention: a line of an output file; the fields are the columns, in every format.
+
+    A mention has one mapping for each of its candidates or targets, next to one another. NIL is one mapping, of rank 1,
+    without a concept.
+
+    Attributes:
+        row: 1-based number of the input row (a header is not counted).
+        mention_code: the input's own code for the mention.
+        mention: the input string, unchanged.
+        frequency: how often the mention occurs, as the input says.
+        rank: 1 for the answer, 2 and more for further candidates.
+        concept_id: CURIE; None: no concept fits (NIL).
+        concept_name: the concept's preferred term.
+        matched_term: the concept's term that speaks for it, as the terminology writes it; given for NIL too, to show
+            what was found too far away.
+        similarity: cosine between mention (or its expansion) and matched term, -1 to 1; None without vectors.
+        confidence: calibrated probability, 0 to 1, that the answer is right (for NIL: that no concept fits); None
+            without calibration, and for candidates that are not the answer.
+        decision: "accept", "review" or "nil"; None without calibration.
+        method: "exact" (equal after cleaning), "abbreviation" (by its expansion), "nearest" or "nil".
+        routes: the ways that found it, joined by `|`: exact, letters, vectors, abbreviation.
+        relation: how the concept stands to the mention: "exact", "broad" (the concept is broader), "narrow" (the
+            concept is narrower) or "related".
+        scope: how the matched term stands to its concept: exact, narrow, broad or related.
+        language: the matched term's language (BCP-47).
+        source: where the matched term comes from.
+        code: the matched term's code there.
+        homonyms: ids of the other concepts that the matched term names, joined by `|`.
+        expansion: what the mention was taken to stand for, if it is or holds an abbreviation.
+        contradictions: in what mention and matched term contradict each other, joined by `|`, as "laterality: left
+            against right".
+        retired_concept: the retired concept whose term matched; `concept_id` is its replacement.
+        explanation: why this one, in one line; None unless asked for.
+        status: what a person decided: "unreviewed", "approved", "rejected", "flagged" or "ignored".
+        mapping_type: what the target gives of the mention, in OMOP's words: "maps_to", "maps_to_value", ...
+        reviewer: who decided.
+        reviewed_at: when, ISO 8601 with time zone.
+        comment: theirs.
+    """
+
+    row: int
+    mention_code: str | None
+    mention: str
+    frequency: int | None
+    rank: int
+    concept_id: str | None
+    concept_name: str | None
+    matched_term: str | None
+    similarity: float | None
+    confidence: float | None
+    decision: str | None
+    method: str
+    routes: str | None
+    relation: str | None
+    scope: str | None
+    language: str | None
+    source: str | None
+    code: str | None
+    homonyms: str | None
+    expansion: str | None
+    contradictions: str | None
+    retired_concept: str | None
+    explanation: str | None = None
+    status: str = "unreviewed"
+    mapping_type: str = "maps_to"
+    reviewer: str | None = None
+    reviewed_at: str | None = None
+    comment: str | None = None
+
+
+# What a person adds; not in the files that `normalize` writes as plain tables.
+REVIEW = ("status", "mapping_type", "reviewer", "reviewed_at", "comment")
+COLUMNS = tuple(column.name for column in fields(Mapping))

@@ -1,0 +1,248 @@
+"""The calibration of an index: ranker, calibrator, thresholds and what was measured. Lies in X.index/calibration.
+
+It is an artefact of its own, made for one index and refused by any other:
+
+    manifest.json      the index's hash, the split's, settings, counts
+    arrays.safetensors ranker and calibrators, plain arrays
+    figures.json       expected calibration error, risk and coverage, accuracies by ranking
+    abbreviations.json what the terminology's abbreviations stand for
+    reliability.svg, risk_coverage.svg
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.errors import InputError, UsageError
+from alphita.normalizer.abbreviations import Abbreviations
+from alphita.normalizer.calibration import COMMON, Calibrator, Isotonic, Logistic
+from alphita.normalizer.features import MENTION_NAMES, NAMES, Features, Languages
+from alphita.normalizer.meaning import Definitions
+from alphita.normalizer.ranker import Probabilities, Ranker
+from alphita.normalizer.table import Table
+
+if TYPE_CHECKING:
+    from alphita.index.store import Index
+
+KIND = "calibration"
+FOLDER = "calibration"
+REMEDY = "fit it again: alphita calibrate --index INDEX --split SPLIT --force"
+EVIDENCE = ("log_probability", "log_odds_to_second", "log_odds_to_nil", "equal", "cosine", "letters", "edit_ratio")
+TINY = 1e-9
+
+
+class Answers(NamedTuple):
+    """The ranker's and calibrator's answers to n questions.
+
+    Attributes:
+        order: (c,) rows of the table, question by question, best first.
+        top: (n,) int64 the row of each question's best candidate; -1 where there is none.
+        confidence: (n,) float64, calibrated probability that the best candidate is right, 0 to 1.
+        nil: (n,) float64, the ranker's probability that no concept fits.
+        score: (c,) float64, the ranker's scores.
+    """
+
+    order: NDArray[np.int64]
+    top: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    nil: NDArray[np.float64]
+    score: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was fitted for one index.
+
+    Attributes:
+        ranker: orders the candidates and scores NIL.
+        calibrators: from evidence to confidence, by language; "all" for every other.
+        nil_threshold: a question whose NIL probability is greater is answered NIL.
+        accept: allowed error -> the confidence from which answers are accepted; None: cannot be certified.
+        figures: what was measured on the calibration data, as JSON.
+        definitions: vectors of the concepts' definitions, which the ranker looks at.
+        abbreviations: those of the terminology.
+        fields: for the manifest: hashes, settings, counts.
+    """
+
+    ranker: Ranker
+    calibrators: Mapping[str, Calibrator]
+    nil_threshold: float
+    accept: Mapping[float, float | None]
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    definitions: Definitions | None = None
+    abbreviations: Abbreviations | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    pictures: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, table: Table, features: Features, languages: Languages | None = None) -> Answers:
+        """Answer the questions whose candidates are in `table`.
+
+        Args:
+            table: the candidates.
+            features: theirs.
+            languages: of the index's terms, for calibrators of one language; the best candidate's term decides.
+        """
+        probabilities = self.ranker(features.candidates, features.mentions, table.offsets)
+        order, top = ordered(table, probabilities.score)
+        evidence = evidence_of(table, features, probabilities, order, top)
+        confidence = self.calibrators[COMMON].apply(evidence)
+        for language, calibrator in self.calibrators.items():
+            if languages is not None and language in languages.names and len(table.term):
+                own = languages.of_term[table.term[np.maximum(top, 0)]] == languages.names[language]
+                confidence[own] = calibrator.apply(evidence[own])
+        confidence = np.where(top >= 0, confidence, 0.0)
+        return Answers(order, top, confidence, probabilities.nil, probabilities.score)
+
+    def threshold(self, error: float) -> float | None:
+        """Return the confidence from which answers are accepted at an allowed error; None: none is certified.
+
+        Raises:
+            UsageError: the thresholds were not made for this error.
+        """
+        if error not in self.accept:
+            known = ", ".join(f"{one:g}" for one in self.accept)
+            raise UsageError(f"no threshold was tested for an error of {error:g}; choose from {known}")
+        return self.accept[error]
+
+    def save(self, path: Path, *, force: bool = False) -> None:
+        """Write the calibration folder.
+
+        Raises:
+            UsageError: it exists and `force` is not given.
+        """
+        from safetensors.numpy import save_file
+
+        arrays = {f"ranker.{name}": values for name, values in self.ranker.to_arrays().items()}
+        kinds = {}
+        for group, calibrator in self.calibrators.items():
+            kinds[group] = type(calibrator).__name__.lower()
+            arrays |= {f"calibrator.{group}.{name}": values for name, values in calibrator.to_arrays().items()}
+        if self.definitions is not None:
+            arrays |= {f"definitions.{name}": values for name, values in self.definitions._asdict().items()}
+        settings = {
+            "calibrators": kinds, "nil_threshold": self.nil_threshold,
+            "accept": [[error, threshold] for error, threshold in self.accept.items()],
+            "features": list(NAMES), "mention_features": list(MENTION_NAMES), "evidence": list(EVIDENCE),
+        }  # fmt: skip
+        with artefact.create(path, KIND, force=force) as draft:
+            save_file(
+                {name: np.ascontiguousarray(values) for name, values in arrays.items()},
+                draft.path / "arrays.safetensors",
+            )
+            (draft.path / "settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+            (draft.path / "figures.json").write_text(json.dumps(self.figures, indent=1) + "\n", encoding="utf-8")
+            if self.abbreviations is not None:
+                kept = json.dumps(self.abbreviations.to_json(), ensure_ascii=False)
+                (draft.path / "abbreviations.json").write_text(kept + "\n", encoding="utf-8")
+            for name, picture in self.pictures.items():
+                (draft.path / f"{name}.svg").write_text(picture, encoding="utf-8")
+            # Those of a loaded calibration hold its whole manifest.
+            draft.fields.update({name: value for name, value in self.fields.items() if name not in artefact.RESERVED})
+
+    @classmethod
+    def load(cls, path: Path, index: Index) -> Calibration:
+        """Open the calibration of an index.
+
+        Raises:
+            InputError: it is none, is damaged, or was made for another index or with other features.
+        """
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        try:
+            manifest = artefact.verify(path, KIND)
+        except InputError as error:
+            raise InputError(error.problem, file=error.file or path, field=error.field, value=error.value,
+                             remedy=REMEDY) from None  # fmt: skip
+        if manifest.get("index_hash") != index.content_hash:
+            raise InputError("this calibration was made for another index", file=path, field="index_hash",
+                             value=manifest.get("index_hash"), remedy=REMEDY)  # fmt: skip
+        try:
+            settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
+            arrays = load_file(path / "arrays.safetensors")
+            figures = json.loads((path / "figures.json").read_text(encoding="utf-8"))
+            kept = path / "abbreviations.json"
+            abbreviations = (
+                Abbreviations.from_json(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else None
+            )
+            wanted = [list(NAMES), list(MENTION_NAMES), list(EVIDENCE)]
+            if [settings["features"], settings["mention_features"], settings["evidence"]] != wanted:
+                raise InputError("this calibration was made by another version of alphita", file=path, remedy=REMEDY)
+            ranker = Ranker.from_arrays(_under(arrays, "ranker."))
+            kinds: dict[str, Any] = {"logistic": Logistic, "isotonic": Isotonic}
+            calibrators = {
+                group: kinds[kind].from_arrays(_under(arrays, f"calibrator.{group}."))
+                for group, kind in settings["calibrators"].items()
+            }
+            definitions = _under(arrays, "definitions.")
+            accept = {float(error): threshold for error, threshold in settings["accept"]}
+            nil_threshold = float(settings["nil_threshold"])
+            kept_definitions = Definitions(**definitions) if definitions else None
+            _check_shapes(ranker, calibrators, kept_definitions, index)
+        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            raise InputError(f"damaged calibration: {error}", file=path, remedy=REMEDY) from None
+        return cls(ranker, calibrators, nil_threshold, accept, figures, kept_definitions, abbreviations, manifest)
+
+
+def ordered(table: Table, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows of the table, question by question, best first, and each question's best row (-1: none)."""
+    order = np.lexsort((-score, table.request))
+    filled = np.diff(table.offsets) > 0
+    top = np.full(len(filled), -1, np.int64)
+    top[filled] = order[table.offsets[:-1][filled]]
+    return order, top
+
+
+def evidence_of(
+    table: Table,
+    features: Features,
+    probabilities: Probabilities,
+    order: NDArray[np.int64],
+    top: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """Return what speaks for each question's best candidate, (n, len(EVIDENCE)); zeros where there is none."""
+    n = len(top)
+    found = np.zeros((n, len(EVIDENCE)))
+    filled = np.flatnonzero(top >= 0)
+    row = top[filled]
+    second = np.full(n, TINY)
+    several = np.flatnonzero(np.diff(table.offsets) > 1)
+    second[several] = np.maximum(probabilities.probability[order[table.offsets[several] + 1]], TINY)
+    first = np.maximum(probabilities.probability[row], TINY)
+    columns = {name: place for place, name in enumerate(NAMES)}
+    found[filled, 0] = np.log(first)
+    found[filled, 1] = np.log(first) - np.log(second[filled])
+    found[filled, 2] = np.log(first) - np.log(np.maximum(probabilities.nil[filled], TINY))
+    for place, name in enumerate(EVIDENCE[3:], 3):
+        found[filled, place] = features.candidates[row, columns[name]]
+    return found
+
+
+def _check_shapes(
+    ranker: Ranker, calibrators: Mapping[str, Calibrator], definitions: Definitions | None, index: Index
+) -> None:
+    """Raise ValueError if arrays do not fit the features, the evidence or the index: a blank question is answered."""
+    if not ranker.candidates or not ranker.mentions:
+        raise ValueError("it has no ranker")
+    if COMMON not in calibrators:
+        raise ValueError(f"it has no calibrator {COMMON!r}")
+    candidates, mentions = (np.zeros((1, len(names)), np.float32) for names in (NAMES, MENTION_NAMES))
+    ranker(candidates, mentions, np.array([0, 1]))
+    for calibrator in calibrators.values():
+        calibrator.apply(np.zeros((1, len(EVIDENCE))))
+    if definitions is not None and (
+        definitions.row.shape != (len(index.segment.concepts),) or definitions.vectors.shape[1:] != (index.dim,)
+    ):
+        raise ValueError("its definitions are not of this index's concepts")
+
+
+def _under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}

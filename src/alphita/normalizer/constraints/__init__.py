@@ -1,0 +1,281 @@
+"""Contradictions between a mention and the term of a candidate. A module here is a rule.
+
+A rule reads one attribute (side, course, number, ...) from a string. Two strings contradict each other in it if both
+speak of it and nothing that one leaves open is left open by the other: "left" against "right", "500 mg" against
+"250 mg", but not "limb" against "arm". Where only one speaks of it, nothing is contradicted: its meaning is narrower.
+
+Strings come without a language, so a rule looks for the words of all languages it covers; where one spelling means
+different things, the rule's file says how it is read. A word missing from a rule's list makes it silent, never wrong.
+
+Reading is Python and done once a distinct string; a reading is one int64, and comparing is NumPy over millions of
+pairs. The codes depend on the rules' files alone, not on the process or on the strings read before.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import registry
+from alphita.terminology.text import clean, strip_accents
+
+_WORD = re.compile(r"[^\W_]+")
+
+Codes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Bits = NDArray[np.uint16]
+
+
+# Words remembered with the rules that they concern; the memory starts anew beyond.
+MOST_WORDS = 500_000
+
+
+class Text(NamedTuple):
+    """A string as rules read it.
+
+    Attributes:
+        string: cleaned (`alphita.terminology.text.clean`).
+        shown: its words: runs of letters and digits; a Chinese phrase is one.
+        words: the same without accents, in the same places.
+    """
+
+    string: str
+    shown: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """What a rule read in one place: its value, in the rule's own code, and the words that say it."""
+
+    value: int
+    words: str
+
+
+class Rule(Protocol):
+    """What a rule's module offers.
+
+    Attributes:
+        DESCRIPTION: one line.
+        LANGUAGES: BCP-47 codes of the languages whose words it knows.
+        VETO: whether a contradiction keeps a candidate from being accepted unseen; otherwise it only lowers it.
+    """
+
+    DESCRIPTION: str
+    LANGUAGES: tuple[str, ...]
+    VETO: bool
+
+    def concerns(self, word: str) -> bool:
+        """Tell whether a string with this word (without accents) must be read; asked once a distinct word."""
+        ...
+
+    def find(self, text: Text) -> list[Found]:
+        """Return what the string says of the attribute, in order."""
+        ...
+
+    def code(self, values: Sequence[int]) -> int:
+        """Make one code, 0 to 2^63 - 1, of the values found; 0 says nothing. Their order does not matter."""
+        ...
+
+    def speaks(self, codes: Codes) -> Flags:
+        """Tell which codes say something of the attribute."""
+        ...
+
+    def contradict(self, left: Codes, right: Codes) -> Flags:
+        """Tell which pairs of codes exclude each other; symmetric, and false for two equal codes."""
+        ...
+
+    def agree(self, left: Codes, right: Codes) -> Flags:
+        """Tell which pairs of codes, both speaking, have a value in common; symmetric."""
+        ...
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """What each of n strings says, by every rule.
+
+    Attributes:
+        rules: names of the r rules, in the order of the columns.
+        codes: (n, r) int64.
+        speaks: (n,) uint16; bit k is set where the string says something of rule k's attribute.
+    """
+
+    rules: tuple[str, ...]
+    codes: Codes
+    speaks: Bits
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Pairs of strings compared; each a (pairs,) uint16 whose bit k is rule k's. At most one of the four is set.
+
+    None is set where neither speaks of the attribute, or both do of different sides of it ("type 2", "stage 3").
+
+    Attributes:
+        rules: names of the rules, in the order of the bits.
+        contradicts: both speak of the attribute and exclude each other (negation: one affirms what the other denies).
+        mention_only: only the mention speaks of it: the term is broader there.
+        term_only: only the term speaks of it: the term is narrower there.
+        agrees: both speak of it, do not exclude each other, and have a value in common.
+    """
+
+    rules: tuple[str, ...]
+    contradicts: Bits
+    mention_only: Bits
+    term_only: Bits
+    agrees: Bits
+
+
+class Contradiction(NamedTuple):
+    """One contradiction of a mention and a term, for explanations.
+
+    Attributes:
+        rule: its name.
+        mention_words: the words of the mention that say one thing.
+        term_words: the words of the term that say the other.
+        veto: whether it keeps the candidate from being accepted unseen.
+        text: all of it in one line: "laterality: 'left' against 'right'".
+    """
+
+    rule: str
+    mention_words: str
+    term_words: str
+    veto: bool
+    text: str
+
+
+def read(string: str) -> Text:
+    """Clean a string and split it into words; a clean string stays as it is."""
+    string = clean(string)
+    shown = tuple(_WORD.findall(string))
+    return Text(string, shown, shown if string.isascii() else tuple(map(strip_accents, shown)))
+
+
+def load(name: str) -> Rule:
+    """Load the rule of that name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    return cast(Rule, registry.load(__name__, name))
+
+
+class Profiler:
+    """Reads strings by all rules, or by the named ones, and compares the readings.
+
+    Attributes:
+        rules: names of the rules, in the order of columns and bits.
+        veto_mask: the bits of the rules whose contradictions veto.
+    """
+
+    def __init__(self, rules: Sequence[str] | None = None) -> None:
+        """Load the rules, in this order; None takes all, in alphabetical order.
+
+        Raises:
+            UsageError: a name is unknown.
+        """
+        self.rules = tuple(registry.names(__name__) if rules is None else rules)
+        self._rules = tuple(load(name) for name in self.rules)
+        self._concerned = _Concerned(self._rules)
+        self.veto_mask = np.uint16(sum(1 << column for column, rule in enumerate(self._rules) if rule.VETO))
+
+    def profile(self, strings: Sequence[str]) -> Profiles:
+        """Read n strings, raw or cleaned: some microseconds for each."""
+        concerned = self._concerned
+        if len(concerned) > MOST_WORDS:
+            concerned.clear()
+        rows: list[list[int]] = [[] for _ in self._rules]
+        codes: list[list[int]] = [[] for _ in self._rules]
+        for row, string in enumerate(strings):
+            text = read(string)
+            rules = 0
+            for word in text.words:
+                rules |= concerned[word]
+            while rules:
+                column = (rules & -rules).bit_length() - 1
+                rules &= rules - 1
+                rule = self._rules[column]
+                rows[column].append(row)
+                codes[column].append(rule.code([found.value for found in rule.find(text)]))
+        # Column by column, as they are compared.
+        table = np.zeros((len(strings), len(self._rules)), dtype=np.int64, order="F")
+        speaks = np.zeros(len(strings), dtype=np.uint16)
+        for column, rule in enumerate(self._rules):
+            table[rows[column], column] = codes[column]
+            speaks |= rule.speaks(table[:, column]).astype(np.uint16) << np.uint16(column)
+        return Profiles(self.rules, table, speaks)
+
+    def compare(
+        self, left: Profiles, left_rows: NDArray[np.integer], right: Profiles, right_rows: NDArray[np.integer]
+    ) -> Comparison:
+        """Compare mentions with terms, pair by pair.
+
+        Args:
+            left: readings of mentions, made by these rules.
+            left_rows: (pairs,) rows of `left`.
+            right: readings of terms.
+            right_rows: (pairs,) rows of `right`.
+
+        Raises:
+            ValueError: the readings were made by other rules.
+        """
+        if left.rules != self.rules or right.rules != self.rules:
+            raise ValueError(f"profiles of rules {left.rules} and {right.rules}, compared by {self.rules}")
+        mention, term = left.speaks[left_rows], right.speaks[right_rows]
+        either = mention | term
+        contradicts, agrees = np.zeros((2, len(either)), dtype=np.uint16)
+        for column, rule in enumerate(self._rules):
+            bit = np.uint16(1 << column)
+            pairs = np.flatnonzero(either & bit)
+            mine, other = left.codes[left_rows[pairs], column], right.codes[right_rows[pairs], column]
+            clash = rule.contradict(mine, other)
+            contradicts[pairs[clash]] |= bit
+            both = (mention[pairs] & term[pairs] & bit != 0) & ~clash
+            agrees[pairs[both][rule.agree(mine[both], other[both])]] |= bit
+        rest = ~contradicts
+        return Comparison(self.rules, contradicts, mention & ~term & rest, term & ~mention & rest, agrees)
+
+    def explain(self, mention: str, term: str) -> list[Contradiction]:
+        """Return every contradiction of one pair, with the words it comes from, in the order of the rules."""
+        left, right = read(mention), read(term)
+        made = []
+        for name, rule in zip(self.rules, self._rules, strict=True):
+            # A rule reads only strings with a word that concerns it.
+            mine = rule.find(left) if any(map(rule.concerns, left.words)) else []
+            other = rule.find(right) if any(map(rule.concerns, right.words)) else []
+            pair = (np.array([rule.code([found.value for found in side])], dtype=np.int64) for side in (mine, other))
+            if rule.contradict(*pair)[0]:
+                mention_words, term_words = (", ".join(found.words for found in side) for side in (mine, other))
+                text = f"{name}: {mention_words!r} against {term_words!r}"
+                made.append(Contradiction(name, mention_words, term_words, rule.VETO, text))
+        return made
+
+
+@functools.cache
+def _all_rules() -> Profiler:
+    return Profiler()
+
+
+def explain(mention: str, term: str) -> list[Contradiction]:
+    """Return every contradiction of one pair by any rule (`Profiler.explain`)."""
+    return _all_rules().explain(mention, term)
+
+
+class _Concerned(dict[str, int]):
+    """Which rules a word concerns, as bits; asked of the rules when a word comes for the first time."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+
+    def __missing__(self, word: str) -> int:
+        bits = 0
+        for column, rule in enumerate(self._rules):
+            if rule.concerns(word):
+                bits |= 1 << column
+        self[word] = bits
+        return bits

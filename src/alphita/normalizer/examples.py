@@ -1,0 +1,155 @@
+"""Examples to fit ranker and calibrator with, made of an index's own strings: no labels are needed.
+
+    synonym   a string of a concept, taken as not there: a paraphrase that its other names must answer
+    noise     a string with slips and words lost, as real data have them (see `noise`)
+    itself    a string that is there, to learn what an equal string is worth where several concepts share it
+    removed   a string of a concept all of whose names are taken as not there: NIL, though its neighbours look alike
+    foreign   words and invented words of the encoder's own vocabulary, which name nothing here: NIL
+    labelled  a mention that a person mapped
+
+An encoder that was trained on a synonym places it too well. So only held-out strings serve as "synonym", unless the
+encoder never saw this terminology.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita.index.store import Index
+from alphita.normalizer.noise import noisy
+from alphita.normalizer.tokens import whole_words
+from alphita.terminology.text import clean, clean_many
+
+SYNONYM, NOISE, ITSELF, REMOVED, FOREIGN, LABELLED = KINDS = (
+    "synonym", "noise", "itself", "removed", "foreign", "labelled",
+)  # fmt: skip
+# How often at most each kind is drawn.
+MOST_SYNONYMS = 8_000
+MOST_NOISE = 6_000
+MOST_ITSELF = 2_000
+# NIL examples of each of the two kinds, as a share of the others.
+NIL_SHARE = 0.15
+
+
+class Examples(NamedTuple):
+    """Mentions whose answer is known.
+
+    Attributes:
+        mentions: n strings.
+        concepts: (n,) int64 the right concept's row in the index; -1: NIL.
+        hidden_strings: (n,) int64 a string of the index that is taken as not there; -1 for none.
+        hidden_concepts: (n,) int64 a concept that is taken as not there; -1 for none.
+        kinds: n of `KINDS`.
+    """
+
+    mentions: list[str]
+    concepts: NDArray[np.int64]
+    hidden_strings: NDArray[np.int64]
+    hidden_concepts: NDArray[np.int64]
+    kinds: list[str]
+
+    def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Examples:
+        """Return some of them."""
+        places = np.asarray(rows, np.int64)
+        return Examples(
+            [self.mentions[row] for row in places], self.concepts[places], self.hidden_strings[places],
+            self.hidden_concepts[places], [self.kinds[row] for row in places],
+        )  # fmt: skip
+
+
+def join(parts: Sequence[Examples]) -> Examples:
+    """Return several as one."""
+    columns = [np.concatenate([part[place] for part in parts]).astype(np.int64) for place in (1, 2, 3)]
+    return Examples(
+        [mention for part in parts for mention in part.mentions], columns[0], columns[1], columns[2],
+        [kind for part in parts for kind in part.kinds],
+    )  # fmt: skip
+
+
+def synonyms(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], kind: str = SYNONYM) -> Examples:
+    """Return strings with their concepts; one that is indexed is taken as not there."""
+    rows = index.rows(clean_many(strings, index.rules))
+    return Examples(list(strings), np.asarray(concepts, np.int64), rows, np.full(len(rows), -1), [kind] * len(rows))
+
+
+def own_synonyms(index: Index, *, seed: int, most: int = MOST_SYNONYMS) -> tuple[list[str], NDArray[np.int64]]:
+    """Return strings of the index that name one concept, exactly, which has other strings, with their concepts."""
+    segment = index.segment
+    terms = segment.terms
+    exact = pc.equal(terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False)
+    single = np.flatnonzero(np.diff(segment.offsets) == 1)
+    term = np.asarray(segment.offsets[single])
+    concept = segment.term_concept[term].astype(np.int64)
+    several = np.bincount(segment.term_concept, minlength=len(segment.concepts)) > 1
+    kept = (
+        exact[term]
+        & several[concept]
+        & ~np.asarray(segment.terms.column("preferred").to_numpy(zero_copy_only=False))[term]
+    )
+    single, concept = single[kept], concept[kept]
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(single))[:most])
+    return [index.strings[row] for row in single[chosen].tolist()], concept[chosen]
+
+
+def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, hide: bool, seed: int) -> Examples:
+    """Return each string with noise, unless it then equals a string of the index.
+
+    Args:
+        index: whose strings they are.
+        strings: any.
+        concepts: (n,) their concepts' rows.
+        hide: take the string itself as not there (else the noisy one must be led back to it).
+        seed: of the noise.
+    """
+    made = [noisy(clean(string, index.rules), random.Random(f"{seed} {string}")) for string in strings]
+    own, there = (index.rows(clean_many(some, index.rules)) for some in (strings, made))
+    kept = np.flatnonzero(there < 0)
+    hidden = own[kept] if hide else np.full(len(kept), -1)
+    return Examples(
+        [made[row] for row in kept.tolist()], np.asarray(concepts, np.int64)[kept], hidden, np.full(len(kept), -1),
+        [NOISE] * len(kept),
+    )  # fmt: skip
+
+
+def itself(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
+    """Return strings that are in the index, as they are."""
+    n = len(strings)
+    return Examples(list(strings), np.asarray(concepts, np.int64), np.full(n, -1), np.full(n, -1), [ITSELF] * n)
+
+
+def removed(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
+    """Return strings whose concept, with all its names, is taken as not there."""
+    n = len(strings)
+    return Examples(
+        list(strings), np.full(n, -1), np.full(n, -1), np.asarray(concepts, np.int64), [REMOVED] * n
+    )  # fmt: skip
+
+
+def foreign(index: Index, n: int, *, seed: int) -> Examples:
+    """Return n strings that name nothing in the index: words of the encoder's vocabulary, and invented ones.
+
+    A third are one to three words; a third are one word made of pieces, as the names of drugs and firms are; a third
+    mix both, or a number.
+    """
+    whole, pieces = whole_words(index.model_path)
+    chance = random.Random(f"{seed} foreign")
+    made: list[str] = []
+    while len(made) < n and whole:
+        kind = chance.randrange(3) if pieces else 0
+        invented = chance.choice(whole)[:5] + "".join(chance.choices(pieces, k=chance.randint(1, 2))) if pieces else ""
+        words = [chance.choice(whole) for _ in range(chance.randint(1, 3))]
+        if kind == 1:
+            words = [invented]
+        elif kind == 2:
+            words = [invented, *words[:1], *([str(chance.randint(1, 500))] if chance.random() < 0.5 else [])]
+        made.append(" ".join(words))
+    absent = index.rows(clean_many(made, index.rules)) < 0
+    mentions = [mention for mention, kept in zip(made, absent, strict=True) if kept]
+    nothing = np.full(len(mentions), -1)
+    return Examples(mentions, nothing, nothing, nothing, [FOREIGN] * len(mentions))

@@ -1,0 +1,334 @@
+"""What the ranker sees: numbers about each candidate, and about its mention as a whole.
+
+Each group of features answers one question; explanations speak in groups. All are made for a whole batch at once from
+the strings' cleaned forms, their tokens and the arrays of the candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita.index.segment import SCOPES, STATUSES, Segment
+from alphita.normalizer.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
+from alphita.normalizer.constraints import Profiler, Profiles
+from alphita.normalizer.meaning import Definitions, Meaning
+from alphita.normalizer.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
+from alphita.normalizer.table import Table
+from alphita.normalizer.words import Words
+
+if TYPE_CHECKING:
+    from alphita.index.store import Index
+
+Float32 = NDArray[np.float32]
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "meaning": ("cosine", "best_cosine", "cosine_behind_best", "cosine_ahead_of_next", "cosine_rank", "middle",
+                "middle_behind_best"),
+    "definition": ("definition", "definition_behind_best", "has_definition"),
+    "graph": ("parents", "children"),
+    "letters": ("letters", "best_letters", "letters_behind_best", "letters_ahead_of_next", "letters_rank",
+                "edit_ratio", "sorted_ratio", "partial_ratio"),
+    "words": ("words_of_mention_in_term", "words_of_term_in_mention", "same_words", "first_word", "last_word",
+              "length_ratio"),
+    "exactness": ("equal", "found_by_both", "strings_found"),
+    "term": ("preferred", "scope_narrow", "scope_broad", "scope_related", "abbreviation_term", "layperson_term",
+             "not_official", "retired_term", "homonyms", "language_given_and_same", "language_given_and_other"),
+    "constraints": ("contradictions", "vetoes", "only_in_mention", "only_in_term", "agreements"),
+    "reading": ("expanded", "expansion_decided", "respelt", "shortened", "mention_is_short_capitals"),
+}  # fmt: skip
+NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in group)
+MENTION_NAMES: tuple[str, ...] = (
+    "top_cosine", "second_cosine", "top_letters", "second_letters", "top_edit_ratio", "top_words_of_mention",
+    "top_words_of_term", "equal_to_a_term", "same_top", "characters", "words", "known_words", "candidates_close",
+    "vetoed_top", "expanded_mention",
+)  # fmt: skip
+# Short forms: this many capitals at most.
+SHORT_CAPITALS = 6
+CLOSE = 0.05
+_AT_TOP = ("edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention", "vetoes")
+
+
+class Strings(NamedTuple):
+    """What is known of some cleaned strings, beside their letters and vectors.
+
+    Attributes:
+        texts: the strings.
+        words: their words.
+        profiles: what they say of sides, stages, doses, ...
+    """
+
+    texts: Sequence[str]
+    words: Words
+    profiles: Profiles
+
+
+class Context(NamedTuple):
+    """What is known of the requests beside their strings.
+
+    Attributes:
+        language: (n,) each request's language (BCP-47), or None.
+        readings: the other readings, by request and number of the reading (from 1).
+        short: (n,) bool, whether the mention is a few capitals.
+        vectors: (q, dim) of length 1, of the queries; None where there are none.
+        hidden_strings: (n,) a string of each request that is taken as not there; -1 for none.
+    """
+
+    language: Sequence[str | None]
+    readings: Mapping[tuple[int, int], Reading]
+    short: NDArray[np.bool_]
+    vectors: Float32 | None = None
+    hidden_strings: NDArray[np.int64] | None = None
+
+
+class Features(NamedTuple):
+    """The features of a table of candidates.
+
+    Attributes:
+        candidates: (c, len(NAMES)) float32.
+        mentions: (n, len(MENTION_NAMES)) float32.
+        vetoed: (c,) bool: the candidate contradicts the mention in what must not be overlooked.
+    """
+
+    candidates: Float32
+    mentions: Float32
+    vetoed: NDArray[np.bool_]
+
+
+class Featurizer:
+    """Makes features of candidates of one index; keeps what is known of the index's strings."""
+
+    def __init__(self, index: Index, definitions: Definitions | None = None) -> None:
+        """Prepare for an index; `definitions` are the vectors of its concepts' definitions."""
+        self.meaning = Meaning(index, definitions)
+        self.segment = index.segment
+        self.profiler = Profiler()
+        self._terms = _term_features(index.segment)
+        self.languages = languages_of(index.segment)
+        self._vocabulary = Words.vocabulary(index.strings.array)
+        # What the index's own strings say, filled in as they come up.
+        n = len(index.strings)
+        self._codes = np.zeros((n, len(self.profiler.rules)), np.int64)
+        self._speaks, self._read = np.zeros(n, np.uint16), np.zeros(n, bool)
+
+    def __call__(self, queries: Sequence[str], table: Table, context: Context) -> Features:
+        """Return the features of the candidates in `table`.
+
+        Args:
+            queries: the cleaned query strings that `table.query` counts.
+            table: the candidates.
+            context: of the requests.
+        """
+        distinct, place = np.unique(table.string, return_inverse=True)
+        texts = self.segment.strings.array.take(pa.array(distinct)).to_pylist()
+        found = Strings(texts, self._vocabulary.words(texts), self._profiles(distinct, texts))
+        profiles = self.profiler.profile([query[:MAX_ENCODED_CHARACTERS] for query in queries])
+        asked = Strings(queries, self._vocabulary.words(queries), profiles)
+        return _features(self, asked, found, place, table, context)
+
+    def _profiles(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Profiles:
+        """Return what some of the index's strings say."""
+        new = np.flatnonzero(~self._read[rows])
+        if len(new):
+            made = self.profiler.profile([texts[place] for place in new.tolist()])
+            self._codes[rows[new]], self._speaks[rows[new]] = made.codes, made.speaks
+            self._read[rows[new]] = True
+        return Profiles(self.profiler.rules, self._codes[rows], self._speaks[rows])
+
+
+def _features(
+    kept: Featurizer,
+    asked: Strings,
+    found: Strings,
+    place: NDArray[np.int64],
+    table: Table,
+    context: Context,
+) -> Features:
+    n = len(table.offsets) - 1
+    columns: dict[str, NDArray[np.generic]] = {}
+    columns["cosine"], columns["best_cosine"] = table.cosine, table.best_cosine
+    columns["letters"], columns["best_letters"] = table.letters, table.best_letters
+    tops = {}
+    for name, values in (("cosine", table.best_cosine), ("letters", table.best_letters)):
+        rank, best, second = _ranked(table, values)
+        tops[name] = (rank, best, second)
+        columns[f"{name}_rank"] = 1.0 / (1.0 + rank)
+        columns[f"{name}_behind_best"] = best[table.request] - values
+        columns[f"{name}_ahead_of_next"] = np.where(rank == 0, values - second[table.request], 0.0)
+    columns |= kept.meaning.features(table, context.vectors, context.hidden_strings)
+    for name in ("middle", "definition"):
+        one = np.asarray(columns[name], np.float32)
+        columns[f"{name}_behind_best"] = _ranked(table, one)[1][table.request] - one
+    edit, in_order, partial = _ratios(asked.texts, table.query, found.texts, place)
+    columns |= {"edit_ratio": edit, "sorted_ratio": in_order, "partial_ratio": partial}
+    overlap = asked.words.overlap(table.query, found.words, place)
+    columns |= {
+        "words_of_mention_in_term": overlap.of_left, "words_of_term_in_mention": overlap.of_right,
+        "same_words": overlap.same, "first_word": overlap.first, "last_word": overlap.last,
+    }  # fmt: skip
+    lengths = np.array([len(text) for text in asked.texts], np.float32)[table.query]
+    other = np.array([len(text) for text in found.texts], np.float32)[place]
+    columns["length_ratio"] = np.minimum(lengths, other) / np.maximum(np.maximum(lengths, other), 1)
+    columns["equal"] = (table.routes & EXACT) > 0
+    columns["found_by_both"] = (table.routes & (LETTERS | VECTORS)) == (LETTERS | VECTORS)
+    columns["strings_found"] = np.log1p(table.strings)
+    for name, flags in kept._terms.items():
+        columns[name] = flags[table.term]
+    columns["homonyms"] = np.log1p(table.homonyms)
+    given = kept.languages.given(context.language)[table.request]
+    same = kept.languages.of_term[table.term] == given
+    columns["language_given_and_same"], columns["language_given_and_other"] = (given >= 0) & same, (given >= 0) & ~same
+    compared = kept.profiler.compare(asked.profiles, table.query, found.profiles, place)
+    vetoed = (compared.contradicts & kept.profiler.veto_mask) > 0
+    columns |= {
+        "contradictions": np.bitwise_count(compared.contradicts), "vetoes": vetoed,
+        "only_in_mention": np.bitwise_count(compared.mention_only),
+        "only_in_term": np.bitwise_count(compared.term_only), "agreements": np.bitwise_count(compared.agrees),
+    }  # fmt: skip
+    columns |= _of_readings(table, context.readings)
+    expanded = columns["expanded"]
+    columns["mention_is_short_capitals"] = context.short[table.request]
+    candidates = np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1)
+
+    own = np.zeros(n, np.int64)
+    own[table.request[::-1]] = table.query[::-1]
+    top = _tops(table, table.best_cosine + table.best_letters)
+    has = np.diff(table.offsets) > 0
+    at_top = {name: np.zeros(n, np.float32) for name in _AT_TOP}
+    if len(table.request):
+        at_top = {name: np.where(has, columns[name].astype(np.float32)[top], np.float32(0)) for name in _AT_TOP}
+    close = np.bincount(
+        table.request, tops["cosine"][1][table.request] - table.best_cosine < CLOSE, minlength=n
+    )  # fmt: skip
+    same_top = np.bincount(table.request, (tops["cosine"][0] == 0) & (tops["letters"][0] == 0), minlength=n) > 0
+    mention = {
+        "top_cosine": tops["cosine"][1], "second_cosine": tops["cosine"][2],
+        "top_letters": tops["letters"][1], "second_letters": tops["letters"][2],
+        "top_edit_ratio": at_top["edit_ratio"], "top_words_of_mention": at_top["words_of_mention_in_term"],
+        "top_words_of_term": at_top["words_of_term_in_mention"], "vetoed_top": at_top["vetoes"],
+        "equal_to_a_term": np.bincount(table.request, columns["equal"], minlength=n) > 0, "same_top": same_top,
+        "characters": np.log1p(np.array([len(text) for text in asked.texts], np.float32))[own],
+        "words": np.log1p(asked.words.counts)[own], "known_words": asked.words.known[own],
+        "candidates_close": np.log1p(close),
+        "expanded_mention": np.bincount(table.request, expanded, minlength=n) > 0,
+    }  # fmt: skip
+    mentions = np.stack([np.asarray(mention[name], np.float32) for name in MENTION_NAMES], axis=1)
+    return Features(candidates, mentions, vetoed)
+
+
+def _ranked(table: Table, values: Float32) -> tuple[NDArray[np.int64], Float32, Float32]:
+    """Return each candidate's place within its request (0 first), and the greatest and second value of each request."""
+    n = len(table.offsets) - 1
+    order = np.lexsort((-values, table.request))
+    rank = np.empty(len(values), np.int64)
+    rank[order] = np.arange(len(order)) - table.offsets[table.request[order]]
+    best, second = np.zeros(n, np.float32), np.zeros(n, np.float32)
+    best[table.request[rank == 0]] = values[rank == 0]
+    second[table.request[rank == 1]] = values[rank == 1]
+    return rank, best, second
+
+
+def _tops(table: Table, values: Float32) -> NDArray[np.int64]:
+    """Return the row of each request's greatest value; 0 for one without candidates."""
+    top = np.zeros(len(table.offsets) - 1, np.int64)
+    order = np.lexsort((values, table.request))
+    top[table.request[order]] = order
+    return top
+
+
+def _ratios(
+    left: Sequence[str], left_rows: NDArray[np.int64], right: Sequence[str], right_rows: NDArray[np.int64]
+) -> tuple[Float32, Float32, Float32]:
+    """Return the Indel ratio of the strings, of their sorted words, and of the shorter in the longer; 0 to 1."""
+    from rapidfuzz import fuzz, process
+
+    def compared(scorer: Any, one: Sequence[str], other: Sequence[str]) -> Float32:  # noqa: ANN401
+        first, second = np.array(one, object)[left_rows], np.array(other, object)[right_rows]
+        found: Float32 = process.cpdist(first, second, scorer=scorer, dtype=np.float32, workers=1)
+        return found / np.float32(100)
+
+    in_order = [[" ".join(sorted(text.split())) for text in texts] for texts in (left, right)]
+    return (
+        compared(fuzz.ratio, left, right),
+        compared(fuzz.ratio, *in_order),
+        compared(fuzz.partial_ratio, left, right),
+    )
+
+
+def _of_readings(table: Table, readings: Mapping[tuple[int, int], Reading]) -> dict[str, NDArray[np.bool_]]:
+    """Return, of each candidate, by which reading of the mention it was found, (c,) each."""
+    names = {ABBREVIATION: "expanded", SPELLING: "respelt", SHORTENED: "shortened"}
+    found = {name: np.zeros(len(table.request), bool) for name in (*names.values(), "expansion_decided")}
+    for row in np.flatnonzero(table.expansion > 0).tolist():
+        reading = readings[int(table.request[row]), int(table.expansion[row])]
+        found[names[reading.source]][row] = True
+        found["expansion_decided"][row] = reading.decided
+    return found
+
+
+def _term_features(segment: Segment) -> dict[str, NDArray[np.bool_]]:
+    """Return what a term's own columns say, (n_terms,) each."""
+    terms = segment.terms
+    n = len(terms)
+
+    def text(name: str) -> pa.ChunkedArray | None:
+        return terms.column(name).cast(pa.string()) if name in terms.column_names else None
+
+    def equals(column: pa.ChunkedArray | None, value: str) -> NDArray[np.bool_]:
+        if column is None:
+            return np.zeros(n, bool)
+        return np.asarray(pc.fill_null(pc.equal(column, value), False).to_numpy(zero_copy_only=False), bool)
+
+    scope, kind, status = text("scope"), text("type"), text("status")
+    return {
+        "preferred": np.asarray(terms.column("preferred").to_numpy(zero_copy_only=False), bool),
+        **{f"scope_{name}": equals(scope, name) for name in SCOPES[1:]},
+        "abbreviation_term": equals(kind, "abbreviation"), "layperson_term": equals(kind, "layperson"),
+        "not_official": ~equals(status, STATUSES[0]) if status is not None else np.zeros(n, bool),
+        "retired_term": _given(text("retired_concept"), n),
+    }  # fmt: skip
+
+
+def _given(column: pa.ChunkedArray | None, n: int) -> NDArray[np.bool_]:
+    if column is None:
+        return np.zeros(n, bool)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
+
+
+class Languages(NamedTuple):
+    """The languages of an index's terms.
+
+    Attributes:
+        names: primary language subtags.
+        of_term: (n_terms,) int16, a place in `names`; -1 where a term has none.
+    """
+
+    names: dict[str, int]
+    of_term: NDArray[np.int16]
+
+    def given(self, languages: Sequence[str | None]) -> NDArray[np.int64]:
+        """Return the place of each language, -1 for None; one that no term has gets a place of its own."""
+        other = len(self.names)
+        return np.array(
+            [-1 if not name else self.names.get(name.split("-")[0].lower(), other) for name in languages], np.int64
+        )
+
+
+def languages_of(segment: Segment) -> Languages:
+    """Return the languages of a segment's terms."""
+    if "language" not in segment.terms.column_names:
+        return Languages({}, np.full(len(segment.terms), -1, np.int16))
+    column = segment.terms.column("language").cast(pa.string()).combine_chunks().dictionary_encode()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    names: dict[str, int] = {}
+    of_value = [names.setdefault((value or "").split("-")[0].lower(), len(names)) for value in
+                column.dictionary.to_pylist()]  # fmt: skip
+    codes = pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False)
+    lookup = np.array([*of_value, -1], np.int16)
+    return Languages(names, lookup[codes])

@@ -1,0 +1,267 @@
+"""What a job is asked, what makes it the same job when it goes on, and what it did."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from alphita import __version__
+from alphita.errors import UsageError
+from alphita.index.store import Index
+from alphita.mappings.formats import Header, TargetInfo
+from alphita.mappings.formats._names import chosen
+from alphita.mappings.record import COLUMNS, REVIEW
+from alphita.normalizer.journal import Chunk
+from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.parts import beside
+from alphita.normalizer.records import ABBREVIATION, EXACT, NEAREST, NIL
+from alphita.normalizer.tables import Table
+from alphita.terminology.prefixes import canonical
+
+STDOUT = "-"
+CHUNK_ROWS = 50_000
+REJECTED = "rejected"
+ACCEPTED = "accepted"
+FOR_REVIEW = "review"
+# Rows whose answer the output's format cannot hold.
+UNWRITTEN = "unwritten"
+# What of a header makes a job another one.
+GIVEN = (
+    "set_id", "version", "licence", "source_vocabulary", "source_system", "source_version", "prefixes",
+)  # fmt: skip
+# Of these every row has one.
+OUTCOMES = (EXACT, ABBREVIATION, NEAREST, NIL, REJECTED)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to normalise, where to, and how.
+
+    Attributes:
+        table: the input.
+        out: the output file, or "-" for stdout.
+        format: a module of `alphita.mappings.formats`; "" to take it from the output's name.
+        top_k: most candidates per row.
+        private: no value of the input in rejects and errors, and an output that only its owner can read.
+        chunk_rows: rows that are made durable together, at most.
+        explain: give each answer its explanation.
+        audit: accepted rows to draw at random for review; 0: none.
+        audit_out: the file for them; None: OUT.audit.csv.
+        header: what is said of the whole output; its columns, date and sources are filled in.
+    """
+
+    table: Table
+    out: Path | str
+    format: str = ""
+    top_k: int = 1
+    private: bool = False
+    chunk_rows: int = CHUNK_ROWS
+    explain: bool = False
+    audit: int = 0
+    audit_out: Path | None = None
+    header: Header = field(default_factory=Header)
+
+    @property
+    def to_stdout(self) -> bool:
+        """Whether the output goes to stdout."""
+        return str(self.out) == STDOUT
+
+    @property
+    def audit_file(self) -> Path:
+        """The file of the rows to review."""
+        return self.audit_out or Path(f"{self.out}.audit.csv")
+
+    def columns(self) -> list[str]:
+        """Return the output's columns."""
+        given = {
+            "mention_code": self.table.code_column, "frequency": self.table.frequency_column,
+            "explanation": self.explain,
+        }  # fmt: skip
+        return [name for name in COLUMNS if name not in REVIEW and given.get(name, True)]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a job did.
+
+    Attributes:
+        rows: input rows, rejects included.
+        exact: rows answered by an exact match.
+        abbreviation: rows answered by what an abbreviation stands for.
+        nearest: rows answered by the nearest term.
+        nil: rows for which no concept fits.
+        rejected: rows that could not be used.
+        accepted: rows whose answer may be accepted unseen; None without calibration.
+        review: rows whose answer a person should see; None without calibration.
+        resumed_rows: rows that an earlier, broken run had done.
+        seconds: time taken by this run.
+        rows_per_second: rows done by this run, per second.
+        out: the output.
+        rejects: the file of rejects, or None if there are none (or no file: the output is stdout).
+        audit: the file of accepted rows to review; None if none were asked for, or there are none.
+        lost: what the output's format could not hold, counted by field or in words.
+    """
+
+    rows: int
+    exact: int
+    abbreviation: int
+    nearest: int
+    nil: int
+    rejected: int
+    accepted: int | None
+    review: int | None
+    resumed_rows: int
+    seconds: float
+    rows_per_second: float
+    out: str
+    rejects: str | None
+    audit: str | None
+    lost: dict[str, int]
+
+    @classmethod
+    def of(
+        cls, chunks: Iterable[Chunk], resumed: int, start: float, out: str, *, calibrated: bool,
+        rejects: Path | None = None, audit: Path | None = None,
+    ) -> Summary:  # fmt: skip
+        """Add up the counts of all chunks; `start` is when this run began, by `time.monotonic`."""
+        total: Counter[str] = Counter()
+        lost: Counter[str] = Counter()
+        for chunk in chunks:
+            total.update(chunk.counts)
+            lost.update(chunk.lost)
+        rows = rows_of(total)
+        seconds = time.monotonic() - start
+        return cls(
+            rows, total[EXACT], total[ABBREVIATION], total[NEAREST], total[NIL], total[REJECTED],
+            total[ACCEPTED] if calibrated else None, total[FOR_REVIEW] if calibrated else None, resumed,
+            round(seconds, 3), round((rows - resumed) / max(seconds, 1e-9), 1), out,
+            None if rejects is None else str(rejects), None if audit is None else str(audit),
+            dict(lost.most_common()),
+        )  # fmt: skip
+
+
+def rows_of(counts: Mapping[str, int]) -> int:
+    """Return how many rows some counts are of."""
+    return sum(counts.get(name, 0) for name in OUTCOMES)
+
+
+def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, Any]:
+    """Return what must be the same for a broken job to go on; the input's rows are compared chunk by chunk."""
+    table, calibration, abbreviations = job.table, normalizer.calibration, normalizer.abbreviations
+    return {
+        "alphita version": __version__,
+        "index hash": normalizer.index.content_hash,
+        "ranking": normalizer.ranking,
+        "calibration hash": None if calibration is None else calibration.fields.get("content_hash"),
+        "floor": normalizer.floor,
+        "error": normalizer.error,
+        "target": normalizer.target,
+        "filters": None if normalizer.filters is None else repr(normalizer.filters),
+        "abbreviations' hash": None if abbreviations is None else _hash(abbreviations.to_json()),
+        "precision": normalizer.precision,
+        "top": job.top_k,
+        "explain": job.explain,
+        "format": format_name,
+        **{name.replace("_", " "): getattr(job.header, name) for name in GIVEN},
+        "audit": job.audit > 0,
+        "private": job.private,
+        "input format": table.format,
+        "column": table.column,
+        "code column": table.code_column,
+        "context column": table.context_column,
+        "language column": table.language_column,
+        "frequency column": table.frequency_column,
+        "encoding": table.encoding,
+        "delimiter": table.delimiter,
+        "chunk rows": job.chunk_rows,
+    }
+
+
+def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
+    """Return what is said of the output: what was given, and what the index knows of its own terminology."""
+    versions = {
+        canonical(source["name"]): str(source["version"])
+        for source in normalizer.index.manifest.get("sources", ())
+        if source.get("name") and source.get("version")
+    }
+    return replace(
+        job.header, columns=tuple(job.columns()), date=date, sources=versions | dict(job.header.sources),
+        target_system=job.header.target_system or normalizer.target or _only_prefix(normalizer.index),
+        target_info=job.header.target_info or _omop(normalizer.index),
+    )  # fmt: skip
+
+
+def _only_prefix(index: Index) -> str:
+    """Return the prefix of the index's concepts, if all are of one; the first ten thousand are looked at."""
+    prefixes = {one.partition(":")[0] for one in index.segment.concepts.column("id").slice(0, 10_000).to_pylist()}
+    return prefixes.pop() if len(prefixes) == 1 else ""
+
+
+def _omop(index: Index) -> Callable[[str], TargetInfo | None] | None:
+    """Return what looks up OMOP's facts of a concept; None for an index of no OMOP vocabularies."""
+    table = index.segment.concepts
+    if "omop_concept_id" not in table.column_names:
+        return None
+
+    @cache
+    def found(concept_id: str) -> TargetInfo | None:
+        row = int(index.concept_rows([concept_id])[0])
+        values = [table.column(name)[row].as_py() for name in ("omop_concept_id", "domain", "vocabulary")]
+        return None if row < 0 or values[0] is None else TargetInfo(values[0], values[1] or "", values[2] or "")
+
+    return found
+
+
+def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool, force: bool) -> None:
+    """Refuse what cannot be done before anything is done.
+
+    Raises:
+        UsageError: options that do not go together, or an output that exists.
+    """
+    if job.audit and normalizer.calibration is None:
+        raise UsageError(
+            f"--audit draws from the accepted rows, and without a calibration none is accepted; "
+            f"fit one: alphita calibrate --index {normalizer.index.path} --split S.split"
+        )
+    if job.to_stdout:
+        if resume:
+            raise UsageError("stdout cannot be resumed; give an output file")
+        if job.audit:
+            raise UsageError("--audit needs an output file, not stdout")
+        if not writer.STREAMS:
+            raise UsageError(f"{job.format or 'this format'} cannot be written to stdout; give a file, or --format csv")
+        return
+    out = Path(job.out)
+    if resume and force:
+        raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
+    if resume and job.table.is_stdin:
+        raise UsageError("input from stdin cannot be resumed; give a file")
+    if out.is_dir():
+        raise UsageError(f"{out} is a folder; name a file")
+    if not job.table.is_stdin and out.exists() and out.samefile(job.table.path):
+        raise UsageError(f"{out} is the input; choose another name for the output")
+    unfinished = resume and beside(out, ".journal").exists()
+    for made in (out, *([job.audit_file] if job.audit else [])):
+        if made.exists() and not force and not unfinished:
+            raise UsageError(f"{made} already exists; choose another name or use --force")
+
+
+def format_of(job: Job) -> ModuleType:
+    """Return the output's format.
+
+    Raises:
+        UsageError: it is unknown, or the output's name does not tell it.
+    """
+    return chosen(Path(job.out), job.format or ("csv" if job.to_stdout else ""), "--format")
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

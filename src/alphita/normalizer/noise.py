@@ -1,0 +1,171 @@
+"""Noise like that of real data, to learn from: slips of the typist, words dropped, swapped, cut short or put before.
+
+Each kind is a small function of a cleaned string and a random generator that returns another string, or the same where
+it does not apply. `noisy` draws one kind, or two.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+KINDS: dict[str, Callable[[str, random.Random], str]] = {}
+# Shorter words are not misspelt: what is left of them could be anything.
+SHORTEST_MISSPELT = 4
+SECOND_NOISE = 0.25
+# What is put before and after a name in notes; of no meaning for the concept.
+LEAD_INS = (
+    "hx of", "h/o", "history of", "c/o", "complains of", "s/p", "dx:", "diagnosis of", "pt with", "patient with",
+    "known", "suspected", "probable", "possible", "?", "presenting with", "new onset", "ongoing", "intermittent",
+    "persistent", "some", "rule out", "r/o", "recurrent", "with", "has",
+)  # fmt: skip
+TAILS = ("nos", "unspecified", "today", "since childhood", "(confirmed)", "noted", "on exam", "?", "for weeks")
+NEAR_KEYS = {
+    "a": "sqz", "b": "vgn", "c": "xvd", "d": "sfe", "e": "wrd", "f": "dgr", "g": "fht", "h": "gjy", "i": "uok",
+    "j": "hku", "k": "jli", "l": "ko", "m": "n", "n": "mb", "o": "ipl", "p": "o", "q": "wa", "r": "etf", "s": "adw",
+    "t": "ryg", "u": "yij", "v": "cbf", "w": "qes", "x": "zc", "y": "tuh", "z": "xa",
+}  # fmt: skip
+# Sounds that are written in several ways.
+SOUNDS = (
+    ("ph", "f"), ("f", "ph"), ("y", "i"), ("i", "y"), ("ae", "e"), ("oe", "e"), ("c", "k"), ("k", "c"), ("rrh", "r"),
+    ("rh", "r"), ("ea", "ee"), ("ei", "ie"), ("ie", "ei"), ("ious", "eous"), ("or", "er"), ("er", "or"), ("ss", "s"),
+    ("s", "ss"), ("ll", "l"), ("l", "ll"), ("mm", "m"), ("nn", "n"), ("tt", "t"), ("z", "s"), ("s", "z"), ("ch", "k"),
+    ("th", "t"), ("a", "e"), ("e", "a"), ("o", "a"), ("u", "o"), ("x", "cs"), ("qu", "k"), ("our", "or"),
+)  # fmt: skip
+
+
+def _kind(noise: Callable[[str, random.Random], str]) -> Callable[[str, random.Random], str]:
+    KINDS[noise.__name__] = noise
+    return noise
+
+
+def noisy(string: str, chance: random.Random) -> str:
+    """Return the string with one kind of noise, now and then with two; the same string where none applies."""
+    names = list(KINDS)
+    for _ in range(4):
+        result = KINDS[chance.choice(names)](string, chance)
+        if chance.random() < SECOND_NOISE:
+            result = KINDS[chance.choice(names)](result, chance)
+        if result != string and result.strip():
+            return result
+    return string
+
+
+@_kind
+def slip(string: str, chance: random.Random) -> str:
+    """Drop, double, swap or mistype one letter of one word."""
+    return _in_one_word(string, chance, _slip)
+
+
+@_kind
+def two_slips(string: str, chance: random.Random) -> str:
+    """Slip twice."""
+    return slip(slip(string, chance), chance)
+
+
+@_kind
+def by_ear(string: str, chance: random.Random) -> str:
+    """Write one sound in another way."""
+    fitting = [(old, new) for old, new in SOUNDS if old in string]
+    if not fitting:
+        return string
+    old, new = chance.choice(fitting)
+    places = [start for start in range(len(string)) if string.startswith(old, start)]
+    start = chance.choice(places)
+    return string[:start] + new + string[start + len(old) :]
+
+
+@_kind
+def swap_words(string: str, chance: random.Random) -> str:
+    """Swap two neighbouring words."""
+    words = string.split()
+    if len(words) < 2:
+        return string
+    place = chance.randrange(len(words) - 1)
+    words[place], words[place + 1] = words[place + 1], words[place]
+    return " ".join(words)
+
+
+@_kind
+def inverted(string: str, chance: random.Random) -> str:
+    """Put the last word first, as catalogues do: "acute renal failure" becomes "failure, acute renal"."""
+    words = string.split()
+    return f"{words[-1]}, {' '.join(words[:-1])}" if len(words) > 1 else string
+
+
+@_kind
+def drop_word(string: str, chance: random.Random) -> str:
+    """Drop one word of three or more."""
+    words = string.split()
+    if len(words) < 3:
+        return string
+    del words[chance.randrange(len(words))]
+    return " ".join(words)
+
+
+@_kind
+def cut_word(string: str, chance: random.Random) -> str:
+    """Cut a long word to its first letters: "resp. failure"."""
+    words = string.split()
+    long = [place for place, word in enumerate(words) if len(word) > 6]
+    if not long or len(words) < 2:
+        return string
+    place = chance.choice(long)
+    words[place] = words[place][: chance.randint(3, 5)] + "."
+    return " ".join(words)
+
+
+@_kind
+def glue(string: str, chance: random.Random) -> str:
+    """Leave out one space, or put one into a word."""
+    spaces = [place for place, sign in enumerate(string) if sign == " "]
+    if spaces and chance.random() < 0.6:
+        place = chance.choice(spaces)
+        return string[:place] + string[place + 1 :]
+    if len(string) < 8:
+        return string
+    place = chance.randint(3, len(string) - 3)
+    return string[:place] + " " + string[place:]
+
+
+@_kind
+def lead_in(string: str, chance: random.Random) -> str:
+    """Put before or after what notes put there."""
+    if chance.random() < 0.7:
+        return f"{chance.choice(LEAD_INS)} {string}"
+    return f"{string} {chance.choice(TAILS)}"
+
+
+@_kind
+def plural(string: str, chance: random.Random) -> str:
+    """Make the last word plural, or singular."""
+    if string.endswith("ies"):
+        return string[:-3] + "y"
+    if string.endswith("s") and not string.endswith(("ss", "sis", "us")):
+        return string[:-1]
+    return string + "s"
+
+
+def _slip(word: str, chance: random.Random) -> str:
+    place = chance.randrange(1, len(word) - 1)
+    kind = chance.randrange(5)
+    if kind == 0:
+        return word[:place] + word[place + 1 :]
+    if kind == 1:
+        return word[:place] + word[place] + word[place:]
+    if kind == 2:
+        return word[:place] + word[place + 1] + word[place] + word[place + 2 :]
+    near = NEAR_KEYS.get(word[place], "aeiou")
+    if kind == 3:
+        return word[:place] + chance.choice(near) + word[place + 1 :]
+    return word[:place] + chance.choice(near) + word[place:]
+
+
+def _in_one_word(string: str, chance: random.Random, change: Callable[[str, random.Random], str]) -> str:
+    words = string.split()
+    long = [place for place, word in enumerate(words) if len(word) >= SHORTEST_MISSPELT]
+    if not long:
+        return string
+    place = chance.choice(long)
+    words[place] = change(words[place], chance)
+    return " ".join(words)

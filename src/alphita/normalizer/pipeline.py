@@ -1,0 +1,272 @@
+"""From mentions to scored candidates, a batch at a time: what normalising and fitting have in common."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.index.store import Encoder, Index
+from alphita.normalizer.abbreviations import Abbreviations
+from alphita.normalizer.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, Pairs, gather
+from alphita.normalizer.features import SHORT_CAPITALS, Context, Features, Featurizer
+from alphita.normalizer.meaning import Definitions
+from alphita.normalizer.spelling import ABBREVIATION, Reading, Speller
+from alphita.normalizer.table import MOST_CONCEPTS, Table, collect, requests_of
+from alphita.normalizer.tokens import whole_words
+from alphita.terminology.text import clean_many
+
+_CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
+# Strings that are looked up beyond the depth, at most, to stand in for those of a hidden concept.
+MOST_SPARE = 64
+
+
+class Asked(NamedTuple):
+    """Distinct questions.
+
+    Attributes:
+        queries: distinct cleaned strings.
+        requests: for each question the numbers of its queries, its own string first.
+        readings: for each question its other readings, in the order of its further queries.
+        languages: for each question its mention's language, or None.
+        short: for each question whether its mention is a few capitals.
+    """
+
+    queries: list[str]
+    requests: list[tuple[int, ...]]
+    readings: list[tuple[Reading, ...]]
+    languages: list[str | None]
+    short: list[bool]
+
+    def take(self, rows: Sequence[int]) -> Asked:
+        """Return some of the questions; the queries stay."""
+        chosen: list[Any] = [[part[row] for row in rows] for part in self[1:]]
+        return Asked(self.queries, *chosen)
+
+
+class Scored(NamedTuple):
+    """The candidates of some questions.
+
+    Attributes:
+        queries: the cleaned strings that `table.query` counts.
+        table: the candidates.
+        features: theirs; None if they were not asked for.
+        exhausted: whether looking deeper would find no more.
+    """
+
+    queries: list[str]
+    table: Table
+    features: Features | None
+    exhausted: bool
+
+
+class Pipeline:
+    """Finds the candidates of mentions in one index, and what is to be known of them."""
+
+    def __init__(
+        self,
+        index: Index,
+        encoder: Callable[[], Encoder],
+        abbreviations: Abbreviations | None = None,
+        *,
+        respell: bool = False,
+        definitions: Definitions | None = None,
+        allowed: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Look in an index.
+
+        Args:
+            index: where to look.
+            encoder: called when the first string needs it.
+            abbreviations: those that are expanded; None: none are.
+            respell: look up misspelt words put right, and mentions without idle words, too.
+            definitions: vectors of the concepts' definitions, for the features.
+            allowed: (n_terms,) the terms that may speak for a concept; None: all.
+        """
+        self.index, self.encoder, self.abbreviations, self.respell = index, encoder, abbreviations, respell
+        self.definitions, self.allowed = definitions, allowed
+        self._featurizer: Featurizer | None = None
+        self._speller: Speller | None = None
+
+    def ask(
+        self,
+        mentions: Sequence[str],
+        contexts: Sequence[str | None] | None = None,
+        languages: Sequence[str | None] | None = None,
+    ) -> tuple[Asked, list[int]]:
+        """Make mentions to distinct questions.
+
+        Args:
+            mentions: n strings, as written.
+            contexts: the text that each stands in, to decide what an abbreviation means.
+            languages: of each mention (BCP-47).
+
+        Returns:
+            The questions, and for each mention the number of its question; -1 for a mention with nothing in it.
+        """
+        cleaned = clean_many(list(mentions), self.index.rules)
+        read = self._read(mentions, cleaned, contexts, languages)
+        queries: dict[str, int] = {}
+        known: dict[tuple[object, ...], int] = {}
+        asked = Asked([], [], [], [], [])
+        places = []
+        for place, (string, readings) in enumerate(zip(cleaned, read, strict=True)):
+            if not string:
+                places.append(-1)
+                continue
+            language = languages[place] if languages is not None else None
+            short = len(mentions[place]) <= SHORT_CAPITALS and _CAPITALS.fullmatch(mentions[place]) is not None
+            key: tuple[object, ...] = (string, readings, language, short)
+            number = known.get(key)
+            if number is None:
+                number = known[key] = len(asked.requests)
+                further, used = [queries.setdefault(string, len(queries))], []
+                for one in readings:
+                    if (query := queries.setdefault(one.string, len(queries))) not in further:
+                        further.append(query)
+                        used.append(one)
+                asked.requests.append(tuple(further))
+                asked.readings.append(tuple(used))
+                asked.languages.append(language)
+                asked.short.append(short)
+            places.append(number)
+        return asked._replace(queries=list(queries)), places
+
+    def _read(
+        self,
+        mentions: Sequence[str],
+        cleaned: Sequence[str],
+        contexts: Sequence[str | None] | None,
+        languages: Sequence[str | None] | None,
+    ) -> list[tuple[Reading, ...]]:
+        """Return the other readings of each mention: expansions of abbreviations, then words put right."""
+        read: list[tuple[Reading, ...]] = [()] * len(cleaned)
+        if self.abbreviations is not None:
+            for place, expansions in enumerate(self.abbreviations.expand_many(mentions, contexts, languages)):
+                if expansions:
+                    strings = clean_many([one.string for one in expansions], self.index.rules)
+                    pairs = zip(strings, expansions, strict=True)
+                    read[place] = tuple(Reading(string, ABBREVIATION, one.decided) for string, one in pairs if string)
+        if self.respell:
+            if self._speller is None:
+                self._speller = Speller(self.index.strings.array, whole_words(self.index.model_path)[0])
+            for place, readings in enumerate(self._speller.readings(cleaned)):
+                if readings:
+                    read[place] += readings
+        return read
+
+    def candidates(
+        self,
+        asked: Asked,
+        *,
+        depth: int = DEPTH,
+        routes: int = EVERY_ROUTE,
+        most: int = MOST_CONCEPTS,
+        featured: bool = True,
+        exact_is_enough: bool = False,
+        hidden_strings: NDArray[np.int64] | None = None,
+        hidden_concepts: NDArray[np.int64] | None = None,
+    ) -> Scored:
+        """Find the candidates of each question, with their features if wanted; see `gather` and `collect`.
+
+        What is hidden from a question is taken as not there: each route still gives as many strings as `depth` says.
+        """
+        hiding = hidden_strings is not None or hidden_concepts is not None
+        if hiding:
+            # Questions share no query: from each another string may be hidden.
+            asked = _unshared(asked)
+        used = sorted({query for queries in asked.requests for query in queries})
+        number = {query: place for place, query in enumerate(used)}
+        queries = [asked.queries[query] for query in used]
+        requests = requests_of([[number[query] for query in one] for one in asked.requests])
+        spare = _spare(self.index, hidden_concepts) if hiding else 0
+        pairs = gather(
+            self.index, self.encoder, queries, depth=depth + spare, routes=routes, exact_is_enough=exact_is_enough
+        )  # fmt: skip
+        if hiding:
+            owner = np.repeat(np.arange(len(asked.requests)), np.diff(requests.offsets))
+            pairs = _without_hidden(self.index, pairs, owner, hidden_strings, hidden_concepts, depth)
+        table = collect(
+            self.index.segment, pairs, requests, hidden_strings=hidden_strings, hidden_concepts=hidden_concepts,
+            allowed=self.allowed, most=most,
+        )  # fmt: skip
+        features = self._features(queries, table, asked, pairs.vectors, hidden_strings) if featured else None
+        return Scored(queries, table, features, pairs.exhausted)
+
+    def _features(
+        self,
+        queries: Sequence[str],
+        table: Table,
+        asked: Asked,
+        vectors: NDArray[np.float32] | None,
+        hidden_strings: NDArray[np.int64] | None,
+    ) -> Features:
+        if self._featurizer is None:
+            self._featurizer = Featurizer(self.index, self.definitions)
+        sources = {
+            (request, place): reading
+            for request, readings in enumerate(asked.readings)
+            for place, reading in enumerate(readings, 1)
+        }
+        context = Context(asked.languages, sources, np.array(asked.short, bool), vectors, hidden_strings)
+        return self._featurizer(queries, table, context)
+
+
+def _unshared(asked: Asked) -> Asked:
+    """Return the questions with queries of their own."""
+    numbers = iter(range(sum(map(len, asked.requests))))
+    queries = [asked.queries[query] for one in asked.requests for query in one]
+    return asked._replace(queries=queries, requests=[tuple(next(numbers) for _ in one) for one in asked.requests])
+
+
+def _spare(index: Index, hidden_concepts: NDArray[np.int64] | None) -> int:
+    """Return how many strings to look up beyond the depth: one for a hidden string, a hidden concept's terms."""
+    if hidden_concepts is None or not (hidden_concepts >= 0).any():
+        return 1
+    terms = np.bincount(index.segment.term_concept, minlength=len(index.segment.concepts))
+    return int(min(MOST_SPARE, 1 + terms[hidden_concepts[hidden_concepts >= 0]].max()))
+
+
+def _without_hidden(
+    index: Index,
+    pairs: Pairs,
+    owner: NDArray[np.int64],
+    hidden_strings: NDArray[np.int64] | None,
+    hidden_concepts: NDArray[np.int64] | None,
+    depth: int,
+) -> Pairs:
+    """Return the pairs that there would be without the hidden strings, `depth` at most of each query and route.
+
+    Args:
+        index: where they were found.
+        pairs: those found, deeper than `depth`.
+        owner: (q,) the question of each query.
+        hidden_strings: see `collect`.
+        hidden_concepts: see `collect`; a string that names other concepts too is not hidden.
+        depth: strings that each of letters and vectors gives.
+    """
+    question = owner[pairs.query]
+    kept = np.ones(len(question), bool)
+    if hidden_strings is not None:
+        kept &= pairs.string != hidden_strings[question]
+    if hidden_concepts is not None:
+        segment = index.segment
+        starts = np.asarray(segment.offsets[:-1])
+        least, most = (bound.reduceat(segment.term_concept, starts) for bound in (np.minimum, np.maximum))
+        hidden = hidden_concepts[question]
+        kept &= (least[pairs.string] != hidden) | (most[pairs.string] != hidden)
+    query, string = pairs.query[kept], pairs.string[kept]
+    cosine, letters = pairs.cosine[kept], pairs.letters[kept]
+    routes = pairs.routes[kept]
+    for route, similarity in ((LETTERS, letters), (VECTORS, cosine)):
+        rows = np.flatnonzero(routes & route)
+        rows = rows[np.lexsort((string[rows], -similarity[rows], query[rows]))]
+        place = np.arange(len(rows)) - np.searchsorted(query[rows], query[rows])
+        routes[rows[place >= depth]] &= ~np.uint8(route)
+    found = np.flatnonzero(routes)
+    return pairs._replace(
+        query=query[found], string=string[found], routes=routes[found], cosine=cosine[found], letters=letters[found]
+    )  # fmt: skip

@@ -1,0 +1,297 @@
+"""The learned ranker: which of a mention's candidates is meant, or none of them.
+
+A small network gives each candidate a score s from its features; another gives the probability that no concept fits
+(NIL) from what is known of the mention and of its best candidate:
+
+    p(NIL) = 1 / (1 + exp(-u)),    p(c) = (1 - p(NIL)) exp(s_c) / sum_c' exp(s_c')
+
+The first learns by the negative logarithm of the softmax of what is right (of all that are right together) over the
+mentions that name a concept, the second by the cross-entropy of NIL; both with Adam. Everything is NumPy, float64 while
+training, and saved as plain arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float = NDArray[np.float64]
+
+HIDDEN = 32
+EPOCHS = 15
+MEMBERS = 4
+BATCH = 128
+LEARNING_RATE = 3e-3
+DECAY = 1e-4
+BETAS = (0.9, 0.999)
+# Features are clipped at so many standard deviations, so that an odd mention cannot throw the scores anywhere.
+CLIP = 6.0
+MOST_LOG_ODDS = 30.0
+
+
+class Probabilities(NamedTuple):
+    """What the ranker says of n mentions and their c candidates.
+
+    Attributes:
+        score: (c,) float64, s.
+        probability: (c,) float64, p(c).
+        nil: (n,) float64, p(NIL); 1 for a mention without candidates.
+    """
+
+    score: Float
+    probability: Float
+    nil: Float
+
+
+@dataclass(frozen=True)
+class Network:
+    """One hidden layer of rectified units over standardised inputs: d -> h -> 1.
+
+    Attributes:
+        mean: (d,) of the inputs.
+        scale: (d,) their standard deviations.
+        weight: (d, h).
+        bias: (h,).
+        out: (h,).
+        out_bias: (1,).
+    """
+
+    mean: Float
+    scale: Float
+    weight: Float
+    bias: Float
+    out: Float
+    out_bias: Float
+
+    def standardise(self, inputs: NDArray[np.float32]) -> Float:
+        """Return (n, d): zero mean, unit variance over the training data, clipped."""
+        return np.clip((inputs - self.mean) / self.scale, -CLIP, CLIP)
+
+    def __call__(self, inputs: NDArray[np.float32]) -> Float:
+        """Return the (n,) outputs for (n, d) inputs."""
+        hidden = np.maximum(self.standardise(inputs) @ self.weight + self.bias, 0.0)
+        outputs: Float = hidden @ self.out + self.out_bias[0]
+        return outputs
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """Scores candidates and NIL: the mean of a few members that differ in their first weights only.
+
+    Attributes:
+        candidates: one network a member, over the features of a candidate.
+        mentions: likewise, over what `about` gathers of a mention; gives u.
+    """
+
+    candidates: tuple[Network, ...]
+    mentions: tuple[Network, ...]
+
+    def score(self, candidates: NDArray[np.float32]) -> Float:
+        """Return the scores (c,) of candidates with features (c, d)."""
+        return _mean(self.candidates, candidates)
+
+    def __call__(
+        self, candidates: NDArray[np.float32], mentions: NDArray[np.float32], offsets: NDArray[np.int64]
+    ) -> Probabilities:
+        """Score n mentions.
+
+        Args:
+            candidates: (c, d) features, mention by mention.
+            mentions: (n, e) features.
+            offsets: (n + 1,) where each mention's candidates begin.
+        """
+        score = self.score(candidates)
+        odds = _mean(self.mentions, about(score, candidates, mentions, offsets))
+        nil = np.where(np.diff(offsets) > 0, 1 / (1 + np.exp(-np.clip(odds, -MOST_LOG_ODDS, MOST_LOG_ODDS))), 1.0)
+        return Probabilities(score, softmax(score, offsets) * np.repeat(1 - nil, np.diff(offsets)), nil)
+
+    def to_arrays(self) -> dict[str, Float]:
+        """Return all numbers, by name."""
+        networks = {"candidates": self.candidates, "mentions": self.mentions}
+        return {
+            f"{part}.{number}.{name}": values
+            for part, members in networks.items()
+            for number, network in enumerate(members)
+            for name, values in vars(network).items()
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Float]) -> Ranker:
+        """Return the ranker that `to_arrays` wrote."""
+        numbers = sorted({int(name.split(".")[1]) for name in arrays})
+        parts = (
+            tuple(
+                Network(*(arrays[f"{part}.{number}.{name}"] for name in Network.__dataclass_fields__))
+                for number in numbers
+            )
+            for part in ("candidates", "mentions")
+        )
+        return cls(*parts)
+
+
+def _mean(members: tuple[Network, ...], inputs: NDArray[np.float32]) -> Float:
+    total: Float = sum((network(inputs) for network in members), np.zeros(len(inputs)))
+    return total / len(members)
+
+
+def softmax(score: Float, offsets: NDArray[np.int64]) -> Float:
+    """Return the softmax over each mention's candidates, (c,)."""
+    counts = np.diff(offsets)
+    request = np.repeat(np.arange(len(counts)), counts)
+    top = np.full(len(counts), -np.inf)
+    np.maximum.at(top, request, score)
+    part = np.exp(score - top[request])
+    found: Float = part / np.bincount(request, part, minlength=len(counts))[request]
+    return found
+
+
+def about(
+    score: Float, candidates: NDArray[np.float32], mentions: NDArray[np.float32], offsets: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Return what NIL is told by: a mention's features, its best candidate's, and how far that is ahead of the next.
+
+    Returns:
+        (n, e + d + 1) float32; zeros for the best candidate of a mention that has none.
+    """
+    n = len(offsets) - 1
+    request = np.repeat(np.arange(n), np.diff(offsets))
+    order = np.lexsort((-score, request))
+    best = np.zeros((n, candidates.shape[1]), np.float32)
+    ahead = np.zeros((n, 1), np.float32)
+    filled, several = np.flatnonzero(np.diff(offsets) > 0), np.flatnonzero(np.diff(offsets) > 1)
+    best[filled] = candidates[order[offsets[filled]]]
+    ahead[several, 0] = score[order[offsets[several]]] - score[order[offsets[several] + 1]]
+    return np.concatenate([mentions, best, ahead], axis=1)
+
+
+class Training(NamedTuple):
+    """Mentions to learn from.
+
+    Attributes:
+        candidates: (c, d) float32 features, mention by mention.
+        mentions: (n, e) float32 features.
+        offsets: (n + 1,) int64.
+        right: (c,) bool, whether the candidate is right.
+        nil: (n,) bool, whether no concept fits. What is neither NIL nor has a right candidate teaches nothing.
+        weight: (n,) float64, how much the mention counts.
+    """
+
+    candidates: NDArray[np.float32]
+    mentions: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    right: NDArray[np.bool_]
+    nil: NDArray[np.bool_]
+    weight: Float
+
+
+def loss(score: Float, data: Training) -> tuple[float, Float]:
+    """Return the weighted mean of -log p(right) over mentions that have a right candidate, and its gradient (c,)."""
+    counts = np.diff(data.offsets)
+    request = np.repeat(np.arange(len(counts)), counts)
+    probability = softmax(score, data.offsets)
+    right = np.bincount(request, probability * data.right, minlength=len(counts))
+    weight = np.where(np.bincount(request, data.right, minlength=len(counts)) > 0, data.weight, 0.0)
+    weight = weight / max(weight.sum(), 1e-12)
+    safe = np.maximum(right, 1e-300)
+    # d(-log P_right) / ds_c = p_c - [c is right] p_c / P_right.
+    gradient = weight[request] * (probability - data.right * probability / safe[request])
+    return float(-(weight * np.log(safe)).sum()), gradient
+
+
+def nil_loss(odds: Float, nil: NDArray[np.bool_], weight: Float) -> tuple[float, Float]:
+    """Return the weighted mean cross-entropy of NIL for log-odds u (n,), and its gradient (n,)."""
+    share = weight / max(weight.sum(), 1e-12)
+    value = float((share * (np.logaddexp(0, odds) - nil * odds)).sum())
+    return value, share * (1 / (1 + np.exp(-odds)) - nil)
+
+
+def train(data: Training, *, seed: int = 0, epochs: int = EPOCHS, members: int = MEMBERS) -> Ranker:
+    """Fit a ranker.
+
+    Args:
+        data: mentions to learn from.
+        seed: of the first weights and of the order of the mentions.
+        epochs: times that all mentions are gone through.
+        members: networks whose mean it is.
+    """
+    random = [np.random.default_rng((seed, number)) for number in range(members)]
+    candidates = tuple(_fit(data.candidates, _ranking_gradients(data), len(data.nil), one, epochs) for one in random)
+    known = about(_mean(candidates, data.candidates), data.candidates, data.mentions, data.offsets)
+    mentions = tuple(_fit(known, _nil_gradients(data), len(data.nil), one, epochs) for one in random)
+    return Ranker(candidates, mentions)
+
+
+# Takes some mentions; returns the rows of the inputs that they are, and from outputs to the gradient by them.
+Gradients = Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], Callable[[Float], Float]]]
+
+
+def _ranking_gradients(data: Training) -> Gradients:
+    def of(some: NDArray[np.int64]) -> tuple[NDArray[np.int64], Callable[[Float], Float]]:
+        counts = np.diff(data.offsets)[some]
+        ends = np.cumsum(counts)
+        rows = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(data.offsets[some] - (ends - counts), counts)
+        offsets = np.concatenate([[0], ends]).astype(np.int64)
+        batch = Training(
+            data.candidates[:0], data.mentions[:0], offsets, data.right[rows], data.nil[some], data.weight[some]
+        )
+        return rows, lambda score: loss(score, batch)[1]
+
+    return of
+
+
+def _nil_gradients(data: Training) -> Gradients:
+    return lambda some: (some, lambda odds: nil_loss(odds, data.nil[some], data.weight[some])[1])
+
+
+def _fit(
+    inputs: NDArray[np.float32], gradients: Gradients, n: int, random: np.random.Generator, epochs: int
+) -> Network:
+    """Fit one network on n mentions by Adam."""
+    start = _start(inputs, random)
+    values = start.standardise(inputs)
+    weights = {name: getattr(start, name).copy() for name in _LEARNED}
+    moments = {name: (np.zeros_like(one), np.zeros_like(one)) for name, one in weights.items()}
+    steps = max(1, epochs * -(-n // BATCH))
+    step = 0
+    for _ in range(epochs):
+        order = random.permutation(n)
+        for first_row in range(0, n, BATCH):
+            rows, by_output = gradients(np.sort(order[first_row : first_row + BATCH]))
+            step += 1
+            # Linear warm-up over a tenth, then a cosine to nothing.
+            rate = LEARNING_RATE * min(1.0, 10 * step / steps) * 0.5 * (1 + np.cos(np.pi * step / steps))
+            for name, gradient in back(weights, values[rows], by_output).items():
+                first, second = moments[name]
+                first += (1 - BETAS[0]) * (gradient - first)
+                second += (1 - BETAS[1]) * (gradient**2 - second)
+                update = (first / (1 - BETAS[0] ** step)) / (np.sqrt(second / (1 - BETAS[1] ** step)) + 1e-8)
+                weights[name] -= rate * (update + DECAY * weights[name])
+    return Network(start.mean, start.scale, *(weights[name] for name in _LEARNED))
+
+
+_LEARNED = ("weight", "bias", "out", "out_bias")
+
+
+def _start(inputs: NDArray[np.float32], random: np.random.Generator) -> Network:
+    d = inputs.shape[1]
+    scale = inputs.std(axis=0, dtype=np.float64)
+    return Network(
+        inputs.mean(axis=0, dtype=np.float64), np.where(scale > 1e-6, scale, 1.0),
+        random.normal(0, np.sqrt(2 / d), (d, HIDDEN)), np.zeros(HIDDEN),
+        random.normal(0, np.sqrt(1 / HIDDEN), HIDDEN), np.zeros(1),
+    )  # fmt: skip
+
+
+def back(weights: Mapping[str, Float], values: Float, by_output: Callable[[Float], Float]) -> dict[str, Float]:
+    """Return the gradients by a network's weights for standardised inputs (m, d), given those by its outputs."""
+    hidden = np.maximum(values @ weights["weight"] + weights["bias"], 0.0)
+    outer = by_output(hidden @ weights["out"] + weights["out_bias"][0])
+    inner = np.outer(outer, weights["out"]) * (hidden > 0)
+    return {
+        "weight": values.T @ inner, "bias": inner.sum(axis=0), "out": hidden.T @ outer,
+        "out_bias": np.array([outer.sum()]),
+    }  # fmt: skip

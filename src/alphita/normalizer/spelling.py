@@ -1,0 +1,168 @@
+"""Other readings of a mention: misspelt words put right, idle words left out.
+
+Encoders read "siezures" badly and "hx of" as part of the meaning. So a mention with words that no term has is looked up
+a second time with the nearest words of the terminology in their place, and one with words of notes ("history of",
+"pt with", "x 3 days") once more without them. These readings are offered beside the mention itself; the ranker has
+learned from noise what they are worth.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from alphita.index import ngrams
+from alphita.normalizer.words import count_words
+
+SPELLING, SHORTENED, ABBREVIATION = "spelling", "shortened", "abbreviation"
+_WORD = re.compile(r"[^\W_]+")
+# Shorter words are not put right: too many others are as near.
+SHORTEST = 4
+# Letters that may be wrong: one, and two in a word of this length.
+TWO_SLIPS_FROM = 6
+NEAREST = 48
+# Two words as near: the one in more terms, and by this much of a slip for each power of e.
+BY_COUNT = 0.05
+TIMES = frozenset(["day", "days", "week", "weeks", "wks", "month", "months", "year", "years", "yr", "yrs"])
+# Words of notes, in no term's meaning; left out at both ends only.
+IDLE = TIMES.union([
+    "a", "an", "the", "of", "w/", "with", "and", "or", "in", "on", "to", "at", "for", "by", "x", "is", "was", "has",
+    "had", "have", "hx", "h/o", "history", "s/p", "c/o", "dx", "pt", "pts", "patient", "patients", "complains",
+    "complaining", "complaint", "presents", "presenting", "presented", "presentation", "known", "suspected",
+    "probable", "possible", "likely", "susp", "query", "r/o", "rule", "out", "noted", "seen", "found", "new",
+    "ongoing", "some", "since", "today", "yesterday", "exam", "examination", "confirmed", "unconfirmed", "diagnosis",
+    "diagnosed", "nos", "unspecified", "reports", "reported", "reporting", "under", "due", "now", "still", "per",
+    "report", "also",
+])  # fmt: skip
+# Left out at the beginning; either word alone may belong to a name ("status epilepticus", "post traumatic").
+STATUS_POST = "status post "
+
+
+class Reading(NamedTuple):
+    """Another reading of a mention.
+
+    Attributes:
+        string: cleaned.
+        source: SPELLING or SHORTENED; ABBREVIATION for an expansion.
+        decided: of an expansion, whether the context singled it out.
+    """
+
+    string: str
+    source: str
+    decided: bool = False
+
+
+class Speller:
+    """Finds other readings of mentions, by the words of one index."""
+
+    def __init__(self, strings: pa.LargeStringArray, others: Iterable[str] = ()) -> None:
+        """Take the words of an index's cleaned strings, and `others` that are right though no term has them."""
+        counts = count_words(strings)
+        self._counts = {word: count for word, count in counts.items() if _is_spelt(word)}
+        self._known = set(counts).union(others)
+        self._words = [word for word in self._counts if len(word) >= SHORTEST - 1]
+        self._ngrams: ngrams.Ngrams | None = None
+        self._corrected: dict[str, str | None] = {}
+
+    def readings(self, cleaned: Sequence[str]) -> list[tuple[Reading, ...]]:
+        """Return the other readings of each cleaned string, at most two."""
+        unknown = {
+            word
+            for string in cleaned
+            for word in _WORD.findall(string)
+            if len(word) >= SHORTEST
+            and word not in self._known
+            and word not in self._corrected
+            and word not in IDLE
+            and _is_spelt(word)
+        }
+        if unknown:
+            words = sorted(unknown)
+            # A bounded memory: words come again within a file, but not for ever.
+            if len(self._corrected) > 500_000:
+                self._corrected.clear()
+            self._corrected.update(zip(words, self._nearest(words), strict=True))
+        return [self._readings(string) for string in cleaned]
+
+    def _readings(self, string: str) -> tuple[Reading, ...]:
+        found: list[Reading] = []
+        right = _WORD.sub(lambda word: self._corrected.get(word[0]) or word[0], string)
+        if right != string:
+            found.append(Reading(right, SPELLING))
+        short = shortened(right)
+        if short not in (right, string, ""):
+            found.append(Reading(short, SHORTENED))
+        return tuple(found)
+
+    def _nearest(self, words: Sequence[str]) -> list[str | None]:
+        """Return the word of the terminology that each was meant to be; None where none is near."""
+        from rapidfuzz.distance import OSA
+
+        if not self._words:
+            return [None] * len(words)
+        if self._ngrams is None:
+            with tempfile.TemporaryDirectory(prefix="alphita-") as folder:
+                ngrams.build(self._words, Path(folder) / "words")
+                self._ngrams = ngrams.Ngrams.open(Path(folder) / "words")
+        _, rows = self._ngrams.search(self._ngrams.vectorize(words), min(NEAREST, len(self._words)))
+        found: list[str | None] = []
+        for word, some in zip(words, rows.tolist(), strict=True):
+            allowed = 2 if len(word) >= TWO_SLIPS_FROM else 1
+            best: tuple[float, str] | None = None
+            for row in some:
+                if row < 0:
+                    break
+                other = self._words[row]
+                slips = OSA.distance(word, other, score_cutoff=allowed)
+                if slips > allowed:
+                    continue
+                # A wrong first letter is rare.
+                cost = slips + 0.5 * (word[0] != other[0]) - BY_COUNT * float(np.log(self._counts[other]))
+                if best is None or (cost, other) < best:
+                    best = (cost, other)
+            found.append(None if best is None else best[1])
+        return found
+
+
+def _is_spelt(word: str) -> bool:
+    """Return whether a word is all letters that have cases.
+
+    Elsewhere a sign is a syllable or a word, and another one another meaning: 急性 (acute) is no slip for 慢性
+    (chronic).
+    """
+    return all(sign.lower() != sign.upper() for sign in word)
+
+
+def shortened(string: str) -> str:
+    """Return a cleaned string without idle words at its ends; "" if nothing else is left.
+
+    What may be the name itself stays: a number that counts no time ("trisomy 21", but "x 3 days" goes), "x" before
+    anything but a number ("fragile x"), "a" at the end ("hepatitis a"), a last "+" or "-" ("rh -").
+    """
+    words = string.removeprefix(STATUS_POST).split()
+    start, end = 0, len(words)
+    while start < end and _is_idle(words, start, first=True):
+        start += 1
+    while end > start and _is_idle(words, end - 1, first=False):
+        end -= 1
+    return " ".join(words[start:end])
+
+
+def _is_idle(words: Sequence[str], place: int, *, first: bool) -> bool:
+    word = words[place].strip("().,;:?!")
+    following = words[place + 1] if place + 1 < len(words) else ""
+    if not any(sign.isalnum() for sign in word):
+        return first or not set(word) & set("+-")
+    if not any(sign.isalpha() for sign in word):
+        return following in TIMES
+    if word == "x":
+        return following[:1].isdigit()
+    if word == "a":
+        return first or following in TIMES
+    return word in IDLE

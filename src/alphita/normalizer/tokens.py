@@ -1,0 +1,33 @@
+"""The words of an encoder's vocabulary: a list of common words that every encoder brings along."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+WORDPIECE, BYTES = "##", "Ġ"
+MARKS = (WORDPIECE, "▁", BYTES)
+
+
+@functools.lru_cache(maxsize=4)
+def whole_words(model: Path) -> tuple[list[str], list[str]]:
+    """Return the whole words (of 3 letters and more) and the pieces of words of a model folder's tokenizer, sorted."""
+    try:
+        entries = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+        tokens = [entry if isinstance(entry, str) else entry[0] for entry in entries]
+    except (OSError, ValueError, KeyError, TypeError):
+        return [], []
+    # SentencePiece ("▁") and byte-level BPE ("Ġ") mark what begins a word, WordPiece ("##") what does not.
+    mark = max(MARKS, key=lambda sign: sum(token.startswith(sign) for token in tokens))
+    if mark == BYTES:
+        # Its other letters stand for bytes.
+        tokens = [token for token in tokens if token.removeprefix(mark).isascii()]
+    whole: list[str] = []
+    pieces: list[str] = []
+    for token in tokens:
+        inside = token.startswith(mark) == (mark == WORDPIECE)
+        letters = token.removeprefix(mark)
+        if letters.isalpha() and len(letters) >= (2 if inside else 3):
+            (pieces if inside else whole).append(letters.lower())
+    return sorted(set(whole)), sorted(set(pieces))

@@ -1,0 +1,128 @@
+"""Words of cleaned strings, weighted by how rare they are in an index: what two strings share, pair by pair."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+_WORD = re.compile(r"[^\W_]+")
+STRINGS_AT_ONCE = 65_536
+
+
+class Overlap(NamedTuple):
+    """What the words of two strings have in common, for p pairs.
+
+    Attributes:
+        of_left: (p,) float32, the share of the left string's weight that stands in the right one too, 0 to 1.
+        of_right: (p,) float32, likewise.
+        same: (p,) bool, the same set of words.
+        first: (p,) bool, the same first word.
+        last: (p,) bool, the same last word.
+    """
+
+    of_left: Float32
+    of_right: Float32
+    same: NDArray[np.bool_]
+    first: NDArray[np.bool_]
+    last: NDArray[np.bool_]
+
+
+class Vocabulary:
+    """The words of an index and their weights; any other word has the greatest weight."""
+
+    def __init__(self, counts: Counter[str], strings: int) -> None:
+        """Take how many of `strings` strings hold each word; weight: ln((strings + 1) / (count + 1)) + 1."""
+        self._numbers = {word: number for number, word in enumerate(counts)}
+        held = np.fromiter(counts.values(), np.float64, len(counts))
+        self._weights = np.append(np.log((strings + 1) / (held + 1)) + 1, np.log(strings + 1) + 1)
+
+    def words(self, texts: Sequence[str]) -> Words:
+        """Return the words of some cleaned strings."""
+        # A word that is not indexed is in no string of the index, so its number matters within this call only.
+        new: dict[str, int] = {}
+        known = self._numbers
+        numbers: list[int] = []
+        offsets, first, last = [0], [], []
+        for text in texts:
+            found = [
+                known[word] if word in known else new.setdefault(word, len(known) + len(new))
+                for word in _WORD.findall(text)
+            ]
+            numbers.extend(sorted(set(found)))
+            offsets.append(len(numbers))
+            first.append(found[0] if found else -1)
+            last.append(found[-1] if found else -1)
+        number = np.array(numbers, np.int64)
+        weight = self._weights[np.minimum(number, len(known))]
+        rows = np.array(offsets, np.int64)
+        return Words(number, rows, weight, np.array(first, np.int64), np.array(last, np.int64), len(known))
+
+
+class Words:
+    """The words of n strings."""
+
+    def __init__(
+        self,
+        number: NDArray[np.int64],
+        offsets: NDArray[np.int64],
+        weight: NDArray[np.float64],
+        first: NDArray[np.int64],
+        last: NDArray[np.int64],
+        indexed: int,
+    ) -> None:
+        """Use `Vocabulary.words`."""
+        self.number, self.offsets, self.weight, self.first, self.last = number, offsets, weight, first, last
+        self.counts: NDArray[np.int64] = np.diff(offsets)
+        self.total = _sums(weight, offsets)
+        self.known = (_sums((number < indexed) * weight, offsets) / np.maximum(self.total, 1e-9)).astype(np.float32)
+
+    @staticmethod
+    def vocabulary(strings: pa.LargeStringArray) -> Vocabulary:
+        """Return the vocabulary of an index's cleaned strings."""
+        return Vocabulary(count_words(strings), len(strings))
+
+    def overlap(self, rows: NDArray[np.int64], other: Words, other_rows: NDArray[np.int64]) -> Overlap:
+        """Compare string rows[i] of these with string other_rows[i] of `other`, for all i."""
+        from scipy import sparse
+
+        width = int(max(self.number.max(initial=0), other.number.max(initial=0))) + 1
+        left = sparse.csr_matrix((self.weight, self.number, self.offsets), shape=(len(self.counts), width))
+        right = sparse.csr_matrix((np.ones(len(other.number)), other.number, other.offsets), (len(other.counts), width))
+        shared = np.zeros(len(rows))
+        for start in range(0, len(rows), STRINGS_AT_ONCE):
+            part = slice(start, start + STRINGS_AT_ONCE)
+            shared[part] = np.asarray(left[rows[part]].multiply(right[other_rows[part]]).sum(axis=1)).ravel()
+        of_left = shared / np.maximum(self.total[rows], 1e-9)
+        of_right = shared / np.maximum(other.total[other_rows], 1e-9)
+        same = (of_left > 1 - 1e-9) & (of_right > 1 - 1e-9)
+        return Overlap(
+            of_left.astype(np.float32), of_right.astype(np.float32), same,
+            (self.first[rows] == other.first[other_rows]) & (self.first[rows] >= 0),
+            (self.last[rows] == other.last[other_rows]) & (self.last[rows] >= 0),
+        )  # fmt: skip
+
+
+def count_words(strings: pa.LargeStringArray) -> Counter[str]:
+    """Return in how many of some cleaned strings each word stands."""
+    counts: Counter[str] = Counter()
+    for start in range(0, len(strings), STRINGS_AT_ONCE):
+        counts.update(_each_once(strings.slice(start, STRINGS_AT_ONCE).to_pylist()))
+    return counts
+
+
+def _each_once(texts: Iterable[str]) -> Iterable[str]:
+    for text in texts:
+        yield from set(_WORD.findall(text))
+
+
+def _sums(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    running = np.concatenate([[0.0], np.cumsum(values)])
+    found: NDArray[np.float64] = running[offsets[1:]] - running[offsets[:-1]]
+    return found

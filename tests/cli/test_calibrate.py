@@ -1,0 +1,150 @@
+"""`alphita calibrate`, with a stand-in for the encoder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from alphita import artefact, cli
+from alphita.index.store import Index, build
+from alphita.normalizer import examples, fitting
+from alphita.normalizer.normalizer import Normalizer
+from alphita.terminology.splits import Split
+from tests.doubles import small_terminology
+from tests.normalizer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
+
+ENCODER = VocabularyEncoder()
+
+
+@pytest.fixture(autouse=True)
+def _stand_ins(monkeypatch):
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: ENCODER)
+    monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
+    quickly(monkeypatch)
+
+
+@pytest.fixture
+def index(tmp_path) -> Index:
+    return build(synthetic_terminology(), ENCODER, tmp_path / "x.index")
+
+
+def alphita(*arguments: object) -> int:
+    """Run the command line; return its exit code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["alphita", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+    return int(leaving.value.code or 0)
+
+
+def drafts(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if "calibration" in path.name or path.name.startswith(".")]
+
+
+def test_tables_are_printed_and_the_calibration_lies_in_the_index(index, capsys):
+    before = index.content_hash
+    assert alphita("calibrate", "--index", index.path) == 0
+    text = capsys.readouterr().out
+    out = index.path / "calibration"
+    figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
+    lines = text.splitlines()
+    assert lines[0] == f"measured on {figures['population']}"
+    for name, found in figures["rankings"].items():
+        wanted = [name, f"{found['accuracy@1']:.1%}", f"{found['accuracy@5']:.1%}"]
+        assert any(line.split() == wanted for line in lines), name
+    nil = figures["nil"]
+    assert f"{nil['recognised']['removed']:.1%} of the removed strings" in text
+    assert f"{nil['recognised']['foreign']:.1%} of the foreign strings; lost {nil['lost']:.1%}" in text
+    error = figures["calibration"]["expected_calibration_error"]["value"]
+    assert f"expected calibration error {error:.3f}" in text
+    assert "cannot certify" in text
+    assert lines[-1] == f"calibration: {out}"
+    assert artefact.verify(out, "calibration")["index_hash"] == before
+    # The index itself is as it was, and is normalised by its calibration from now on.
+    assert Index.open(index.path, verify=True).content_hash == before
+    normalizer = Normalizer.load(index.path, encoder=ENCODER)
+    assert normalizer.ranking == "learned"
+    assert normalizer.normalize(["drall swelling of the left"])[0].confidence is not None
+
+
+def test_an_existing_one_is_refused_before_the_work_and_moved_aside_by_force(index, capsys, monkeypatch):
+    assert alphita("calibrate", "--index", index.path) == 0
+    first = (index.path / "calibration" / "figures.json").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "fit", lambda *_, **__: pytest.fail("the work was begun"))
+        assert alphita("calibrate", "--index", index.path) == 2
+    assert "already exists; choose another name or use --force" in capsys.readouterr().err
+    assert (index.path / "calibration" / "figures.json").read_bytes() == first
+    assert alphita("calibrate", "--index", index.path, "--seed", 1, "--force") == 0
+    assert (index.path / "calibration.old-1" / "figures.json").read_bytes() == first
+    assert artefact.verify(index.path / "calibration", "calibration")["seed"] == 1
+
+
+@pytest.mark.parametrize("name", ["settings.json", "figures.json", "arrays.safetensors"])
+def test_it_is_written_whole_or_not_at_all(index, monkeypatch, capsys, name):
+    def full(path, *_args, **_options):
+        raise OSError(28, "No space left on device", str(path))
+
+    if name == "arrays.safetensors":
+        monkeypatch.setattr("safetensors.numpy.save_file", lambda arrays, path: full(path))
+    else:
+        write = Path.write_text
+        monkeypatch.setattr(
+            Path,
+            "write_text",
+            lambda path, *args, **kwargs: (full if path.name == name else write)(path, *args, **kwargs),
+        )
+    assert alphita("calibrate", "--index", index.path) == 1
+    error = capsys.readouterr().err
+    assert "No space left on device" in error
+    assert "Traceback" not in error
+    assert drafts(index.path) == []
+    assert Normalizer.load(index.path, encoder=ENCODER).ranking == "vectors"
+
+
+def test_another_place_can_be_named(index, tmp_path, capsys):
+    out = tmp_path / "elsewhere"
+    assert alphita("calibrate", "--index", index.path, "-o", out) == 0
+    assert capsys.readouterr().out.endswith(f"calibration: {out}\n")
+    assert drafts(index.path) == []
+    assert Normalizer.load(index.path, encoder=ENCODER, calibration=out).ranking == "learned"
+
+
+def test_a_split_and_labels_are_used(index, tmp_path, capsys):
+    strings, rows = examples.own_synonyms(index, seed=0)
+    ids = index.segment.concepts.column("id").take(rows).to_pylist()
+    Split(strings, ids, ["calibration"] * len(ids)).save(tmp_path / "s.split")
+    labels = tmp_path / "labels.csv"
+    labels.write_text("mention,concept_id\n" + "".join(f"said {n},{ids[n]}\n" for n in range(10)) + "other,NIL\n")
+    assert alphita("calibrate", "--index", index.path, "--split", tmp_path / "s.split", "--labels", labels) == 0
+    text = capsys.readouterr().out
+    assert "of the split's calibration part" in text
+    assert "and 5 labelled mentions" in text
+    manifest = artefact.verify(index.path / "calibration", "calibration")
+    assert manifest["split_hash"] == Split.load(tmp_path / "s.split").hash
+    assert manifest["labels"] == 11
+
+
+def test_wrong_use_and_bad_input_are_one_line(index, tmp_path, capsys):
+    def failed(code: int, *arguments: object) -> str:
+        assert alphita("calibrate", *arguments) == code
+        error = capsys.readouterr().err
+        assert "Traceback" not in error
+        return error
+
+    assert "no such index" in failed(1, "--index", tmp_path / "none")
+    Split(["a"], ["T:0001"], ["test"]).save(tmp_path / "t.split")
+    error = failed(2, "--index", index.path, "--split", tmp_path / "t.split")
+    assert "no calibration part; make one with: alphita terminology split" in error
+    Split(["a"], ["T:0001"], ["calibration"]).save(tmp_path / "c.split")
+    error = failed(1, "--index", index.path, "--split", tmp_path / "c.split")
+    assert "only 1 held-out strings" in error
+    assert "use a larger calibration part" in error
+    small = build(small_terminology(), ENCODER, tmp_path / "small.index")
+    assert "held-out strings name concepts of this index" in failed(1, "--index", small.path)
+    (tmp_path / "labels.csv").write_text("text,concept_id\n")
+    assert "has no column 'mention'" in failed(1, "--index", index.path, "--labels", tmp_path / "labels.csv")
+    assert drafts(index.path) == []

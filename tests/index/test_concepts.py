@@ -1,0 +1,167 @@
+"""What an index keeps of concepts: replacements of retired ones, graph, definitions, types, OMOP's columns, ids."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from alphita.errors import InputError
+from alphita.index.concepts import replacements
+from alphita.index.segment import RETIRED_STANDING
+from alphita.index.store import Index, build
+from alphita.terminology.model import Tables
+from alphita.terminology.store import load_terminology, save
+from tests.doubles import HashEncoder
+
+# id, retired
+CONCEPTS = [
+    ("T:0", False), ("T:1", False), ("T:2", False), ("T:3", False), ("T:4", False), ("T:5", True), ("T:6", True),
+    ("T:7", True), ("T:8", True), ("T:9", True), ("T:X", True),
+]  # fmt: skip
+TERMS = [
+    ("T:1", "Seizure", True), ("T:1", "Fit", False), ("T:2", "Focal seizure", True), ("T:3", "Cold", True),
+    ("T:4", "Low temperature", True), ("T:4", "Chill", False), ("T:5", "Spell", True), ("T:5", "seizure", False),
+    ("T:5", "Cold", False), ("T:6", "Old spell", True), ("T:7", "Round one", True), ("T:8", "Round two", True),
+    ("T:9", "Undecided", True), ("T:X", "Gone", True),
+]  # fmt: skip
+REPLACED = [("T:5", "T:1"), ("T:6", "T:5"), ("T:7", "T:8"), ("T:8", "T:7"), ("T:9", "T:1"), ("T:9", "T:3"),
+            ("T:X", "T:404")]  # fmt: skip
+# T:0 has no term, so T:2's parent T:0 is passed through; T:3 and T:4 are each other's parents.
+IS_A = [("T:2", "T:0"), ("T:0", "T:1"), ("T:3", "T:4"), ("T:4", "T:3"), ("T:4", "T:1"), ("T:1", "T:X"), ("T:X", "T:3")]
+
+
+def tables(source: str = "T", **more: pl.DataFrame) -> Tables:
+    made = Tables(
+        concepts=pl.DataFrame(CONCEPTS, ["id", "retired"], orient="row").with_columns(source=pl.lit(source)),
+        terms=pl.DataFrame(TERMS, ["concept", "string", "preferred"], orient="row").with_columns(
+            language=pl.lit("en"), source=pl.lit(source)
+        ),
+        replacements=pl.DataFrame(REPLACED, ["concept", "object"], orient="row").with_columns(source=pl.lit(source)),
+        relations=pl.DataFrame(IS_A, ["head", "tail"], orient="row").with_columns(
+            relation=pl.lit("is_a"), source=pl.lit(source)
+        ),
+    )
+    for name, frame in more.items():
+        setattr(made, name, frame.with_columns(source=pl.lit(source)))
+    return made
+
+
+def rows(columns: list[str], *lines: tuple[str, ...]) -> pl.DataFrame:
+    return pl.DataFrame(list(lines), columns, orient="row")
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make(made: Tables, **options) -> Index:
+        save(made, tmp_path / "t.terminology")
+        return build(load_terminology(tmp_path / "t.terminology"), HashEncoder(), tmp_path / "t.index", **options)
+
+    return make
+
+
+def ids_of(index: Index, concepts) -> list[str]:
+    every = index.segment.concepts.column("id").to_pylist()
+    return [every[row] for row in concepts]
+
+
+def terms_of(index: Index, string: str) -> list[tuple[str, str | None, bool]]:
+    row = int(index.rows([string])[0])
+    start, end = index.segment.offsets[row : row + 2]
+    found = index.segment.terms.slice(start, end - start).to_pylist()
+    ids = ids_of(index, [term["concept"] for term in found])
+    return [(one, term["retired_concept"], term["preferred"]) for one, term in zip(ids, found, strict=True)]
+
+
+def test_a_retired_concept_stands_for_its_only_replacement_at_the_end_of_the_chain(make, tmp_path):
+    index = make(tables())
+    terminology = load_terminology(tmp_path / "t.terminology")
+    found = replacements(terminology)
+    named = [None if row < 0 else terminology.concept_id(row) for row in found]
+    assert named == ["T:0", "T:1", "T:2", "T:3", "T:4", "T:1", "T:1", None, None, None, None]
+    assert terms_of(index, "spell") == [("T:1", "T:5", False)]
+    assert terms_of(index, "old spell") == [("T:1", "T:6", False)]
+    for string in ("round one", "round two", "undecided", "gone"):
+        assert index.rows([string]).tolist() == [-1]
+
+
+def test_a_retired_term_never_stands_before_a_live_one(make):
+    index = make(tables())
+    assert terms_of(index, "cold") == [("T:3", None, True), ("T:1", "T:5", False)]
+    # The replacement is called so itself: nothing to add.
+    assert terms_of(index, "seizure") == [("T:1", None, True)]
+    retired = np.array([one is not None for one in index.segment.terms.column("retired_concept").to_pylist()])
+    assert retired.sum() == 3
+    assert index.segment.standing[retired].min() >= RETIRED_STANDING > index.segment.standing[~retired].max()
+    assert RETIRED_STANDING + 9 < 256
+
+
+def test_excluded_strings_of_retired_concepts_are_left_out_too(make):
+    index = make(tables(), exclude=frozenset({"spell"}))
+    assert [string in list(index.strings) for string in ("spell", "old spell")] == [False, True]
+
+
+def test_parents_pass_through_what_has_no_live_terms_and_circles_end(make):
+    index = make(tables())
+    one, two, three, four = (int(row) for row in index.concept_rows(["T:1", "T:2", "T:3", "T:4"]))
+    assert index.concept_rows(["T:0"]).tolist() == [-1]
+    parents = {row: ids_of(index, index.segment.parents_of(row)) for row in (one, two, three, four)}
+    assert parents == {one: ["T:3"], two: ["T:1"], three: ["T:4"], four: ["T:1", "T:3"]}
+    assert ids_of(index, index.segment.descendants(one)) == ["T:2", "T:3", "T:4"]
+    assert ids_of(index, index.segment.descendants(two)) == []
+
+
+def test_ids_aliases_and_retired_ids_find_their_concept(make):
+    aliases = rows(["concept", "alias"], ("T:2", "U:9"), ("T:6", "U:1"), ("T:9", "U:2"))
+    index = make(tables(aliases=aliases))
+    asked = ["T:1", "T:5", "T:6", "U:9", "U:1", "U:2", "T:9", "T:404", "", "T:2"]
+    found = index.concept_rows(asked)
+    assert [None if row < 0 else ids_of(index, [row])[0] for row in found] == [
+        "T:1", "T:1", "T:1", "T:2", "T:1", None, None, None, None, "T:2"]  # fmt: skip
+
+
+def test_what_is_shown_of_a_concept(make):
+    index = make(tables(
+        definitions=rows(["concept", "text", "language"], ("T:1", "A sudden event.", "en"), ("T:1", "Again.", "en"),
+                         ("T:5", "Old words.", "en")),
+        semantic_types=rows(["concept", "semantic_type"], ("T:1", "Sign"), ("T:1", "Event"), ("T:1", "Sign")),
+    ))  # fmt: skip
+    shown = index.concept(int(index.concept_rows(["T:1"])[0]))
+    assert (shown.id, shown.name, shown.source) == ("T:1", "Seizure", "T")
+    assert shown.definition == "A sudden event."
+    assert sorted(shown.semantic_types) == ["Event", "Sign"]
+    assert shown.parents == ("Cold",)
+    bare = index.concept(int(index.concept_rows(["T:3"])[0]))
+    assert (bare.definition, bare.semantic_types) == (None, ())
+    assert "omop_concept_id" not in index.segment.concepts.column_names
+
+
+def test_omop_columns(make):
+    index = make(tables(
+        "SNOMEDCT",
+        aliases=rows(["concept", "alias"], ("T:1", "OMOP:4029498"), ("T:2", "OMOP:77"), ("T:5", "OMOP:5")),
+        semantic_types=rows(["concept", "semantic_type", "code"], ("T:1", "Condition", "domain_id"),
+                            ("T:1", "Disorder", "concept_class_id"), ("T:2", "Condition", "domain_id")),
+        properties=rows(["concept", "name", "value"], ("T:1", "comment", "x"), ("T:1", "standard_concept", "S")),
+    ))  # fmt: skip
+    columns = ("omop_concept_id", "vocabulary", "domain", "concept_class", "standard")
+    found = index.segment.concepts.select(["id", *columns]).to_pylist()
+    shown = {line["id"]: tuple(line[name] for name in columns) for line in found}
+    assert shown["T:1"] == (4029498, "SNOMED", "Condition", "Disorder", "S")
+    assert shown["T:2"] == (77, "SNOMED", "Condition", None, None)
+    assert shown["T:3"] == (None, "SNOMED", None, None, None)
+    assert ids_of(index, index.concept_rows(["OMOP:77", "OMOP:5"])) == ["T:2", "T:1"]
+
+
+def test_an_index_of_an_earlier_version_opens_with_what_it_has(make):
+    index = make(tables())
+    from alphita.index.segment import Segment
+
+    folder = index.path / "segments/000"
+    for name in ("parents.npy", "parent_offsets.npy", "known_ids.arrow", "known_rows.npy"):
+        (folder / name).unlink()
+    segment = Segment(folder)
+    assert segment.concept_rows(["T:1", "T:5"]).tolist() == [index.concept_rows(["T:1"])[0], -1]
+    assert segment.parents_of(0).tolist() == []
+    with pytest.raises(InputError, match=r"without parents of concepts.*build the index again"):
+        segment.descendants(0)

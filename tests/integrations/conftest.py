@@ -1,0 +1,35 @@
+"""A small index and a normaliser over it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alphita.index.store import Index, build
+from alphita.normalizer.normalizer import Normalizer
+from tests.doubles import HashEncoder, small_terminology
+
+# The beginning of a program in which a package is not installed.
+HIDDEN = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path, target=None):
+        if name.split(".")[0] == "{0}":
+            raise ModuleNotFoundError("no {0}", name="{0}")
+
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+@pytest.fixture(scope="session")
+def index_path(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "small.index"
+    build(small_terminology(), HashEncoder(), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def normalizer(index_path) -> Normalizer:
+    return Normalizer(Index.open(index_path), encoder=HashEncoder())

@@ -1,0 +1,53 @@
+"""Mappings for tests, written one field at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hypothesis import strategies as st
+
+from alphita.errors import Rejects
+from alphita.mappings.formats import Header, TargetInfo
+from alphita.mappings.record import COLUMNS, Mapping
+
+SET = {"set_id": "https://example.org/maps/mine", "licence": "https://example.org/licence"}
+LOCAL = {"source_vocabulary": "LOCAL", "prefixes": {"LOCAL": "https://example.org/local/"}}
+OMOP = {"HP:0000001": TargetInfo(11, "Condition", "HPO"), "HP:0000002": TargetInfo(12, "Condition", "HPO")}
+
+
+def header(**fields: Any) -> Header:
+    return Header(**{**SET, **LOCAL, "target_info": OMOP.get, **fields})
+
+
+def mapping(mention: str = "sore toe", concept_id: str | None = "HP:0000001", **fields: Any) -> Mapping:
+    values: dict[str, Any] = dict.fromkeys(COLUMNS)
+    values |= {"row": 1, "mention": mention, "rank": 1, "concept_id": concept_id, "status": "unreviewed"}
+    values |= {"mapping_type": "maps_to", "method": "nearest" if concept_id else "nil"}
+    return Mapping(**values | fields)
+
+
+def write(module: ModuleType, head: Header, mappings: Sequence[Mapping], out: Path, pieces: int = 1) -> Path:
+    """Write mappings, the first half and the second in two pieces if asked for."""
+    part = out.with_name("part")
+    cut = len(mappings) // pieces
+    some: Iterable[Sequence[Mapping]] = [mappings[:cut], mappings[cut:]] if pieces == 2 else [mappings]
+    part.write_bytes(module.begin(head) + b"".join(module.encode(head, one) for one in some))
+    module.finish(head, part, out)
+    assert not part.exists()
+    return out
+
+
+def read(module: ModuleType, head: Header, path: Path) -> list[Mapping]:
+    """Read a file in which every row is good."""
+    return list(module.read(path, head, Rejects(strict=True)))
+
+
+ODD = st.text(
+    st.one_of(
+        st.sampled_from("\"'\t\n\r|;,#\\ :%/"), st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+    ),
+    max_size=12,
+)

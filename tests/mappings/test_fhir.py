@@ -1,0 +1,271 @@
+"""FHIR ConceptMap R4 and R5: by fhir.resources, and by the bindings and invariants that it does not check."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fhir.resources.conceptmap import ConceptMap as R5
+from fhir.resources.R4B.conceptmap import ConceptMap as R4
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.mappings.formats import fhir_r4, fhir_r5
+from tests.mappings import sample
+from tests.mappings.sample import header, mapping
+
+BOTH = [fhir_r4, fhir_r5]
+HEAD = header(version="3", date="2026-01-31", sources={"HP": "2026-01-01"}, source_version="2025")
+STATUSES = ("draft", "active", "retired", "unknown")
+EQUIVALENCES = (
+    "relatedto", "equivalent", "equal", "wider", "subsumes", "narrower", "specializes", "inexact", "unmatched",
+    "disjoint",
+)  # fmt: skip
+RELATIONSHIPS = (
+    "related-to", "equivalent", "source-is-narrower-than-target", "source-is-broader-than-target", "not-related-to"
+)  # fmt: skip
+
+
+def faults(document: dict, release: int) -> list[str]:
+    """Return what breaks a required binding or an invariant of ConceptMap."""
+    found = [] if document.get("status") in STATUSES else ["status"]
+    for group in document.get("group", []):
+        if not group.get("element"):
+            found.append("group without element")
+        for element in group.get("element", []):
+            targets = element.get("target", [])
+            if release == 5 and element.get("noMap") and targets:
+                found.append("cmd-4: target beside noMap")
+            for target in targets:
+                code = target.get("equivalence" if release == 4 else "relationship")
+                if code not in (EQUIVALENCES if release == 4 else RELATIONSHIPS):
+                    found.append(f"code {code}")
+                needy = ("narrower", "inexact") if release == 4 else ("source-is-broader-than-target", "not-related-to")
+                if code in needy and not target.get("comment"):
+                    found.append("cmd-1: no comment")
+                if release == 5:
+                    declared = {one["code"] for one in document.get("property", [])}
+                    found += [
+                        "undeclared property" for one in target.get("property", []) if one["code"] not in declared
+                    ]
+    return found
+
+
+def checked(module, lines, path, head=HEAD):
+    """Write mappings; return the document, which is right by fhir.resources and by `faults`."""
+    document = json.loads(sample.write(module, head, lines, path).read_text(encoding="utf-8"))
+    (R4 if module is fhir_r4 else R5).model_validate(document)
+    assert faults(document, 4 if module is fhir_r4 else 5) == []
+    return document
+
+
+def test_an_r4_document(tmp_path):
+    lines = [
+        mapping("sore toe", mention_code="T1", relation="narrow", concept_name="Toe"),
+        mapping("sore toe", "HP:0000002", mention_code="T1", rank=2),
+        mapping("no toe", None, mention_code="T2", row=2),
+        mapping("sore toe", "SNOMEDCT:5", mention_code="T1", relation="exact", row=1, comment="yes"),
+    ]
+    document = checked(fhir_r4, lines, tmp_path / "a.json", header(target_system="HP", date="2026-01-31"))
+    assert {key: value for key, value in document.items() if key != "group"} == {
+        "resourceType": "ConceptMap", "url": "https://example.org/maps/mine", "name": "Map_mine", "status": "draft",
+        "date": "2026-01-31", "description": f"Made by alphita {HEAD.tool_version}.",
+        "copyright": "https://example.org/licence",
+    }  # fmt: skip
+    assert document["group"] == [
+        {
+            "source": "https://example.org/local/", "target": "http://human-phenotype-ontology.org",
+            "element": [
+                {"code": "T1", "display": "sore toe", "target": [
+                    {"code": "HP:0000001", "display": "Toe", "equivalence": "narrower",
+                     "comment": "The target is narrower in meaning than the source."}]},
+                {"code": "T2", "display": "no toe", "target": [{"equivalence": "unmatched"}]},
+            ],
+        },
+        {
+            "source": "https://example.org/local/", "target": "http://snomed.info/sct",
+            "element": [{"code": "T1", "display": "sore toe", "target": [
+                {"code": "5", "equivalence": "equivalent", "comment": "yes"}]}],
+        },
+    ]  # fmt: skip
+
+
+def test_an_r5_document(tmp_path):
+    lines = [
+        mapping("sore toe", mention_code="T1", relation="broad", confidence=0.9, similarity=-0.25, status="approved"),
+        mapping("no toe", None, mention_code="T2", row=2),
+    ]
+    document = checked(fhir_r5, lines, tmp_path / "a.json")
+    one, other = document["group"]
+    assert one["element"] == [{"code": "T2", "display": "no toe", "noMap": True}]
+    assert (other["source"], other["target"]) == (
+        "https://example.org/local/|2025", "http://human-phenotype-ontology.org|2026-01-01"
+    )  # fmt: skip
+    assert other["element"] == [
+        {"code": "T1", "display": "sore toe", "target": [
+            {"code": "HP:0000001", "relationship": "source-is-narrower-than-target", "property": [
+                {"code": "confidence", "valueDecimal": 0.9}, {"code": "similarity", "valueDecimal": -0.25},
+                {"code": "status", "valueString": "approved"}]}]}
+    ]  # fmt: skip
+    back = sample.read(fhir_r5, HEAD, tmp_path / "a.json")
+    assert [(one.mention_code, one.similarity, one.confidence, one.status) for one in back] == [
+        ("T2", None, None, "unreviewed"), ("T1", -0.25, 0.9, "approved")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("relation", "r4", "r5"),
+    [
+        ("exact", "equivalent", "equivalent"),
+        ("broad", "wider", "source-is-narrower-than-target"),
+        ("narrow", "narrower", "source-is-broader-than-target"),
+        ("related", "inexact", "related-to"),
+        (None, "relatedto", "related-to"),
+    ],
+)
+def test_relation(tmp_path, relation, r4, r5):
+    for module, key, code in ((fhir_r4, "equivalence", r4), (fhir_r5, "relationship", r5)):
+        document = checked(module, [mapping(relation=relation)], tmp_path / "a.json")
+        assert document["group"][0]["element"][0]["target"][0][key] == code
+    assert [one.relation for one in sample.read(fhir_r5, HEAD, tmp_path / "a.json")] == [relation or "related"]
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_a_mention_with_a_target_and_a_nil_keeps_the_target(tmp_path, module):
+    lines = [mapping(mention_code="1"), mapping(concept_id=None, mention_code="1", row=2)]
+    document = checked(module, lines, tmp_path / "a.json", header(target_system="HP"))
+    assert [len(one["target"]) for one in document["group"][0]["element"]] == [1]
+    assert document["group"][0]["element"][0]["target"][0]["code"] == "HP:0000001"
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_mappings_that_say_the_same_are_said_once(tmp_path, module):
+    lines = [mapping(mention_code="1", row=row) for row in (1, 2)] + [mapping(mention_code="1", concept_id="HP:3")]
+    document = checked(module, lines, tmp_path / "a.json")
+    assert [[target["code"] for target in one["target"]] for one in document["group"][0]["element"]] == [
+        ["HP:0000001", "HP:3"]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("status", ["rejected", "flagged", "ignored"])
+def test_what_is_no_mapping_is_left_out(tmp_path, module, status):
+    line = mapping(status=status)
+    assert "group" not in checked(module, [line], tmp_path / "a.json")
+    assert module.losses(HEAD, [line]) == {f"{status} mappings": 1}
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_without_a_source_vocabulary_or_codes(tmp_path, module):
+    document = checked(module, [mapping()], tmp_path / "a.json", header(source_vocabulary=""))
+    assert "source" not in document["group"][0]
+    assert "code" not in document["group"][0]["element"][0]
+    system = header(source_vocabulary="ANY", source_system="urn:oid:1.2.3")
+    assert checked(module, [mapping()], tmp_path / "a.json", system)["group"][0]["source"] == "urn:oid:1.2.3"
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_what_the_header_lacks(module):
+    with pytest.raises(UsageError, match="--set-id"):
+        module.begin(header(set_id=""))
+    with pytest.raises(UsageError, match="--prefix MINE="):
+        module.begin(header(source_vocabulary="MINE"))
+    with pytest.raises(UsageError, match="--prefix XYZ="):
+        module.encode(HEAD, [mapping(concept_id="XYZ:1")])
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [({"mention_code": " 1"}, "mention_code"), ({"mention_code": "1  2"}, "mention_code"), ({"mention": ""}, "mention"),
+     ({"mention": "a\x0bb"}, "mention"), ({"concept_id": "HP"}, "concept_id"), ({"concept_id": ":1"}, "concept_id")],
+)  # fmt: skip
+def test_what_cannot_be_written(module, fields, field):
+    line = mapping(**fields)
+    assert module.unfit(HEAD, line).field == field
+    assert module.encode(HEAD, [line]) == b""
+    assert sum(module.losses(HEAD, [line]).values()) == 1
+
+
+@pytest.mark.parametrize("module", BOTH)
+@settings(max_examples=40, deadline=None)
+@given(pairs=st.lists(st.tuples(sample.ODD, st.none() | sample.ODD), min_size=1, max_size=5))
+def test_odd_strings(tmp_path_factory, module, pairs):
+    lines = [
+        mapping(name, mention_code=code, relation="exact", comment=name, concept_name=name, row=at)
+        for at, (name, code) in enumerate(pairs, 1)
+    ]
+    path = tmp_path_factory.mktemp("odd") / "a.json"
+    checked(module, lines, path)
+    fitting = {
+        (one.mention if one.mention.strip() else "", one.mention_code or None)
+        for one in lines if module.unfit(HEAD, one) is None
+    }  # fmt: skip
+    assert {(one.mention, one.mention_code) for one in sample.read(module, HEAD, path)} == fitting
+
+
+def r4(**target):
+    return {
+        "resourceType": "ConceptMap",
+        "status": "draft",
+        "group": [{"element": [{"code": "1", "target": [target]}]}],
+    }
+
+
+def r5(**element):
+    return {"resourceType": "ConceptMap", "status": "draft", "group": [{"element": [{"code": "1", **element}]}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "release", "fault"),
+    [
+        (r4(code="2", equivalence="equivalent") | {"status": "done"}, 4, "status"),
+        (r4(code="2", equivalence="same"), 4, "code same"),
+        (r4(code="2"), 4, "code None"),
+        (r4(code="2", equivalence="narrower"), 4, "cmd-1: no comment"),
+        (r4(code="2", equivalence="inexact"), 4, "cmd-1: no comment"),
+        (r5(target=[{"code": "2", "relationship": "wider"}]), 5, "code wider"),
+        (r5(target=[{"code": "2", "relationship": "source-is-broader-than-target"}]), 5, "cmd-1: no comment"),
+        (r5(noMap=True, target=[{"code": "2", "relationship": "equivalent"}]), 5, "cmd-4: target beside noMap"),
+        (
+            r5(target=[{"code": "2", "relationship": "equivalent", "property": [{"code": "x"}]}]),
+            5,
+            "undeclared property",
+        ),
+        (r4() | {"group": [{"element": []}]}, 4, "group without element"),
+    ],
+)
+def test_each_rule_finds_its_fault(document, release, fault):
+    assert faults(document, release) == [fault]
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_reading_what_others_wrote(tmp_path, module):
+    path, key = tmp_path / "in.json", "equivalence" if module is fhir_r4 else "relationship"
+    good = {
+        "equivalence": ["equal", "subsumes", "specializes", "disjoint"],
+        "relationship": [
+            "equivalent", "source-is-narrower-than-target", "source-is-broader-than-target", "not-related-to"
+        ],
+    }[key]  # fmt: skip
+    targets = [{"code": str(at), key: code} for at, code in enumerate(good)]
+    bad = [{"code": "9", key: "same"}, {key: good[0]}]
+    group = {
+        "target": "http://snomed.info/sct",
+        "element": [{"code": "1", "target": targets + bad}, {"display": "x"}, {}],
+    }
+    far = {"target": "http://nowhere.example.org", "element": [{"code": "2", "target": [{"code": "1", key: good[0]}]}]}
+    path.write_text(json.dumps({"resourceType": "ConceptMap", "group": [group, far]}))
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(module.read(path, header(), rejects))
+    assert [(one.row, one.concept_id, one.relation) for one in back] == [
+        (1, "SNOMEDCT:0", "exact"), (1, "SNOMEDCT:1", "broad"), (1, "SNOMEDCT:2", "narrow"), (1, None, None),
+        (2, None, None),
+    ]  # fmt: skip
+    text = (tmp_path / "rejects.csv").read_text()
+    assert rejects.count == 4
+    assert "--prefix NAME=http://nowhere.example.org" in text
+    path.write_text('{"resourceType": "ValueSet"}')
+    with pytest.raises(InputError, match="no ConceptMap"):
+        list(module.read(path, header(), Rejects()))

@@ -1,0 +1,111 @@
+"""SOURCE_TO_CONCEPT_MAP."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.mappings import concepts
+from alphita.mappings.formats import TargetInfo, omop
+from tests.mappings import sample
+from tests.mappings.sample import header, mapping
+
+FIRST = (
+    "source_code,source_concept_id,source_vocabulary_id,source_code_description,target_concept_id,"
+    "target_vocabulary_id,valid_start_date,valid_end_date,invalid_reason"
+)
+
+
+def test_a_file_to_the_letter(tmp_path):
+    lines = [
+        mapping("sore, red toe", mention_code="T1", relation="broad", status="approved"),
+        mapping("no toe", None, row=2),
+        mapping("a value", mention_code="T3", mapping_type="maps_to_value", row=3),
+        mapping("not so", mention_code="T4", status="rejected", row=4),
+        mapping("not so", "HP:0000002", mention_code="T4", rank=2, row=4),
+    ]
+    path = sample.write(omop, header(), lines, tmp_path / "a.stcm.csv")
+    assert path.read_text().splitlines() == [
+        FIRST,
+        'T1,0,LOCAL,"sore, red toe",11,HPO,1970-01-01,2099-12-31,',
+        "no toe,0,LOCAL,no toe,0,None,1970-01-01,2099-12-31,",
+    ]
+    back = sample.read(omop, header(), path)
+    assert [(one.mention_code, one.mention, one.concept_id, one.method) for one in back] == [
+        ("T1", "sore, red toe", "OMOP:11", "nearest"), (None, "no toe", None, "nil")
+    ]  # fmt: skip
+    assert omop.losses(header(), lines) == {
+        "targets of type maps_to_value": 1, "rejected mappings": 1, "further candidates": 1, "relation": 1, "status": 1
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("status", ["rejected", "flagged", "ignored"])
+def test_what_is_no_mapping_is_left_out(status):
+    line = mapping(status=status, mention_code="1")
+    assert omop.encode(header(), [line]) == b""
+    assert omop.losses(header(), [line]) == {f"{status} mappings": 1}
+
+
+def test_lengths():
+    assert omop.unfit(header(), mapping(mention_code="c" * 50)) is None
+    long = mapping(mention_code="c" * 51)
+    assert omop.unfit(header(), long).field == "mention_code"
+    assert omop.encode(header(), [long]) == b""
+    assert omop.losses(header(), [long]) == {"a source code of more than 50 characters": 1}
+    wordy = [mapping("d" * 255, mention_code="1"), mapping("d" * 256, mention_code="2")]
+    assert [len(row.split(",")[3]) for row in omop.encode(header(), wordy).decode().splitlines()] == [255, 255]
+    assert omop.losses(header(), wordy) == {"mention": 1}
+    assert omop.begin(header(source_vocabulary="v" * 20)).decode() == FIRST + "\n"
+    for name in ("v" * 21, ""):
+        with pytest.raises(UsageError, match="1 to 20 characters"):
+            omop.begin(header(source_vocabulary=name))
+    far = header(target_info={"HP:0000001": TargetInfo(1, "", "w" * 21)}.get)
+    assert omop.unfit(far, mapping(mention_code="1")).problem == "a vocabulary id of more than 20 characters"
+
+
+def test_ids_of_omop_are_needed():
+    with pytest.raises(UsageError, match="alphita terminology import omop"):
+        omop.encode(header(target_info=None), [mapping()])
+    # Its vocabulary is not known.
+    assert omop.unfit(header(), mapping(concept_id="OMOP:77")).field == "concept_id"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(sample.ODD.filter(bool), sample.ODD.filter(bool)), min_size=1, max_size=5))
+def test_odd_strings(tmp_path_factory, pairs):
+    lines = [mapping(name, mention_code=code.replace("\r", "x"), row=at) for at, (name, code) in enumerate(pairs, 1)]
+    path = sample.write(omop, header(), lines, tmp_path_factory.mktemp("odd") / "a")
+    back = [(one.mention, one.mention_code or one.mention) for one in sample.read(omop, header(), path)]
+    assert back == [(one.mention.replace("\r", " "), one.mention_code) for one in lines]
+
+
+def test_reading_what_others_wrote(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text(
+        f"{FIRST}\n1,0,V,Cold,21,S,,,\n2,0,V,Wart,22,S,,,D\n3,0,V,Wart,x,S,,,\n,0,V,Wart,1,S,,,\n5,0,V,,0,S,,,\n"
+    )
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(omop.read(path, header(), rejects))
+    assert [(one.row, one.mention_code, one.mention, one.concept_id) for one in back] == [
+        (1, "1", "Cold", "OMOP:21"), (5, None, "5", None)
+    ]  # fmt: skip
+    assert [line.split(",")[1:3] for line in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
+        ["3", "invalid_reason"], ["4", "target_concept_id"], ["5", "source_code"]
+    ]  # fmt: skip
+
+
+def test_facts_of_concepts(tmp_path):
+    path = tmp_path / "CONCEPT.csv"
+    path.write_text(
+        "concept_id\tconcept_name\tdomain_id\tvocabulary_id\tconcept_code\n"
+        '31\tBlue "lantern"\tCondition\tSNOMED\t100\n32\tLamp\tDrug\tMine\tm1\n33\tOther\tDrug\tSNOMED\t101\n'
+    )
+    found = concepts.load(path, {"SNOMEDCT:100", "OMOP:32", "HP:1"})
+    assert found["SNOMEDCT:100"] == (31, "Condition", "SNOMED")
+    assert found["OMOP:32"] == (32, "Drug", "Mine")
+    assert "SNOMEDCT:101" not in found
+    path.write_text("concept_id\tname\n")
+    with pytest.raises(InputError, match="no column 'domain_id'"):
+        concepts.load(path, set())

@@ -1,0 +1,254 @@
+"""SSSOM/TSV, checked by hand and by sssom-py's own parser and validators."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sssom.parsers import parse_sssom_table
+from sssom.validators import SchemaValidationType, validate
+
+from alphita.errors import Rejects, UsageError
+from alphita.mappings.formats import sssom
+from tests.mappings import sample
+from tests.mappings.sample import header, mapping
+
+
+class LogCapture(logging.Handler):
+    """The warnings of a block."""
+
+    def __enter__(self):
+        self.texts = []
+        logging.getLogger().addHandler(self)
+        return self
+
+    def emit(self, record):
+        if record.levelno >= logging.WARNING:
+            self.texts.append(record.getMessage())
+
+    def __exit__(self, *error):
+        logging.getLogger().removeHandler(self)
+
+
+CHECKS = [
+    SchemaValidationType.JsonSchema, SchemaValidationType.PrefixMapCompleteness, SchemaValidationType.StrictCurieFormat
+]  # fmt: skip
+HEAD = header(
+    version="3",
+    date="2026-01-31",
+    source_version="2025",
+    sources={"HP": "2026-01-01", "MONDO": "2"},
+    tool_version="0.1",
+)
+
+
+def validated(path):
+    """Return what sssom-py makes of a file without a warning; its strict mode refuses every file there is."""
+    with LogCapture() as log:
+        found = parse_sssom_table(io.StringIO(path.read_text(encoding="utf-8")), sep="\t")
+    assert log.texts == []
+    reports = validate(found, CHECKS, fail_on_error=False)
+    assert {kind: [one.message for one in report.results] for kind, report in reports.items()} == {
+        kind: [] for kind in CHECKS
+    }
+    return found.df
+
+
+def rows(path):
+    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line and not line.startswith("#")]
+    return [dict(zip(lines[0].split("\t"), line.split("\t"), strict=True)) for line in lines[1:]]
+
+
+def test_a_file_to_the_letter(tmp_path):
+    lines = [
+        mapping("sore toe", mention_code="T 2", relation="broad", routes="vectors", similarity=0.81251,
+                confidence=0.9005, concept_name="Toe"),
+        mapping("bad toe", mention_code="T1", relation="exact", method="exact", similarity=1.0, matched_term="Bad toe",
+                routes="exact|letters"),
+        mapping("no toe", None, mention_code="T3", similarity=0.2),
+        mapping("sore toe", "HP:0000002", mention_code="T 2", rank=2),
+        mapping("red toe", mention_code="T4", relation="exact", status="rejected", reviewer="Ann", similarity=0.5,
+                reviewed_at="2026-01-30T10:00:00+00:00", comment='says "no"', routes="letters"),
+    ]  # fmt: skip
+    path = sample.write(sssom, HEAD, lines, tmp_path / "a.sssom.tsv")
+    expected = """\
+#curie_map:
+#  HP: http://purl.obolibrary.org/obo/HP_
+#  LOCAL: https://example.org/local/
+#sssom_version: "1.1"
+#mapping_set_id: https://example.org/maps/mine
+#mapping_set_version: "3"
+#license: https://example.org/licence
+#subject_source_version: "2025"
+#object_source_version: HP 2026-01-01
+#mapping_tool: alphita
+#mapping_tool_version: "0.1"
+#mapping_date: 2026-01-31
+#similarity_measure: cosine similarity
+subject_id|subject_label|predicate_id|predicate_modifier|object_id|object_label|mapping_justification|reviewer_label|\
+review_date|confidence|match_string|similarity_score|comment
+LOCAL:T%202|sore toe|skos:broadMatch||HP:0000001|Toe|semapv:SemanticSimilarityThresholdMatching|||0.901||0.813|
+LOCAL:T1|bad toe|skos:exactMatch||HP:0000001||semapv:LexicalMatching||||Bad toe|1|
+LOCAL:T3|no toe|skos:exactMatch||sssom:NoTermFound||semapv:CompositeMatching|||||0.2|
+LOCAL:T4|red toe|skos:exactMatch|Not|HP:0000001||semapv:MappingReview|Ann|2026-01-30|||0.5|"says ""no\"""
+"""
+    assert path.read_bytes().decode() == expected.replace("|", "\t")
+    assert len(validated(path)) == 4
+    # Routes "exact|letters" of the second, "letters" of the last; the time of day of the review.
+    assert sssom.losses(HEAD, lines) == {"further candidates": 1, "routes": 2, "reviewed_at": 1}
+
+
+def test_yaml_scalars_are_what_they_were(tmp_path):
+    for value in ("2026-01-31", "1.0", "yes", "null", "a: b", "x #y", "- z", "it's", '"q"', "tab\tbed", "ß", "1e3"):
+        path = sample.write(sssom, header(version=value, source_version=value), [mapping()], tmp_path / "a.tsv")
+        block = "".join(line[1:] for line in path.read_text().splitlines(keepends=True) if line.startswith("#"))
+        assert yaml.safe_load(block)["mapping_set_version"] == value
+        assert yaml.safe_load(block)["subject_source_version"] == value
+
+
+def test_a_string_without_a_code_is_a_literal(tmp_path):
+    path = sample.write(
+        sssom, header(source_vocabulary=""), [mapping("sore toe"), mapping("#1 toe")], tmp_path / "a.tsv"
+    )
+    assert "#subject_type: rdfs literal\n" in path.read_text()
+    assert "LOCAL" not in path.read_text()
+    frame = validated(path)
+    assert sorted(frame["subject_label"]) == ["#1 toe", "sore toe"]
+    back = sample.read(sssom, header(), path)
+    assert [(one.mention, one.mention_code) for one in back] == [("#1 toe", None), ("sore toe", None)]
+    coded = mapping(mention_code="1", relation="exact")
+    assert sssom.losses(header(source_vocabulary=""), [coded]) == {"mention_code": 1}
+
+
+def test_codes_and_literals_in_one_file(tmp_path):
+    path = sample.write(sssom, HEAD, [mapping("a"), mapping("b", mention_code="1")], tmp_path / "a.tsv")
+    assert [(row["subject_id"], row["subject_type"]) for row in rows(path)] == [("", "rdfs literal"), ("LOCAL:1", "")]
+    validated(path)
+
+
+@pytest.mark.parametrize(
+    ("fields", "justification"),
+    [
+        ({"method": "exact"}, "LexicalMatching"),
+        ({"routes": "letters"}, "LexicalSimilarityThresholdMatching"),
+        ({"routes": "vectors"}, "SemanticSimilarityThresholdMatching"),
+        ({"routes": "letters|vectors"}, "CompositeMatching"),
+        ({"method": "abbreviation"}, "CompositeMatching"),
+        ({"concept_id": None}, "CompositeMatching"),
+        ({}, "UnspecifiedMatching"),
+        ({"status": "approved"}, "ManualMappingCuration"),
+        ({"status": "approved", "routes": "vectors"}, "MappingReview"),
+        ({"status": "rejected", "routes": "vectors"}, "MappingReview"),
+    ],
+)
+def test_justification(tmp_path, fields, justification):
+    path = sample.write(sssom, HEAD, [mapping(**fields)], tmp_path / "a.tsv")
+    assert [row["mapping_justification"] for row in rows(path)] == [f"semapv:{justification}"]
+    validated(path)
+
+
+@pytest.mark.parametrize(
+    ("relation", "predicate"),
+    [("exact", "exactMatch"), ("broad", "broadMatch"), ("narrow", "narrowMatch"), ("related", "relatedMatch"),
+     (None, "relatedMatch")],
+)  # fmt: skip
+def test_predicate(tmp_path, relation, predicate):
+    path = sample.write(sssom, HEAD, [mapping(relation=relation)], tmp_path / "a.tsv")
+    assert [row["predicate_id"] for row in rows(path)] == [f"skos:{predicate}"]
+    assert ("relation" in sssom.losses(HEAD, [mapping(relation=relation)])) == (relation is None)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0.0005, "0.001"), (0.12345, "0.123"), (1.0, "1"), (0.0, "0"), (0.9995, "1"), (0.5, "0.5")]
+)
+def test_three_decimals_rounded_up(tmp_path, number, text):
+    path = sample.write(sssom, HEAD, [mapping(confidence=number)], tmp_path / "a.tsv")
+    assert [row["confidence"] for row in rows(path)] == [text]
+
+
+def test_undeclared_prefixes_say_how_to_declare_them():
+    with pytest.raises(UsageError, match=r"--prefix MINE=https://"):
+        sssom.begin(header(source_vocabulary="MINE"))
+    with pytest.raises(UsageError, match=r"--prefix XYZ=https://"):
+        sssom.encode(HEAD, [mapping(concept_id="XYZ:1")])
+    with pytest.raises(UsageError, match="--set-id"):
+        sssom.begin(header(set_id=""))
+    with pytest.raises(UsageError, match="--licence"):
+        sssom.begin(header(licence=""))
+
+
+def test_what_cannot_be_written():
+    assert sssom.unfit(HEAD, mapping(concept_id="no curie")).field == "concept_id"
+    assert sssom.unfit(HEAD, mapping("")).field == "mention"
+    assert sssom.unfit(HEAD, mapping("", mention_code="1")) is None
+    assert sssom.losses(HEAD, [mapping(concept_id="no curie")]) == {"not a CURIE": 1}
+    assert sssom.encode(HEAD, [mapping(concept_id="no curie")]) == b""
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(sample.ODD.filter(bool), st.none() | sample.ODD.filter(bool)), min_size=1, max_size=5))
+def test_odd_strings(tmp_path_factory, pairs):
+    lines = [mapping(name, mention_code=code, relation="exact", row=at) for at, (name, code) in enumerate(pairs, 1)]
+    path = sample.write(sssom, HEAD, lines, tmp_path_factory.mktemp("odd") / "a.tsv")
+    back = [(one.mention, one.mention_code) for one in sample.read(sssom, HEAD, path)]
+    assert sorted(back, key=str) == sorted(pairs, key=str)
+    content = path.read_bytes().decode()
+    body = [line for line in content.split("\n") if not line.startswith("#")]
+    assert body[0].startswith("subject_")
+    header_at = content.index(body[0])
+    assert content[:header_at].count("\n") == sum(1 for _ in content[:header_at].splitlines())
+
+
+def test_rows_are_sorted_by_code_point(tmp_path):
+    lines = [mapping(name) for name in ("ä", "Z", "a", "\U0001f600", "\uffee", "a b")]
+    path = sample.write(sssom, HEAD, lines, tmp_path / "a.tsv")
+    assert [row["subject_label"] for row in rows(path)] == ["Z", "a", "a b", "ä", "\uffee", "\U0001f600"]
+
+
+def test_reading_what_others_wrote(tmp_path):
+    path = tmp_path / "in.sssom.tsv"
+    path.write_text(
+        "# curie_map:\n#   mesh2: http://id.nlm.nih.gov/mesh/\n# mapping_set_id: https://example.org/x\n"
+        "subject_id\tsubject_label\tpredicate_id\tpredicate_modifier\tobject_id\tmapping_justification\tconfidence\n"
+        "A:1\tCold\tskos:closeMatch\t\tmesh2:D1\tsemapv:LexicalMatching\t0.9\n"
+        "A:1\tCold\trdfs:subClassOf\t\tmesh2:D2\tsemapv:ManualMappingCuration\t\n"
+        "A:2\tWart\tskos:exactMatch\tMaybe\tmesh2:D2\tsemapv:LexicalMatching\t\n"
+        "A:3\tWart\tex:like\t\tmesh2:D2\tsemapv:LexicalMatching\t\n"
+        "A:4\tWart\tskos:exactMatch\t\tD2\tsemapv:LexicalMatching\t\n"
+        "A:5\tWart\tskos:exactMatch\t\tmesh2:D2\tsemapv:LexicalMatching\tvery\n"
+        "\tWart\tskos:exactMatch\t\tmesh2:D2\tsemapv:LexicalMatching\t\n"
+        "A:6\tMole\tskos:exactMatch\tNot\tmesh2:D2\tsemapv:MappingReview\t1\n"
+    )
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(sssom.read(path, header(), rejects))
+    assert [(one.row, one.mention_code, one.concept_id, one.relation, one.status, one.method) for one in back] == [
+        (1, "A:1", "MESH:D1", "related", "unreviewed", "exact"), (1, "A:1", "MESH:D2", "broad", "approved", "nearest"),
+        (7, "A:6", "MESH:D2", "exact", "rejected", "nearest"),
+    ]  # fmt: skip
+    assert [line.split(",")[1:3] for line in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
+        ["7", "predicate_modifier"], ["8", "predicate_id"], ["9", "object_id"], ["10", "confidence"],
+        ["11", "subject_id"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("semapv:LexicalMatching", "semapv:Guessing"), ("skos:exactMatch", "nowhere:exactMatch"), ("0.5", "1.5")],
+)
+def test_the_validators_would_find_a_fault(tmp_path, right, wrong):
+    line = mapping(method="exact", relation="exact", confidence=0.5)
+    path = sample.write(sssom, HEAD, [line], tmp_path / "a.tsv")
+    validated(path)
+    path.write_text(path.read_text().replace(right, wrong))
+    with pytest.raises((AssertionError, ValueError)):
+        validated(path)
+
+
+def test_the_prefix_of_the_source_vocabulary_is_taken_off(tmp_path):
+    path = sample.write(sssom, HEAD, [mapping(mention_code="a 1")], tmp_path / "a.tsv")
+    assert [one.mention_code for one in sample.read(sssom, HEAD, path)] == ["a 1"]
+    assert [one.mention_code for one in sample.read(sssom, header(source_vocabulary=""), path)] == ["LOCAL:a%201"]

@@ -1,0 +1,124 @@
+"""Usagi's mapping files."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.errors import Rejects, UsageError
+from alphita.mappings.formats import TargetInfo, usagi
+from tests.mappings import sample
+from tests.mappings.sample import header, mapping
+
+FIRST = (
+    "sourceCode,sourceName,sourceFrequency,sourceAutoAssignedConceptIds,matchScore,mappingStatus,equivalence,"
+    "statusSetBy,statusSetOn,conceptId,conceptName,domainId,mappingType,comment,createdBy,createdOn,assignedReviewer"
+)
+
+
+def test_a_file_to_the_letter(tmp_path):
+    lines = [
+        mapping("sore, red toe", mention_code="T1", frequency=7, relation="broad", confidence=0.876, similarity=0.5,
+                concept_name="Toe"),
+        mapping("sore, red toe", "HP:0000002", mention_code="T1", rank=2),
+        mapping("no toe", None, mention_code="T2", row=2),
+        mapping('a "bad"\ntoe\\', mention_code="T3", row=3, status="approved", relation="exact", reviewer="Ann",
+                reviewed_at="2026-01-30T10:00:00+00:00", comment="yes"),
+        mapping('a "bad"\ntoe\\', "HP:0000002", mention_code="T3", row=3, rank=2, status="approved",
+                mapping_type="maps_to_value"),
+    ]  # fmt: skip
+    path = sample.write(usagi, header(date="2026-01-31"), lines, tmp_path / "a.usagi.csv")
+    end = ",alphita,1769817600000,"
+    assert path.read_text().splitlines() == [
+        FIRST,
+        f'T1,"sore, red toe",7,12,0.88,UNCHECKED,WIDER,,0,11,Toe,Condition,MAPS_TO,{end}',
+        f"T2,no toe,,,0.00,UNCHECKED,UNMATCHED,,0,0,,,MAPS_TO,{end}",
+        f'T3,"a ""bad""\\ntoe\\\\",,,0.00,APPROVED,EQUAL,Ann,1769767200000,11,,Condition,MAPS_TO,yes{end}',
+        f'T3,"a ""bad""\\ntoe\\\\",,,0.00,APPROVED,UNREVIEWED,,0,12,,Condition,MAPS_TO_VALUE,{end}',
+    ]
+    back = sample.read(usagi, header(), path)
+    assert [(one.row, one.rank, one.concept_id, one.status, one.mapping_type) for one in back] == [
+        (1, 1, "OMOP:11", "unreviewed", "maps_to"), (1, 2, "OMOP:12", "unreviewed", "maps_to"),
+        (2, 1, None, "unreviewed", "maps_to"), (3, 1, "OMOP:11", "approved", "maps_to"),
+        (3, 1, "OMOP:12", "approved", "maps_to_value"),
+    ]  # fmt: skip
+    assert back[3].mention == 'a "bad"\ntoe\\'
+    assert back[3].reviewed_at == "2026-01-30T10:00:00+00:00"
+    assert usagi.losses(header(), lines) == {
+        "further candidates, but for their concept ids": 1, "similarity": 1, "rank": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("relation", "equivalence"),
+    [("exact", "EQUAL"), ("broad", "WIDER"), ("narrow", "NARROWER"), ("related", "INEXACT"), (None, "UNREVIEWED")],
+)
+def test_equivalence(tmp_path, relation, equivalence):
+    path = sample.write(usagi, header(), [mapping(relation=relation)], tmp_path / "a")
+    assert path.read_text().splitlines()[1].split(",")[6] == equivalence
+    assert [one.relation for one in sample.read(usagi, header(), path)] == [relation]
+
+
+@pytest.mark.parametrize(
+    ("status", "written", "back"),
+    [("unreviewed", "UNCHECKED", "unreviewed"), ("approved", "APPROVED", "approved"), ("flagged", "FLAGGED", "flagged"),
+     ("ignored", "IGNORED", "ignored"), ("rejected", "FLAGGED", "flagged")],
+)  # fmt: skip
+def test_status(tmp_path, status, written, back):
+    line = mapping(status=status)
+    path = sample.write(usagi, header(), [line], tmp_path / "a")
+    assert path.read_text().splitlines()[1].split(",")[5] == written
+    assert [one.status for one in sample.read(usagi, header(), path)] == [back]
+    assert ("status" in usagi.losses(header(), [line])) == (status != back)
+
+
+def test_ids_of_omop_are_needed():
+    with pytest.raises(UsageError, match="alphita terminology import omop"):
+        usagi.encode(header(target_info=None), [mapping()])
+    assert b",77," in usagi.encode(header(target_info=None), [mapping(concept_id="OMOP:77")])
+    unknown = mapping(concept_id="HP:0000009")
+    assert usagi.unfit(header(), unknown).value == "HP:0000009"
+    assert usagi.encode(header(), [unknown]) == b""
+    assert usagi.losses(header(), [unknown]) == {"a concept without OMOP's concept id": 1}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(sample.ODD.filter(bool), sample.ODD.filter(bool)), min_size=1, max_size=5))
+def test_odd_strings(tmp_path_factory, pairs):
+    lines = [mapping(name, mention_code=code, row=at) for at, (name, code) in enumerate(pairs, 1)]
+    path = sample.write(usagi, header(), lines, tmp_path_factory.mktemp("odd") / "a")
+    assert len(path.read_bytes().decode().split("\n")) == len(lines) + 2, "Usagi reads line by line"
+    back = [(one.mention, one.mention_code or "") for one in sample.read(usagi, header(), path)]
+    # Usagi has no place for a carriage return.
+    assert back == [(name.replace("\r", ""), code.replace("\r", "")) for name, code in pairs]
+
+
+def test_reading_what_others_wrote(tmp_path):
+    path = tmp_path / "in.usagi.csv"
+    path.write_text(
+        "sourceCode,sourceName,sourceFrequency,sourceAutoAssignedConceptIds,ADD_INFO:x,matchScore,mappingStatus,"
+        "equivalence,statusSetBy,statusSetOn,conceptId,mappingType\n"
+        "1,Cold,5,21;22,more,0.9,APPROVED,EQUIVALENT,Bo,1.7e+12,21,EVENT\n"
+        "1,Cold,5,21;22,more,0.9,APPROVED,EQUAL,Bo,0,23,VALUE\n"
+        "2,Wart,,,,0,DONE,EQUAL,,0,21,EVENT\n"
+        "3,Wart,,,,0,UNCHECKED,SAME,,0,21,EVENT\n"
+        "4,Wart,,,,0,UNCHECKED,,,0,many,EVENT\n"
+        "5,Wart,,,,high,UNCHECKED,,,0,0,EVENT\n"
+        "6,Mole,,,,,INVALID_TARGET,,,0,0,\n"
+    )
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(usagi.read(path, header(), rejects))
+    assert [(one.row, one.rank, one.concept_id, one.relation, one.mapping_type, one.status) for one in back] == [
+        (1, 1, "OMOP:21", "exact", "maps_to", "approved"), (1, 1, "OMOP:23", "exact", "maps_to_value", "approved"),
+        (1, 2, "OMOP:21", None, "maps_to", "unreviewed"), (1, 3, "OMOP:22", None, "maps_to", "unreviewed"),
+        (6, 1, None, None, "maps_to", "flagged"),
+    ]  # fmt: skip
+    assert back[0].reviewed_at.startswith("2023-11-14")
+    assert [line.split(",")[1:3] for line in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
+        ["4", "mappingStatus"], ["5", "equivalence"], ["6", "conceptId"], ["7", "matchScore"],
+    ]  # fmt: skip
+
+
+def test_a_vocabulary_is_not_needed():
+    assert usagi.unfit(header(target_info={"HP:0000001": TargetInfo(5, "", "")}.get), mapping()) is None

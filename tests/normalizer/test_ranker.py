@@ -1,0 +1,140 @@
+"""The ranker: its loss against a naive loop, its gradients against differences, and what it learns."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alphita.normalizer import ranker
+from alphita.normalizer.ranker import Ranker, Training, about, loss, nil_loss, softmax
+from tests.reference.ranking import cross_entropy, listwise_loss
+
+
+def problem(seed: int, n: int = 12, d: int = 5, e: int = 3) -> tuple[Training, np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    counts = random.integers(0, 6, n)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    c = int(offsets[-1])
+    data = Training(
+        random.normal(size=(c, d)).astype(np.float32), random.normal(size=(n, e)).astype(np.float32), offsets,
+        random.random(c) < 0.3, random.random(n) < 0.3, random.random(n) + 0.1,
+    )  # fmt: skip
+    return data, random.normal(0, 3, c), random.normal(0, 3, n)
+
+
+def lists(values: np.ndarray, offsets: np.ndarray) -> list[list[float]]:
+    return [values[start:end].tolist() for start, end in itertools.pairwise(offsets)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_losses_are_the_naive_loops(seed):
+    data, score, odds = problem(seed)
+    expected = listwise_loss(lists(score, data.offsets), lists(data.right, data.offsets), data.weight.tolist())
+    assert loss(score, data)[0] == pytest.approx(expected, abs=1e-10)
+    expected = cross_entropy(odds.tolist(), data.nil.tolist(), data.weight.tolist())
+    assert nil_loss(odds, data.nil, data.weight)[0] == pytest.approx(expected, abs=1e-10)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000))
+def test_the_gradients_are_the_differences(seed):
+    data, score, odds = problem(seed, n=6)
+    losses = [(score, lambda x: loss(x, data)), (odds, lambda x: nil_loss(x, data.nil, data.weight))]
+    step = 1e-5
+    for values, function in losses:
+        gradient = function(values)[1]
+        for place in range(len(values)):
+            up, down = values.copy(), values.copy()
+            up[place] += step
+            down[place] -= step
+            slope = (function(up)[0] - function(down)[0]) / (2 * step)
+            assert gradient[place] == pytest.approx(slope, abs=1e-7)
+
+
+def test_the_gradients_of_the_weights_are_the_differences():
+    data, _, _ = problem(3)
+    random = np.random.default_rng(0)
+    start = ranker._start(data.candidates, random)
+    some = np.array([0, 2, 3, 7, 9])
+    rows, by_output = ranker._ranking_gradients(data)(some)
+    kept = Training(
+        data.candidates[rows], data.mentions[some], np.concatenate([[0], np.cumsum(np.diff(data.offsets)[some])]),
+        data.right[rows], data.nil[some], data.weight[some],
+    )  # fmt: skip
+    assert rows.tolist() == [row for one in some for row in range(data.offsets[one], data.offsets[one + 1])]
+    weights = {name: getattr(start, name).copy() for name in ranker._LEARNED}
+    gradients = ranker.back(weights, start.standardise(data.candidates)[rows], by_output)
+
+    def value(changed):
+        network = ranker.Network(start.mean, start.scale, *(changed[name] for name in ranker._LEARNED))
+        return loss(network(kept.candidates), kept)[0]
+
+    for name, gradient in gradients.items():
+        for place in random.choice(gradient.size, min(6, gradient.size), replace=False):
+            up, down = ({key: array.copy() for key, array in weights.items()} for _ in range(2))
+            up[name].flat[place] += 1e-5
+            down[name].flat[place] -= 1e-5
+            assert gradient.flat[place] == pytest.approx((value(up) - value(down)) / 2e-5, abs=1e-6)
+
+
+def test_probabilities_add_up_and_nothing_found_is_nil():
+    data, score, _ = problem(5)
+    owner = np.repeat(np.arange(len(data.nil)), np.diff(data.offsets))
+    filled = np.diff(data.offsets) > 0
+    assert np.bincount(owner, softmax(1e3 * score, data.offsets), minlength=len(data.nil)) == pytest.approx(
+        filled * 1.0
+    )
+    found = ranker.train(data, epochs=1, members=2)(data.candidates, data.mentions, data.offsets)
+    whole = np.bincount(owner, found.probability, minlength=len(data.nil)) + found.nil
+    assert whole == pytest.approx(np.ones(len(data.nil)))
+    assert found.nil[~filled].tolist() == [1.0] * int((~filled).sum())
+    assert len(found.nil[~filled])
+
+
+def test_what_nil_is_told_by():
+    offsets = np.array([0, 3, 3, 4])
+    candidates = np.array([[1.0], [2.0], [3.0], [9.0]], np.float32)
+    mentions = np.array([[0.1], [0.2], [0.3]], np.float32)
+    found = about(np.array([0.5, 2.5, 1.0, -4.0]), candidates, mentions, offsets)
+    np.testing.assert_allclose(found, [[0.1, 2.0, 1.5], [0.2, 0.0, 0.0], [0.3, 9.0, 0.0]], rtol=1e-6)
+
+
+def contextual(seed: int, n: int = 1500) -> Training:
+    """Mentions whose kind says which of two features points at the right candidate; a fifth have none."""
+    random = np.random.default_rng(seed)
+    candidates, mentions, right, nil = [], [], [], []
+    for _ in range(n):
+        kind, none = random.random() < 0.5, random.random() < 0.2
+        values = random.random((4, 2))
+        best = int(values[:, int(kind)].argmax())
+        for place, row in enumerate(values):
+            candidates.append([*row, float(kind)])
+            right.append(place == best and not none)
+        nil.append(none)
+        mentions.append([float(none) + random.normal(0, 0.2), float(kind)])
+    return Training(
+        np.array(candidates, np.float32), np.array(mentions, np.float32), np.arange(0, 4 * n + 1, 4),
+        np.array(right), np.array(nil), np.ones(n),
+    )  # fmt: skip
+
+
+def test_it_learns_when_to_trust_which_feature_and_when_nothing_fits():
+    data, test = contextual(0), contextual(1)
+    found = ranker.train(data, seed=0, epochs=60)(test.candidates, test.mentions, test.offsets)
+    best = found.score.reshape(-1, 4).argmax(1) + np.arange(0, 4 * len(test.nil), 4)
+    assert test.right[best][~test.nil].mean() > 0.9
+    assert ((found.nil > 0.5) == test.nil).mean() > 0.95
+
+
+def test_the_same_seed_gives_the_same_ranker_and_it_survives_saving():
+    data = contextual(2, n=200)
+    one, other = ranker.train(data, seed=4, epochs=3), ranker.train(data, seed=4, epochs=3)
+    again = Ranker.from_arrays(one.to_arrays())
+    for name, values in one.to_arrays().items():
+        np.testing.assert_array_equal(values, other.to_arrays()[name])
+        np.testing.assert_array_equal(values, again.to_arrays()[name])
