@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rapidfuzz.distance import OSA
 
-from alphita.normalizer.spelling import IDLE, SHORTENED, SHORTEST, SPELLING, TWO_SLIPS_FROM, Reading, Speller, shortened
+from alphita.normalizer.spelling import (
+    IDLE,
+    SHORTENED,
+    SHORTEST,
+    SPELLING,
+    TWO_SLIPS_FROM,
+    Reading,
+    Speller,
+    opposite,
+    shortened,
+)
 from alphita.terminology.text import clean
 
 STRINGS = [
@@ -183,3 +193,12 @@ class TestShortened:
 def test_a_reading_is_decided_only_if_said():
     assert Reading("seizure", SPELLING).decided is False
     assert all(isinstance(one, Reading) for one in speller().readings(["hx of siezure"])[0])
+
+
+def test_a_word_is_never_put_right_into_its_contrary():
+    assert opposite("hypokalaemia", "hyperkalaemia")
+    assert opposite("macrocytosis", "microcytosis")
+    assert not opposite("hypokalaemia", "hypocalcaemia")
+    known = Speller(pa.array(["hyperkalaemia", "microcytosis"], pa.large_string()))
+    assert known.readings(["hypokalaemia", "macrocytosis"]) == [(), ()]
+    assert known.readings(["hyperkalemia"])[0][0].string == "hyperkalaemia"

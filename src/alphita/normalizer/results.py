@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method
 from alphita.normalizer.calibration_store import Answers
-from alphita.normalizer.candidates import EXACT, ROUTES
+from alphita.normalizer.candidates import EXACT, MAX_ENCODED_CHARACTERS, ROUTES
 from alphita.normalizer.constraints import explain as explain_pair
 from alphita.normalizer.explanation import Explanation, RunnerUp, behind
 from alphita.normalizer.features import NAMES
@@ -187,7 +187,10 @@ class Maker:
     def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:
         if scored.features is None or not scored.features.candidates[row, CONTRADICTIONS]:
             return ()
-        return tuple(one.text for one in explain_pair(scored.queries[int(scored.table.query[row])], term))
+        return tuple(
+            one.text
+            for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)
+        )
 
     def _explain(
         self, scored: Scored, answers: Answers, rows: NDArray[np.int64], candidates: list[Candidate], nil: bool

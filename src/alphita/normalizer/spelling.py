@@ -24,6 +24,10 @@ SPELLING, SHORTENED, ABBREVIATION = "spelling", "shortened", "abbreviation"
 _WORD = re.compile(r"[^\W_]+")
 # Shorter words are not put right: too many others are as near.
 SHORTEST = 4
+# Beginnings that differ by a slip or two and mean the contrary.
+OPPOSITES = (
+    ("hypo", "hyper"), ("micro", "macro"), ("ante", "anti"), ("inter", "intra"), ("endo", "exo"),
+)  # fmt: skip
 # Letters that may be wrong: one, and two in a word of this length.
 TWO_SLIPS_FROM = 6
 NEAREST = 48
@@ -120,7 +124,7 @@ class Speller:
                     break
                 other = self._words[row]
                 slips = OSA.distance(word, other, score_cutoff=allowed)
-                if slips > allowed:
+                if slips > allowed or opposite(word, other):
                     continue
                 # A wrong first letter is rare.
                 cost = slips + 0.5 * (word[0] != other[0]) - BY_COUNT * float(np.log(self._counts[other]))
@@ -137,6 +141,14 @@ def _is_spelt(word: str) -> bool:
     (chronic).
     """
     return all(sign.lower() != sign.upper() for sign in word)
+
+
+def opposite(word: str, other: str) -> bool:
+    """Return whether two words begin with what makes them each other's contrary, as hypo- and hyper-."""
+    return any(
+        (word.startswith(one) and other.startswith(two)) or (word.startswith(two) and other.startswith(one))
+        for one, two in OPPOSITES
+    )
 
 
 def shortened(string: str) -> str:
