@@ -27,6 +27,7 @@ def target(header: Header, concept_id: str | None) -> TargetInfo | None:
     if header.target_info is None:
         raise UsageError(
             f"this format needs OMOP's concept ids, and {concept_id} has none; normalise with an index of a "
-            "terminology from 'alphita terminology import omop', or give --concepts CONCEPT.csv"
+            "terminology from 'alphita terminology import omop', or write CSV and convert that with "
+            "alphita mappings convert and --concepts CONCEPT.csv"
         )
     return None
