@@ -144,7 +144,7 @@ def write_audit(path: Path, sample: Sample, output: Path, *, force: bool = False
         writer.writerows([*(getattr(mapping, name) for name in SHOWN), "", *ties] for mapping in sample.mappings)
 
 
-def read_audit(path: Path, *, output: Path | None = None, delta: float = DELTA) -> Audit:
+def read_audit(path: Path | str, *, output: Path | None = None, delta: float = DELTA) -> Audit:
     """Read a sample back with its answers, and say what they prove.
 
     The cells may be divided by commas, semicolons or tabs, as spreadsheets write them.
@@ -158,6 +158,7 @@ def read_audit(path: Path, *, output: Path | None = None, delta: float = DELTA) 
         InputError: it cannot be read, was not made by `write_audit`, lacks rows, has an answer that is neither yes nor
             no, or none at all; or the output is another than the sample was drawn from.
     """
+    path = Path(path)
     answers: dict[int, bool | None] = {}
     ties: tuple[str, ...] | None = None
     for line, cells in _lines(path):
