@@ -133,7 +133,7 @@ def test_initials_define(words):
     short = "".join(word[0] for word in words).upper()
     expected = [(short, " ".join(words))]
     if short.lower() not in words:
-        assert pairs(f"XXX, {' '.join(words)} ({short})") == expected
+        assert pairs(f"Then, {' '.join(words)} ({short})") == expected
         assert pairs(f"{short} ({' '.join(words)})") == expected
 
 
