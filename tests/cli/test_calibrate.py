@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from alphita import artefact, cli
+from alphita import artefact
 from alphita.index.store import Index, build
 from alphita.normalizer import examples, fitting
 from alphita.normalizer.normalizer import Normalizer
 from alphita.terminology.splits import Split
+from tests.cli.command import alphita
 from tests.doubles import small_terminology
 from tests.normalizer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
 
@@ -29,15 +29,6 @@ def _stand_ins(monkeypatch):
 @pytest.fixture
 def index(tmp_path) -> Index:
     return build(synthetic_terminology(), ENCODER, tmp_path / "x.index")
-
-
-def alphita(*arguments: object) -> int:
-    """Run the command line; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["alphita", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-    return int(leaving.value.code or 0)
 
 
 def drafts(folder: Path) -> list[str]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from alphita import cli
 from alphita.index.store import Index
+from tests.cli.command import alphita
 from tests.doubles import HashEncoder, small_terminology
 
 
@@ -16,15 +14,6 @@ def _stand_ins(monkeypatch):
     monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: HashEncoder())
     monkeypatch.setattr("alphita.terminology.store.load_terminology", lambda path: small_terminology())
     monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
-
-
-def alphita(*arguments: object) -> int:
-    """Run the command line; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["alphita", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-    return int(leaving.value.code or 0)
 
 
 def test_an_index_is_built_and_counted(tmp_path, capsys):

@@ -11,16 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from alphita import cli
-from alphita.index.store import build
-from tests.doubles import HashEncoder, small_terminology
-
-
-@pytest.fixture
-def index_path(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
-    monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
-    return build(small_terminology(), HashEncoder(), tmp_path / "small.index").path
+from tests.cli.command import alphita
+from tests.doubles import HashEncoder
 
 
 @pytest.fixture
@@ -28,15 +20,6 @@ def source(tmp_path) -> Path:
     path = tmp_path / "in.csv"
     path.write_bytes(b"id,text\n1,Headache\n2,headace\n3,qqqq\n4,caf\xe9\n")
     return path
-
-
-def alphita(*arguments: object) -> int:
-    """Run the command line; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["alphita", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-    return int(leaving.value.code or 0)
 
 
 def test_a_file(index_path, source, tmp_path, capsys):

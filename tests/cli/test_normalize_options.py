@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from alphita import cli, registry
+from alphita import registry
 from alphita.cli.normalize import DEFAULT_ERROR
-from alphita.index.store import build
 from alphita.normalizer import normalizer
 from alphita.normalizer.normalizer import Normalizer
-from tests.doubles import HashEncoder, small_terminology
-
-
-@pytest.fixture
-def index_path(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
-    monkeypatch.setattr("alphita.machine.set_threads", lambda threads: threads or 1)
-    return build(small_terminology(), HashEncoder(), tmp_path / "small.index").path
+from tests.cli.command import alphita
 
 
 @pytest.fixture
@@ -29,15 +20,6 @@ def source(tmp_path) -> Path:
     path = tmp_path / "in.csv"
     path.write_text("id,text,note,lang,n\n1,Headache,,en,3\n2,SZ,,,\n3,qqqq,,,many\n", encoding="utf-8")
     return path
-
-
-def alphita(*arguments: object) -> int:
-    """Run the command line; return its exit code."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["alphita", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-    return int(leaving.value.code or 0)
 
 
 def test_columns_explanation_and_abbreviations(index_path, source, tmp_path, capsys):

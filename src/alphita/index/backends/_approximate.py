@@ -105,6 +105,24 @@ def calibrate(
     )  # fmt: skip
 
 
+def attach(
+    vectors: NDArray[np.float32], file: Path | None, name: str, search: Callable[[Any], Refined]
+) -> flat.FaissBackend | Refined:
+    """Open what was built for some vectors; too few of them are all compared.
+
+    Args:
+        vectors: (n, d) float32, which may be mapped.
+        file: what FAISS wrote.
+        name: of the backend.
+        search: makes the search of what FAISS opened.
+
+    Raises:
+        UsageError: the index was not built for this backend.
+        InputError: the file is damaged.
+    """
+    return flat.attach(vectors) if len(vectors) < FEWEST else search(read(file, name))
+
+
 def read(file: Path | None, name: str) -> Any:  # noqa: ANN401 - FAISS has no types
     """Open what FAISS wrote, mapped.
 

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from alphita import progress
 from alphita.index.backends import Backend, Probes
 from alphita.index.backends import _approximate as approximate
-from alphita.index.backends import faiss as flat
 
 DESCRIPTION = "approximate search by a graph of neighbours (FAISS HNSW) with exact scoring; for up to some millions"
 
@@ -56,10 +55,8 @@ def attach(vectors: NDArray[np.float32], folder: Path | None = None, settings: d
         UsageError: there is none.
         InputError: it is damaged.
     """
-    if len(vectors) < approximate.FEWEST:
-        return flat.attach(vectors)
-    graph = approximate.read(folder and folder / FILE, "hnsw")
-    return _search(vectors, graph, settings or STEPS[-1])
+    chosen = settings or STEPS[-1]
+    return approximate.attach(vectors, folder and folder / FILE, "hnsw", lambda graph: _search(vectors, graph, chosen))
 
 
 def _search(vectors: NDArray[np.float32], graph: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from alphita import progress
 from alphita.index.backends import Backend, Probes
 from alphita.index.backends import _approximate as approximate
-from alphita.index.backends import faiss as flat
 
 DESCRIPTION = "approximate search in a compressed inverted file (FAISS IVF-PQ) with exact scoring; for many millions"
 
@@ -66,10 +65,10 @@ def attach(vectors: NDArray[np.float32], folder: Path | None = None, settings: d
         UsageError: there is none.
         InputError: it is damaged.
     """
-    if len(vectors) < approximate.FEWEST:
-        return flat.attach(vectors)
-    inverted = approximate.read(folder and folder / FILE, "ivf_pq")
-    return _search(vectors, inverted, settings or STEPS[-1])
+    chosen = settings or STEPS[-1]
+    return approximate.attach(
+        vectors, folder and folder / FILE, "ivf_pq", lambda inverted: _search(vectors, inverted, chosen)
+    )
 
 
 def _search(vectors: NDArray[np.float32], inverted: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401

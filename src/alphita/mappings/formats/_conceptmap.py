@@ -67,123 +67,127 @@ class Release(Protocol):
         ...
 
 
-def check(header: Header) -> None:
-    """Refuse a header that lacks what every ConceptMap needs.
+class Document:
+    """The ConceptMap of one release: what a format's module offers (see `Format`)."""
 
-    Raises:
-        UsageError: no url, or codes of a vocabulary that has no URI.
-    """
-    if not header.set_id:
-        raise UsageError("a ConceptMap needs a url: --set-id https://example.org/fhir/ConceptMap/mine")
-    if header.source_vocabulary and not header.source_system:
-        _curies.fhir_system(header, header.source_vocabulary)
+    def __init__(self, release: Release) -> None:
+        """Write and read as the release says."""
+        self._release = release
 
+    def begin(self, header: Header) -> bytes:
+        """Return nothing: the document is made at the end.
 
-def encode(release: Release, header: Header, mappings: Sequence[Mapping]) -> bytes:
-    """Return JSON Lines: source system, target system, code, display and target of each mapping."""
-    dump = json.JSONEncoder(ensure_ascii=False).encode
-    lines = []
-    for one in _losses.one_by_one(mappings):
-        if _losses.left_out(one, NO_PLACE) or unfit(one):
-            continue
-        system, target = _target(release, header, one)
-        lines.append(
-            dump({"target_system": system, "code": one.mention_code or "", "display": _display(one),
-                  "target": dump(target) if target else ""}) + "\n"
-        )  # fmt: skip
-    return "".join(lines).encode("utf-8")
+        Raises:
+            UsageError: no url, or codes of a vocabulary that has no URI.
+        """
+        if not header.set_id:
+            raise UsageError("a ConceptMap needs a url: --set-id https://example.org/fhir/ConceptMap/mine")
+        if header.source_vocabulary and not header.source_system:
+            _curies.fhir_system(header, header.source_vocabulary)
+        return b""
 
-
-def finish(release: Release, header: Header, part: Path, out: Path) -> None:
-    """Write the document aside, one element a line, rename it, and remove the part.
-
-    The lines are sorted in memory by group and element: about 1 GB for a million.
-    """
-    import polars as pl
-
-    private = not os.stat(part).st_mode & 0o077
-    schema = dict.fromkeys(("target_system", "code", "display", "target"), pl.String)
-    rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
-    rows = rows.unique(maintain_order=True).sort("target_system", "code", "display", maintain_order=True)
-    source = header.source_system or (
-        _curies.fhir_system(header, header.source_vocabulary) if header.source_vocabulary else ""
-    )
-    versions = {_system(header, prefix): version for prefix, version in header.sources.items()}
-    with atomic_file(out, "w", private=private, newline="\n") as file:
-        head = json.dumps(_head(release, header), ensure_ascii=False, indent=1).removesuffix("\n}")
-        file.write(head + (',\n "group": [' if len(rows) else ""))
-        for place, (system, group) in enumerate(groupby(rows.iter_rows(), key=lambda row: row[0])):
-            facts = release.group(source, header.source_version, system, versions.get(system, ""))
-            start = json.dumps(facts, ensure_ascii=False).removesuffix("}")
-            file.write(("," if place else "") + "\n" + start + (", " if facts else "") + '"element": [')
-            for count, (key, some) in enumerate(groupby(group, key=lambda row: row[1:3])):
-                targets = [json.loads(row[3]) for row in some if row[3]]
-                element = {name: value for name, value in zip(("code", "display"), key, strict=True) if value}
-                said = json.dumps(element | release.element(targets), ensure_ascii=False)
-                file.write(("," if count else "") + "\n" + said)
-            file.write("\n]}")
-        file.write("\n ]\n}\n" if len(rows) else "\n}\n")
-    part.unlink()
-
-
-def unfit(mapping: Mapping) -> Problem | None:
-    """Return why a mapping cannot be written, or None."""
-    if mapping.mention_code and not _CODE.fullmatch(mapping.mention_code):
-        return Problem("no code in FHIR: it has outer, double or odd white space", "mention_code", mapping.mention_code)
-    if not mapping.mention_code and not _display(mapping):
-        return Problem("neither a code nor a mention", "mention", mapping.mention)
-    if mapping.mention and not _STRING.fullmatch(mapping.mention):
-        return Problem("a character that FHIR has no place for", "mention", mapping.mention)
-    for one in mapping.concept_id.split("|") if mapping.concept_id is not None else ():
-        prefix, _, local = one.partition(":")
-        if not prefix or not _CODE.fullmatch(local):
-            return Problem("not a CURIE", "concept_id", one)
-    return None
-
-
-def losses(release: Release, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
-    """Count what the document does not hold."""
-    whole: Counter[str] = Counter()
-    pairs = []
-    for one in _losses.one_by_one(mappings):
-        problem = unfit(one)
-        why = _losses.left_out(one, NO_PLACE) or (problem and problem.problem)
-        if why:
-            whole[why] += 1
-            continue
-        system, target = _target(release, header, one)
-        facts = release.facts(target) if target else None
-        concept = _curies.from_fhir(header, system, target["code"]) if target else None
-        pairs.append((one, _mapping(1, one.mention_code, _display(one), concept, facts)))
-    return dict(whole) | _losses.count(pairs)
-
-
-def read(release: Release, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Read a document of at most 1 GB, whole; a target that means nothing is set aside, with the number of its element.
-
-    Raises:
-        InputError: it is no ConceptMap.
-    """
-    number = 0
-    for group in _groups(path):
-        target_system = release.target_system(group)
-        for element in _dicts(group.get("element")):
-            number += 1
-            code, display = element.get("code"), element.get("display") or ""
-            if not code and not display:
-                rejects.add("an element without code and display", file=path, line=number)
+    def encode(self, header: Header, mappings: Sequence[Mapping]) -> bytes:
+        """Return JSON Lines: source system, target system, code, display and target of each mapping."""
+        dump = json.JSONEncoder(ensure_ascii=False).encode
+        lines = []
+        for one in _losses.one_by_one(mappings):
+            if _losses.left_out(one, NO_PLACE) or self.unfit(header, one):
                 continue
-            targets = _dicts(element.get("target"))
-            if not targets:
-                yield _mapping(number, code, display, None, None)
-            for target in targets:
-                try:
-                    facts = release.facts(target)
-                    concept = _concept(header, target_system, target) if facts is not None else None
-                except InputError as error:
-                    rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
-                else:
-                    yield _mapping(number, code, display, concept, facts)
+            system, target = _target(self._release, header, one)
+            lines.append(
+                dump({"target_system": system, "code": one.mention_code or "", "display": _display(one),
+                      "target": dump(target) if target else ""}) + "\n"
+            )  # fmt: skip
+        return "".join(lines).encode("utf-8")
+
+    def finish(self, header: Header, part: Path, out: Path) -> None:
+        """Write the document aside, one element a line, rename it, and remove the part.
+
+        The lines are sorted in memory by group and element: about 1 GB for a million.
+        """
+        import polars as pl
+
+        private = not os.stat(part).st_mode & 0o077
+        schema = dict.fromkeys(("target_system", "code", "display", "target"), pl.String)
+        rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
+        rows = rows.unique(maintain_order=True).sort("target_system", "code", "display", maintain_order=True)
+        source = header.source_system or (
+            _curies.fhir_system(header, header.source_vocabulary) if header.source_vocabulary else ""
+        )
+        versions = {_system(header, prefix): version for prefix, version in header.sources.items()}
+        with atomic_file(out, "w", private=private, newline="\n") as file:
+            head = json.dumps(_head(self._release, header), ensure_ascii=False, indent=1).removesuffix("\n}")
+            file.write(head + (',\n "group": [' if len(rows) else ""))
+            for place, (system, group) in enumerate(groupby(rows.iter_rows(), key=lambda row: row[0])):
+                facts = self._release.group(source, header.source_version, system, versions.get(system, ""))
+                start = json.dumps(facts, ensure_ascii=False).removesuffix("}")
+                file.write(("," if place else "") + "\n" + start + (", " if facts else "") + '"element": [')
+                for count, (key, some) in enumerate(groupby(group, key=lambda row: row[1:3])):
+                    targets = [json.loads(row[3]) for row in some if row[3]]
+                    element = {name: value for name, value in zip(("code", "display"), key, strict=True) if value}
+                    said = json.dumps(element | self._release.element(targets), ensure_ascii=False)
+                    file.write(("," if count else "") + "\n" + said)
+                file.write("\n]}")
+            file.write("\n ]\n}\n" if len(rows) else "\n}\n")
+        part.unlink()
+
+    def unfit(self, header: Header, mapping: Mapping) -> Problem | None:
+        """Return why a mapping cannot be written, or None."""
+        if mapping.mention_code and not _CODE.fullmatch(mapping.mention_code):
+            why = "no code in FHIR: it has outer, double or odd white space"
+            return Problem(why, "mention_code", mapping.mention_code)
+        if not mapping.mention_code and not _display(mapping):
+            return Problem("neither a code nor a mention", "mention", mapping.mention)
+        if mapping.mention and not _STRING.fullmatch(mapping.mention):
+            return Problem("a character that FHIR has no place for", "mention", mapping.mention)
+        for one in mapping.concept_id.split("|") if mapping.concept_id is not None else ():
+            prefix, _, local = one.partition(":")
+            if not prefix or not _CODE.fullmatch(local):
+                return Problem("not a CURIE", "concept_id", one)
+        return None
+
+    def losses(self, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+        """Count what the document does not hold."""
+        whole: Counter[str] = Counter()
+        pairs = []
+        for one in _losses.one_by_one(mappings):
+            problem = self.unfit(header, one)
+            why = _losses.left_out(one, NO_PLACE) or (problem and problem.problem)
+            if why:
+                whole[why] += 1
+                continue
+            system, target = _target(self._release, header, one)
+            facts = self._release.facts(target) if target else None
+            concept = _curies.from_fhir(header, system, target["code"]) if target else None
+            pairs.append((one, _mapping(1, one.mention_code, _display(one), concept, facts)))
+        return dict(whole) | _losses.count(pairs)
+
+    def read(self, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+        """Read a document of at most 1 GB, whole; a target that means nothing is set aside, with its element's number.
+
+        Raises:
+            InputError: it is no ConceptMap.
+        """
+        number = 0
+        for group in _groups(path):
+            target_system = self._release.target_system(group)
+            for element in _dicts(group.get("element")):
+                number += 1
+                code, display = element.get("code"), element.get("display") or ""
+                if not code and not display:
+                    rejects.add("an element without code and display", file=path, line=number)
+                    continue
+                targets = _dicts(element.get("target"))
+                if not targets:
+                    yield _mapping(number, code, display, None, None)
+                for target in targets:
+                    try:
+                        facts = self._release.facts(target)
+                        concept = _concept(header, target_system, target) if facts is not None else None
+                    except InputError as error:
+                        rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
+                    else:
+                        yield _mapping(number, code, display, concept, facts)
 
 
 def text(value: str | None) -> str | None:

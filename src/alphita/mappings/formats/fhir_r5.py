@@ -9,12 +9,10 @@ here and are left out, as are further candidates and other types of target.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from alphita.errors import InputError, Rejects
-from alphita.mappings.formats import Header, Problem, _conceptmap
+from alphita.errors import InputError
+from alphita.mappings.formats import _conceptmap
 from alphita.mappings.formats._conceptmap import COMMENTS, NARROWER, Target, text
 from alphita.mappings.record import Mapping
 
@@ -38,41 +36,6 @@ RELATIONS = {
 UNRELATED = "not-related-to"
 
 
-def begin(header: Header) -> bytes:
-    """Return nothing: the document is made at the end.
-
-    Raises:
-        UsageError: no url, or codes of a vocabulary that has no URI.
-    """
-    _conceptmap.check(header)
-    return b""
-
-
-def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
-    """Return the mappings as JSON Lines."""
-    return _conceptmap.encode(_RELEASE, header, mappings)
-
-
-def finish(header: Header, part: Path, out: Path) -> None:
-    """Write the document aside, rename it, and remove the part."""
-    _conceptmap.finish(_RELEASE, header, part, out)
-
-
-def unfit(header: Header, mapping: Mapping) -> Problem | None:
-    """Return why a mapping cannot be written, or None."""
-    return _conceptmap.unfit(mapping)
-
-
-def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
-    """Count what the document does not hold."""
-    return _conceptmap.losses(_RELEASE, header, mappings)
-
-
-def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Read a document; what has no meaning is set aside."""
-    return _conceptmap.read(_RELEASE, path, header, rejects)
-
-
 class _R5:
     FIELDS: dict[str, Any] = {  # noqa: RUF012 - never changed
         "property": [
@@ -84,15 +47,18 @@ class _R5:
 
     @staticmethod
     def group(source: str, source_version: str, target: str, target_version: str) -> dict[str, Any]:
+        """Return a group without its elements."""
         facts = {"source": _canonical(source, source_version), "target": _canonical(target, target_version)}
         return {name: value for name, value in facts.items() if value}
 
     @staticmethod
     def target_system(group: dict[str, Any]) -> str:
+        """Return the target system of a group."""
         return str(group.get("target") or "").partition("|")[0]
 
     @staticmethod
     def target(mapping: Mapping, code: str) -> Target:
+        """Return the target of a mapping."""
         comment = text(mapping.comment) or (NARROWER if mapping.relation == "narrow" else None)
         facts = {
             "code": code, "display": text(mapping.concept_name), "relationship": RELATIONSHIPS[mapping.relation],
@@ -107,10 +73,12 @@ class _R5:
 
     @staticmethod
     def element(targets: list[Target]) -> dict[str, Any]:
+        """Return what an element says of its targets."""
         return {"target": targets} if targets else {"noMap": True}
 
     @staticmethod
     def facts(target: Target) -> dict[str, Any] | None:
+        """Return the fields of a mapping that a target gives; see `Release`."""
         relationship, comment = target.get("relationship"), target.get("comment")
         if relationship == UNRELATED:
             return None
@@ -133,4 +101,10 @@ def _canonical(system: str, version: str) -> str:
     return f"{system}|{version}" if system and version else system
 
 
-_RELEASE = _R5()
+_DOCUMENT = _conceptmap.Document(_R5())
+begin = _DOCUMENT.begin
+encode = _DOCUMENT.encode
+finish = _DOCUMENT.finish
+unfit = _DOCUMENT.unfit
+losses = _DOCUMENT.losses
+read = _DOCUMENT.read
