@@ -23,11 +23,13 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.evaluation import report
 from alphita.evaluation.ranking import ranking_of
 from alphita.index.store import Index
-from alphita.normalizer import examples, fitting, reliability, risk_coverage
+from alphita.normalizer import examples, reliability, risk_coverage
 from alphita.normalizer.calibration_store import FOLDER, Calibration
-from alphita.normalizer.features import Features, languages_of
+from alphita.normalizer.features import languages_of
+from alphita.normalizer.held_out import Known, population
 from alphita.normalizer.normalizer import RANKINGS, Normalizer
 from alphita.normalizer.pipeline import Pipeline
+from alphita.normalizer.seen import see
 from alphita.terminology.splits import Split
 
 KS = (1, 5)
@@ -58,12 +60,11 @@ class Answered:
 
     def __init__(self, pipeline: Pipeline, calibration: Calibration, some: examples.Examples) -> None:
         """Answer `some`."""
-        seen = fitting.see(pipeline, some)
+        seen = see(pipeline, some)
         self.examples, self.table = seen.examples, seen.table
-        features = Features(seen.training.candidates, seen.training.mentions, np.zeros(len(seen.table.request), bool))
-        answers = calibration(seen.table, features, languages_of(pipeline.index.segment))
+        answers = calibration(seen.table, seen.features, languages_of(pipeline.index.segment))
         self.confidence, self.nil = answers.confidence, answers.nil > calibration.nil_threshold
-        self.right = (answers.top >= 0) & seen.training.right[np.maximum(answers.top, 0)]
+        self.right = seen.is_right(answers)
         # The plain rule beside it: the nearest string, and its cosine.
         n = len(self.right)
         best = np.zeros(n, np.int64)
@@ -102,7 +103,7 @@ def at_equal_error(answered: Answered) -> dict[str, Any]:
 
 
 def nil_figures(
-    index: Index, pipeline: Pipeline, calibration: Calibration, known: fitting.Known, foreign: list[str]
+    index: Index, pipeline: Pipeline, calibration: Calibration, known: Known, foreign: list[str]
 ) -> dict[str, Any]:
     """Take away a tenth of the concepts with all their names, and ask for held-out strings and names of both kinds."""
     random = np.random.default_rng(SEED)
@@ -145,14 +146,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     test = split.part("test")
     rows = index.concept_rows(test.concept_ids)
     kept = np.flatnonzero(rows >= 0)
-    known = fitting.Known([test.strings[row] for row in kept.tolist()], rows[kept], "the split's test part")
+    known = Known([test.strings[row] for row in kept.tolist()], rows[kept], "the split's test part")
     figures: dict[str, Any] = {
         "test": accuracies(index, encoder, known.strings, [test.concept_ids[row] for row in kept.tolist()])
     }
     if arguments.sample is not None:
         figures["sample"] = accuracies(index, encoder, *read_sample(arguments.sample))
-    population = fitting.population(index, known, SEED)
-    answered = Answered(pipeline, calibration, population)
+    answered = Answered(pipeline, calibration, population(index, known, SEED))
     alone = Answered(pipeline, calibration, examples.synonyms(index, known.strings, known.concepts))
     for name, one in (("population", answered), ("held-out strings alone", alone)):
         figures[name] = {

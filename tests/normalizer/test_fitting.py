@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import copy
 import json
+import random
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
 from alphita.normalizer import examples, fitting
-from alphita.normalizer.abbreviations import Abbreviations
-from alphita.normalizer.calibration_store import Calibration
-from alphita.normalizer.candidates import DEPTH, LETTERS, VECTORS
-from alphita.normalizer.features import MENTION_NAMES, NAMES
-from alphita.normalizer.fitting import fit, held_out, see
+from alphita.normalizer import held_out as held_out_module
+from alphita.normalizer.calibration_store import Calibration, ordered
+from alphita.normalizer.candidates import EXACT, LETTERS, VECTORS
+from alphita.normalizer.examples import Examples
+from alphita.normalizer.fitting import fit
+from alphita.normalizer.held_out import Known, divide, every_second, held_out, is_learned_from, labelled, taught
 from alphita.normalizer.labels import Label
+from alphita.normalizer.noise import slip
+from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.pipeline import Pipeline
+from alphita.normalizer.rankings import vectors
+from alphita.normalizer.seen import see
 from alphita.terminology.splits import Split
-from alphita.terminology.text import clean
 from tests.doubles import small_terminology
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
@@ -36,11 +40,6 @@ def index(tmp_path_factory) -> Index:
 @pytest.fixture(scope="module")
 def fitted(index) -> Calibration:
     return quick_fit(index, ENCODER, seed=3)
-
-
-@pytest.fixture(scope="module")
-def pipeline(index) -> Pipeline:
-    return Pipeline(index, lambda: ENCODER, Abbreviations.of_index(index), respell=True)
 
 
 def split_of(index: Index, part: str = "calibration") -> Split:
@@ -82,7 +81,7 @@ def test_the_figures_say_what_was_measured_on_what(fitted, index):
     assert fitted.fields["split_hash"] is None
     assert fitted.fields["seed"] == 3
     share = fitted.figures["learned_from"]["synonym"] / (figures["learned_from"]["synonym"] + tested["synonym"])
-    assert abs(share - fitting.LEARNED_FROM) < 0.1
+    assert abs(share - held_out_module.LEARNED_FROM) < 0.1
 
 
 def test_an_error_that_can_be_certified_has_a_threshold(fitted):
@@ -108,7 +107,7 @@ def test_a_seed_decides_everything(fitted, index):
 def test_what_is_tested_on_was_not_learned_from(index):
     """Other strings for the concepts that are tested leave ranker, calibrators and NIL threshold as they are."""
     plain = split_of(index)
-    learned = [fitting._learned_from(index, int(row), 0) for row in index.concept_rows(plain.concept_ids)]
+    learned = [is_learned_from(index, int(row), 0) for row in index.concept_rows(plain.concept_ids)]
     strings = [string if kept else f"{string} altered" for string, kept in zip(plain.strings, learned, strict=True)]
     assert 0 < sum(learned) < len(learned)
     one = quick_fit(index, ENCODER, split=plain)
@@ -123,10 +122,10 @@ def test_what_is_tested_on_was_not_learned_from(index):
 
 def test_concepts_that_are_tested_on_are_in_no_example_to_learn_from(index):
     strings, concepts = examples.own_synonyms(index, seed=0)
-    known = fitting.Known(strings, concepts, "")
-    learning = np.array([fitting._learned_from(index, concept, 0) for concept in concepts.tolist()])
-    taught = fitting._taught(index, known, learning, 0)
-    used = set(taught.concepts[taught.concepts >= 0].tolist()) | set(taught.hidden_concepts.tolist())
+    known = Known(strings, concepts, "")
+    learning = np.array([is_learned_from(index, concept, 0) for concept in concepts.tolist()])
+    made = taught(index, known.take(np.flatnonzero(learning)), 0)
+    used = set(made.concepts[made.concepts >= 0].tolist()) | set(made.hidden_concepts.tolist())
     assert len(used) > 100
     assert not used & set(concepts[~learning].tolist())
 
@@ -194,7 +193,7 @@ def test_a_split_without_a_calibration_part_names_the_command(index):
 
 def test_too_few_held_out_strings(index, tmp_path):
     split = split_of(index)
-    few = fitting.LEAST - 1
+    few = held_out_module.LEAST - 1
     some = Split(split.strings[:few], split.concept_ids[:few], split.parts[:few])
     with pytest.raises(InputError, match=f"only {few} held-out strings name concepts of this index; at least"):
         held_out(index, some, 0)
@@ -217,10 +216,106 @@ def test_a_split_is_used_and_remembered(index):
     assert sum(counts) == len(split)
 
 
+# The other rankings beside the learned one.
+
+PLAIN = ("exact", "letters", "vectors", "fusion")
+
+
+def named_part(index: Index, split: Split | None = None, labels: Sequence[Label] = (), seed: int = 0) -> Examples:
+    """Return the examples that are tested on and name a concept."""
+    tested = divide(index, held_out(index, split, seed), labelled(index, labels), seed)[1]
+    return tested.take(np.flatnonzero(tested.concepts >= 0))
+
+
+def test_a_plain_ranking_has_the_accuracy_of_a_normalizer_that_is_given_it(index, tmp_path):
+    split = split_of(index)
+    apart = build(synthetic_terminology(), ENCODER, tmp_path / "x.index", exclude=split.cleaned)
+    strings, concepts = examples.own_synonyms(apart, seed=1)
+    ids = apart.segment.concepts.column("id").to_pylist()
+    pairs = [(string, ids[row]) for string, row in zip(strings, concepts.tolist(), strict=True)]
+    labels = [Label(slip(string, random.Random(string)), one) for string, one in pairs]
+    labels += [Label(string[:6], one) for string, one in pairs[:40]]
+    found = quick_fit(apart, ENCODER, split=split, labels=labels).figures["rankings"]
+    tested = named_part(apart, split, labels)
+    wanted = [ids[row] for row in tested.concepts.tolist()]
+    assert set(found) == {*PLAIN, "learned"}
+    for name in PLAIN:
+        results = Normalizer(apart, encoder=ENCODER, ranking=name, floor=-1).normalize(tested.mentions, top_k=5)
+        listed = [[one.concept_id for one in result.candidates] for result in results]
+        for k in (1, 5):
+            right = [one in line[:k] for line, one in zip(listed, wanted, strict=True)]
+            assert found[name][f"accuracy@{k}"] == pytest.approx(np.mean(right)), (name, k)
+    # What the learned ranking is given beside, words put right, would have flattered them.
+    seen = see(Pipeline(apart, lambda: ENCODER, respell=True), tested)
+    order, _ = ordered(seen.table, vectors.score(seen.table))
+    flattered = fitting._places(seen.table, order, tested.concepts) < 1
+    assert flattered.mean() > found["vectors"]["accuracy@1"] + 0.02
+
+
+def naive_places(index: Index, some: Examples, similarity: Callable[[str], np.ndarray]) -> list[int]:
+    """Return the place of each example's concept by the most similar of its strings, if what is hidden were not there.
+
+    Where concepts are equally near, the right one stands behind.
+    """
+    segment = index.segment
+    owners = [
+        segment.term_concept[segment.offsets[row] : segment.offsets[row + 1]].tolist() for row in range(len(index))
+    ]
+    places = []
+    for mention, right, hidden in zip(some.mentions, some.concepts.tolist(), some.hidden_strings.tolist(), strict=True):
+        best: dict[int, float] = {}
+        for row, value in enumerate(similarity(mention)):
+            for concept in owners[row] if row != hidden else ():
+                best[concept] = max(best.get(concept, -1.0), round(float(value), 6))
+        places.append(sum(value >= best[right] for concept, value in best.items() if concept != right))
+    return places
+
+
+def test_what_is_taken_as_not_there_is_not_there_for_a_plain_ranking(fitted, index):
+    some = named_part(index, seed=3)
+    assert (some.hidden_strings >= 0).all()
+    stored = np.asarray(index.vectors, np.float64)
+    places = np.array(naive_places(index, some, lambda mention: stored @ stored[index.rows([mention])[0]]))
+    for k in (1, 5):
+        assert fitted.figures["rankings"]["vectors"][f"accuracy@{k}"] == pytest.approx((places < k).mean())
+
+
+@pytest.mark.parametrize("start", [1, 6])
+@pytest.mark.parametrize("routes", [EXACT | VECTORS, EXACT | LETTERS])
+def test_examples_with_too_few_candidates_are_looked_up_again_deeper(index, routes, start, monkeypatch):
+    monkeypatch.setattr(fitting, "EXAMPLES_AT_ONCE", 50)
+    some = named_part(index)
+    plain = Pipeline(index, lambda: ENCODER)
+    found: dict[int, list[int]] = {}
+    times = np.zeros(len(some.mentions), int)
+    for rows, table in fitting._look_up(plain, some, routes, depth=start):
+        times[rows] += 1
+        for place, row in enumerate(rows.tolist()):
+            found[row] = table.concept[table.offsets[place] : table.offsets[place + 1]].tolist()
+    # One string names one concept, and four no more than four: all are looked up three times. Six may be enough.
+    assert times.min() == (3 if start == 1 else 1)
+    assert times.max() > times.min() or start == 1
+    assert all(len(concepts) >= 5 for concepts in found.values())
+    # An example's candidates are those of its own question.
+    for row in range(len(some.mentions)):
+        depth = start * 4 ** (int(times[row]) - 1)
+        alone = next(fitting._look_up(plain, some.take([row]), routes, depth=depth))[1]
+        assert alone.concept.tolist() == found[row]
+
+
+def test_the_place_of_the_right_concept():
+    table = fitting.Table(
+        np.array([0, 3, 3, 5]), np.array([0, 0, 0, 2, 2]), np.array([7, 8, 9, 7, 8]),
+        *(np.zeros(5, np.int64) for _ in range(11)),
+    )  # fmt: skip
+    places = fitting._places(table, np.array([2, 0, 1, 3, 4]), np.array([7, 7, 6]))
+    assert places.tolist() == [1, fitting.NOWHERE, fitting.NOWHERE]
+
+
 # Labels.
 
 
-def test_labels_are_half_learned_from_and_half_tested_on(index, capsys):
+def test_labels_are_half_learned_from_and_half_named_part(index, capsys):
     ids = index.segment.concepts.column("id").to_pylist()
     labels = [Label(f"said thing {number}", ids[number]) for number in range(20)]
     labels += [Label("no such thing at all", None), Label("?!", ids[0]), Label("a thing", "NO:1")]
@@ -233,9 +328,9 @@ def test_labels_are_half_learned_from_and_half_tested_on(index, capsys):
 
 
 def test_a_mention_labelled_twice_stands_on_one_side():
-    chosen = fitting._every_second(["a", "b", "a", "c", "b", "a"])
+    chosen = every_second(["a", "b", "a", "c", "b", "a"])
     assert chosen.tolist() == [True, False, True, True, False, True]
-    assert fitting._every_second([]).tolist() == []
+    assert every_second([]).tolist() == []
 
 
 def test_labels_of_unknown_concepts_alone_are_refused(index):
@@ -243,101 +338,13 @@ def test_labels_of_unknown_concepts_alone_are_refused(index):
         quick_fit(index, ENCODER, labels=[Label("a thing", "NO:1"), Label("b thing", "NO:2")])
 
 
-# Leaks.
-
-
-def lists(index: Index, query: str, hidden: set[int], route: int) -> set[int]:
-    """Return the strings that a route gives for a query if `hidden` were not there, from the definitions."""
-    strings = list(index.strings)
-    if route == VECTORS:
-        row = index.rows([query])[0]
-        vector = index.vectors[row] if row >= 0 else ENCODER.encode([query])[0]
-        score = np.asarray(index.vectors, np.float64) @ vector
-    else:
-        grams = index.ngrams.vectorize([query])
-        score = index.ngrams.pairwise(grams, np.zeros(len(strings), np.int64), np.arange(len(strings)))
-    order = [row for row in np.argsort(-score, kind="stable").tolist() if row not in hidden]
-    if route == LETTERS:
-        order = [row for row in order if score[row] > 0]
-    # Where strings are as near as the last one any of them may stand there.
-    last = score[order[DEPTH - 1]] if len(order) >= DEPTH else -1.0
-    return {row for row in order if score[row] >= last - 1e-6}
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_nothing_hidden_stands_among_the_candidates(pipeline, index, data):
-    strings, concepts = examples.own_synonyms(index, seed=0)
-    rows = data.draw(st.lists(st.integers(0, len(strings) - 1), min_size=1, max_size=6))
-    some, own = [strings[row] for row in rows], concepts[rows]
-    parts = [examples.synonyms(index, some, own), examples.removed(some, own),
-             examples.with_noise(index, some, own, hide=True, seed=1)]  # fmt: skip
-    asked = examples.join([part for part in parts if part.mentions])
-    order = data.draw(st.permutations(range(len(asked.mentions))))
-    seen = see(pipeline, asked.take(order))
-    table, found = seen.table, seen.examples
-    for number in range(len(found.mentions)):
-        own_rows = np.flatnonzero(table.request == number)
-        assert found.hidden_strings[number] not in table.string[own_rows].tolist()
-        assert found.hidden_concepts[number] not in table.concept[own_rows].tolist()
-        if found.kinds[number] == examples.SYNONYM:
-            assert found.hidden_strings[number] == index.rows([found.mentions[number]])[0] >= 0
-        hidden = {int(found.hidden_strings[number])}
-        concept = int(found.hidden_concepts[number])
-        hidden |= {row for row in range(len(index)) if concept in index.segment.term_concept[
-            index.segment.offsets[row] : index.segment.offsets[row + 1]].tolist()}  # fmt: skip
-        # As many candidates as there would be if it were not there: no more, for none was to spare.
-        asked_itself = own_rows[table.expansion[own_rows] == 0]
-        for route in (VECTORS, LETTERS):
-            of_route = {int(table.string[row]) for row in asked_itself if table.routes[row] & route}
-            assert of_route <= lists(index, clean(found.mentions[number], index.rules), hidden, route)
-    right = table.concept == found.concepts[table.request]
-    np.testing.assert_array_equal(seen.training.right, right)
-    np.testing.assert_array_equal(seen.training.nil, found.concepts < 0)
-
-
-def test_an_example_is_seen_as_it_would_be_asked(pipeline, index):
-    """What hides nothing has the candidates and features of a plain question."""
-    mentions = ["drall swelling", "nebbin acke", "hx of sorvet bleeding", "table garden"]
-    nothing = np.full(len(mentions), -1)
-    hides = examples.removed(["left drall ache"], np.array([7]))
-    plain = examples.Examples(mentions, nothing, nothing, nothing, [examples.FOREIGN] * len(mentions))
-    seen = see(pipeline, examples.join([plain, hides]))
-    asked, places = pipeline.ask(mentions)
-    assert places == [0, 1, 2, 3]
-    scored = pipeline.candidates(asked)
-    end = int(seen.table.offsets[len(mentions)])
-    np.testing.assert_array_equal(seen.table.concept[:end], scored.table.concept)
-    np.testing.assert_allclose(seen.training.candidates[:end], scored.features.candidates, atol=1e-6)
-    np.testing.assert_allclose(seen.training.mentions[: len(mentions)], scored.features.mentions, atol=1e-6)
-
-
-def test_many_examples_are_seen_in_parts(pipeline, index, monkeypatch):
-    strings, concepts = examples.own_synonyms(index, seed=0, most=40)
-    asked = examples.join([examples.synonyms(index, strings, concepts), examples.removed(strings[:9], concepts[:9])])
-    whole = see(pipeline, asked)
-    monkeypatch.setattr(fitting, "EXAMPLES_AT_ONCE", 7)
-    parts = see(pipeline, asked)
-    for one, other in zip(whole.table, parts.table, strict=True):
-        # Queries are counted anew in each part.
-        if one is not whole.table.query:
-            np.testing.assert_allclose(one, other, atol=1e-6)
-    for one, other in zip(whole.training, parts.training, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-
-
-def test_examples_with_nothing_in_them_are_left_out(pipeline, index):
-    nothing = np.full(3, -1)
-    some = examples.Examples(["", "drall ache", " \u200b "], nothing, nothing, nothing, [examples.LABELLED] * 3)
-    seen = see(pipeline, some)
-    assert seen.examples.mentions == ["drall ache"]
-    assert seen.training.candidates.shape[1] == len(NAMES)
-    assert seen.training.mentions.shape == (1, len(MENTION_NAMES))
-
-
 def test_an_index_without_letters_can_be_calibrated_too(tmp_path):
     index = build(synthetic_terminology(), ENCODER, tmp_path / "x.index", letters=False)
     found = quick_fit(index, ENCODER)
     rankings = found.figures["rankings"]
     assert rankings["learned"]["accuracy@1"] > rankings["vectors"]["accuracy@1"] > 0
-    assert rankings["letters"] == {"accuracy@1": 0.0, "accuracy@5": 0.0}
+    # Those by letters cannot be chosen here.
+    assert set(rankings) == {"exact", "vectors", "learned"}
+    for name in ("letters", "fusion"):
+        with pytest.raises(UsageError, match="needs the letters"):
+            Normalizer(index, encoder=ENCODER, ranking=name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -60,7 +59,7 @@ class OnnxRuntime:
         self.folder = folder
         self.precision, file = _choose(folder, precision)
         self._weights_hash = str(layout.noted(folder, "weights_hash"))
-        self._session = _open(file, threads or int(os.environ.get("OMP_NUM_THREADS") or 0) or machine.cores())
+        self._session = _open(file, threads or machine.threads())
         notes = self._session.get_modelmeta().custom_metadata_map
         remedy = "export it again: TermEncoder.load(FOLDER, precision='fp32').save(NEW)"
         if notes.get("weights_hash") != self._weights_hash:

@@ -30,7 +30,6 @@ ends.npy        (shards, g + 1) int32, where in its shard the strings of each n-
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -242,10 +241,9 @@ class Ngrams:
         if not len(used):
             return csr_matrix((queries.shape[0], len(self)), dtype=np.float32)
         asked = csr_matrix((queries.data, own, queries.indptr), shape=(queries.shape[0], len(used)))
-        threads = int(os.environ.get("OMP_NUM_THREADS") or 0) or machine.cores()
         found = []
         for lists in self._lists:
-            found.append(sp_matmul_topn(asked, lists[used], top_n=depth, sort=True, n_threads=threads))
+            found.append(sp_matmul_topn(asked, lists[used], top_n=depth, sort=True, n_threads=machine.threads()))
         return zip_sp_matmul_topn(depth, found) if len(found) > 1 else found[0]
 
     @functools.cached_property

@@ -91,6 +91,7 @@ def gather(
     united = np.zeros(len(key), np.uint8)
     np.bitwise_or.at(united, first, bits)
     query, string = np.divmod(key, count)
+    # Worked out anew, pair by pair: what the searches return differs in its last bits from batch to batch.
     cosine = np.zeros(len(key), np.float32)
     if vectors is not None:
         _dot(vectors, query, index.vectors, string, cosine)

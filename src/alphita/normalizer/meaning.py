@@ -23,6 +23,7 @@ DEFINITION_CHARACTERS = 300
 # How sharply the candidates' cosines are told apart when their parents and children are asked what speaks for them.
 SHARPNESS = 10.0
 ROWS_AT_ONCE = 65_536
+LEAST_LENGTH = 1e-12
 
 
 class Definitions(NamedTuple):
@@ -57,8 +58,7 @@ class Meaning:
     def __init__(self, index: Index, definitions: Definitions | None) -> None:
         """Prepare for an index; the middles of its concepts are worked out when they are first asked for."""
         self.index, self.definitions = index, definitions
-        self._sums: Float32 | None = None
-        self._counts: NDArray[np.int64] | None = None
+        self._sums: tuple[Float32, Float32] | None = None
 
     def features(
         self, table: Table, vectors: Float32 | None, hidden_strings: NDArray[np.int64] | None
@@ -91,19 +91,23 @@ class Meaning:
 
     def _middles(self, table: Table, vectors: Float32, hidden_strings: NDArray[np.int64] | None) -> Float32:
         """Return the cosine of query and the mean of the concept's vectors, a hidden string left out, (c,)."""
-        if self._sums is None or self._counts is None:
-            self._sums, self._counts = sums_of(self.index)
+        if self._sums is None:
+            summed = sums_of(self.index)
+            self._sums = summed, np.linalg.norm(summed, axis=1)
+        every, lengths = self._sums
         found = np.zeros(len(table.concept), np.float32)
         for start in range(0, len(found), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
-            sums = self._sums[table.concept[part]]
+            sums, length = every[table.concept[part]], lengths[table.concept[part]]
             if hidden_strings is not None:
                 hidden = hidden_strings[table.request[part]]
                 own = np.flatnonzero(hidden >= 0)
                 of_concept = [self._has(int(hidden[row]), int(table.concept[start + row])) for row in own.tolist()]
                 own = own[of_concept]
                 sums[own] -= self.index.vectors[hidden[own]]
-            found[part] = np.einsum("ij,ij->i", vectors[table.query[part]], unit(sums))
+                length[own] = np.linalg.norm(sums[own], axis=1)
+            product = np.einsum("ij,ij->i", vectors[table.query[part]], sums)
+            found[part] = product / np.maximum(length, LEAST_LENGTH)
         return found
 
     def _has(self, string: int, concept: int) -> bool:
@@ -112,8 +116,8 @@ class Meaning:
         return concept in segment.term_concept[start:end]
 
 
-def sums_of(index: Index) -> tuple[Float32, NDArray[np.int64]]:
-    """Return the sum of the vectors of each concept's distinct strings (n_concepts, dim), and how many there are."""
+def sums_of(index: Index) -> Float32:
+    """Return the sum of the vectors of each concept's distinct strings, (n_concepts, dim)."""
     segment = index.segment
     n = len(segment.concepts)
     string = np.repeat(np.arange(len(index)), np.diff(segment.offsets))
@@ -129,7 +133,7 @@ def sums_of(index: Index) -> tuple[Float32, NDArray[np.int64]]:
         filled = np.flatnonzero(np.diff(starts[first : last + 1]))
         summed = np.add.reduceat(index.vectors[string[rows]], starts[first:last][filled] - rows.start, axis=0)
         sums[first + filled] = summed
-    return sums, np.diff(starts)
+    return sums
 
 
 def neighbours_share(segment: Segment, table: Table) -> tuple[Float32, Float32]:

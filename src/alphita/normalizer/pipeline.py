@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -90,6 +91,8 @@ class Pipeline:
         self.definitions, self.allowed = definitions, allowed
         self._featurizer: Featurizer | None = None
         self._speller: Speller | None = None
+        # Several threads may ask at once; what is made at the first question is made once.
+        self._making = threading.Lock()
 
     def ask(
         self,
@@ -151,8 +154,9 @@ class Pipeline:
                     pairs = zip(strings, expansions, strict=True)
                     read[place] = tuple(Reading(string, ABBREVIATION, one.decided) for string, one in pairs if string)
         if self.respell:
-            if self._speller is None:
-                self._speller = Speller(self.index.strings.array, whole_words(self.index.model_path)[0])
+            with self._making:
+                if self._speller is None:
+                    self._speller = Speller(self.index.strings.array, whole_words(self.index.model_path)[0])
             for place, readings in enumerate(self._speller.readings(cleaned)):
                 if readings:
                     read[place] += readings
@@ -204,8 +208,9 @@ class Pipeline:
         vectors: NDArray[np.float32] | None,
         hidden_strings: NDArray[np.int64] | None,
     ) -> Features:
-        if self._featurizer is None:
-            self._featurizer = Featurizer(self.index, self.definitions)
+        with self._making:
+            if self._featurizer is None:
+                self._featurizer = Featurizer(self.index, self.definitions)
         sources = {
             (request, place): reading
             for request, readings in enumerate(asked.readings)

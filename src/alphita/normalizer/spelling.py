@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ OPPOSITES = (
 # Letters that may be wrong: one, and two in a word of this length.
 TWO_SLIPS_FROM = 6
 NEAREST = 48
+MOST_CORRECTED = 500_000
 # Two words as near: the one in more terms, and by this much of a slip for each power of e.
 BY_COUNT = 0.05
 TIMES = frozenset(["day", "days", "week", "weeks", "wks", "month", "months", "year", "years", "yr", "yrs"])
@@ -72,37 +74,30 @@ class Speller:
         self._known = set(counts).union(others)
         self._words = [word for word in self._counts if len(word) >= SHORTEST - 1]
         self._ngrams: ngrams.Ngrams | None = None
+        # Replaced, not emptied, when it is full: another thread may be reading it.
         self._corrected: dict[str, str | None] = {}
+        self._making = threading.Lock()
 
     def readings(self, cleaned: Sequence[str]) -> list[tuple[Reading, ...]]:
         """Return the other readings of each cleaned string, at most two."""
+        # A bounded memory: words come again within a file, but not for ever.
+        if len(self._corrected) > MOST_CORRECTED:
+            self._corrected = {}
+        corrected = self._corrected
         unknown = {
             word
             for string in cleaned
             for word in _WORD.findall(string)
             if len(word) >= SHORTEST
             and word not in self._known
-            and word not in self._corrected
+            and word not in corrected
             and word not in IDLE
             and _is_spelt(word)
         }
         if unknown:
             words = sorted(unknown)
-            # A bounded memory: words come again within a file, but not for ever.
-            if len(self._corrected) > 500_000:
-                self._corrected.clear()
-            self._corrected.update(zip(words, self._nearest(words), strict=True))
-        return [self._readings(string) for string in cleaned]
-
-    def _readings(self, string: str) -> tuple[Reading, ...]:
-        found: list[Reading] = []
-        right = _WORD.sub(lambda word: self._corrected.get(word[0]) or word[0], string)
-        if right != string:
-            found.append(Reading(right, SPELLING))
-        short = shortened(right)
-        if short not in (right, string, ""):
-            found.append(Reading(short, SHORTENED))
-        return tuple(found)
+            corrected.update(zip(words, self._nearest(words), strict=True))
+        return [_readings(string, corrected) for string in cleaned]
 
     def _nearest(self, words: Sequence[str]) -> list[str | None]:
         """Return the word of the terminology that each was meant to be; None where none is near."""
@@ -110,10 +105,11 @@ class Speller:
 
         if not self._words:
             return [None] * len(words)
-        if self._ngrams is None:
-            with tempfile.TemporaryDirectory(prefix="alphita-") as folder:
-                ngrams.build(self._words, Path(folder) / "words")
-                self._ngrams = ngrams.Ngrams.open(Path(folder) / "words")
+        with self._making:
+            if self._ngrams is None:
+                with tempfile.TemporaryDirectory(prefix="alphita-") as folder:
+                    ngrams.build(self._words, Path(folder) / "words")
+                    self._ngrams = ngrams.Ngrams.open(Path(folder) / "words")
         _, rows = self._ngrams.search(self._ngrams.vectorize(words), min(NEAREST, len(self._words)))
         found: list[str | None] = []
         for word, some in zip(words, rows.tolist(), strict=True):
@@ -132,6 +128,17 @@ class Speller:
                     best = (cost, other)
             found.append(None if best is None else best[1])
         return found
+
+
+def _readings(string: str, corrected: Mapping[str, str | None]) -> tuple[Reading, ...]:
+    found: list[Reading] = []
+    right = _WORD.sub(lambda word: corrected.get(word[0]) or word[0], string)
+    if right != string:
+        found.append(Reading(right, SPELLING))
+    short = shortened(right)
+    if short not in (right, string, ""):
+        found.append(Reading(short, SHORTENED))
+    return tuple(found)
 
 
 def _is_spelt(word: str) -> bool:
