@@ -23,6 +23,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -131,40 +132,71 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
 
 
 def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header, journal: Journal) -> None:
-    """Append every chunk that the journal does not have yet."""
+    """Append every chunk that the journal does not have yet; each is written while the next is answered."""
     out = Path(job.out)
     durable = journal.chunks[-1].lengths if journal.chunks else {}
     defined = _learn_abbreviations(normalizer, job)
     answers = Answers()
-    with Parts(out, (PART, REJECTS, ANSWERS, *([AUDIT] if job.audit else [])), durable) as parts:
+    with (
+        Parts(out, (PART, REJECTS, ANSWERS, *([AUDIT] if job.audit else [])), durable) as parts,
+        ThreadPoolExecutor(1, thread_name_prefix="writing") as aside,
+    ):
         if not durable:
             parts.append(PART, writer.begin(header))
-        seen = restored = 0
+        past, seen, restored = list(journal.chunks), 0, 0
+        written: Future[None] | None = None
         for seen, chunk in enumerate(_with_progress(job, answers), 1):
-            digest = _digest(chunk.rows, defined)
-            if seen <= len(journal.chunks):
-                past = journal.chunks[seen - 1]
-                if past.digest != digest:
+            if seen <= len(past):
+                if past[seen - 1].digest != _digest(chunk.rows, defined):
                     raise _other_input(job)
-                answers.restore(chunk.new, parts.read(ANSWERS, restored, past.lengths[ANSWERS]))
-                restored = past.lengths[ANSWERS]
+                answers.restore(chunk.new, parts.read(ANSWERS, restored, past[seen - 1].lengths[ANSWERS]))
+                restored = past[seen - 1].lengths[ANSWERS]
                 continue
             fresh = _answer(normalizer, job, chunk.new)
-            made, counts = _lines(chunk, fresh, answers)
-            parts.append(PART, writer.encode(header, made))
-            parts.append(ANSWERS, answers.add(fresh.items()))
-            unwritten, lost = _losses(writer, header, made)
-            counts[UNWRITTEN] = len(unwritten)
-            aside = beside(out, ".rejects.chunk")
-            parts.append(REJECTS, _reject_lines(chunk.rows, unwritten, job, aside, parts.length(REJECTS) == 0))
-            if job.audit:
-                parts.append(AUDIT, _accepted(made))
-            journal.add(Chunk(digest, parts.sync(), counts, lost))
-        if seen < len(journal.chunks):
+            found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in chunk.asked]
+            kept = answers.add(fresh.items())
+            if written is not None:
+                written.result()
+            written = aside.submit(_write, job, writer, header, journal, parts, chunk.rows, found, kept, defined)
+        if seen < len(past):
             raise _other_input(job)
-        if not journal.chunks:
+        if written is not None:
+            written.result()
+        elif not past:
             # No rows at all: the header is the output.
             parts.sync()
+
+
+def _write(
+    job: Job,
+    writer: ModuleType,
+    header: Header,
+    journal: Journal,
+    parts: Parts,
+    rows: Sequence[Row],
+    found: Sequence[Answer | None],
+    kept: bytes,
+    defined: str,
+) -> None:
+    """Append a chunk and make it durable.
+
+    Args:
+        job, writer, header, journal, parts: the job's.
+        rows: the chunk's.
+        found: for each row its answer; None for one that cannot be used.
+        kept: what is appended to the file of answers.
+        defined: see `_digest`.
+    """
+    made, counts = _lines(rows, found)
+    parts.append(PART, writer.encode(header, made))
+    parts.append(ANSWERS, kept)
+    unwritten, lost = _losses(writer, header, made)
+    counts[UNWRITTEN] = len(unwritten)
+    aside = beside(Path(job.out), ".rejects.chunk")
+    parts.append(REJECTS, _reject_lines(rows, unwritten, job, aside, parts.length(REJECTS) == 0))
+    if job.audit:
+        parts.append(AUDIT, _accepted(made))
+    journal.add(Chunk(_digest(rows, defined), parts.sync(), counts, lost))
 
 
 def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
@@ -204,22 +236,21 @@ def _answer(normalizer: Normalizer, job: Job, new: dict[Question, Row]) -> dict[
     return {asked: answer(result, job.top_k) for asked, result in zip(new, results, strict=True)}
 
 
-def _lines(chunk: Rows, fresh: dict[Question, Answer], answers: Answers) -> tuple[list[Mapping], dict[str, int]]:
-    """Return the lines of a chunk, and how many rows had which outcome."""
+def _lines(rows: Sequence[Row], found: Sequence[Answer | None]) -> tuple[list[Mapping], dict[str, int]]:
+    """Return the lines of some rows, and how many rows had which outcome."""
     made: list[Mapping] = []
     tally: Counter[tuple[str, str | None]] = Counter()
-    for row, asked in zip(chunk.rows, chunk.asked, strict=True):
-        if asked is None:
+    for row, answered in zip(rows, found, strict=True):
+        if answered is None:
             tally[REJECTED, None] += 1
             continue
-        found = fresh.get(asked) or answers[asked]
-        made.extend(lines_of(row, found))
-        tally[found[0][METHOD], found[0][DECISION]] += 1
+        made.extend(lines_of(row, answered))
+        tally[answered[0][METHOD], answered[0][DECISION]] += 1
     counts: Counter[str] = Counter()
-    for (method, decision), rows in tally.items():
-        counts[method] += rows
+    for (method, decision), number in tally.items():
+        counts[method] += number
         if decision in DECISIONS:
-            counts[DECISIONS[decision]] += rows
+            counts[DECISIONS[decision]] += number
     return made, dict(counts)
 
 
@@ -347,7 +378,8 @@ def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Hea
     shown = 0
     for chunk in _with_progress(job, answers):
         fresh = _answer(normalizer, job, chunk.new)
-        made, counts = _lines(chunk, fresh, answers)
+        found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in chunk.asked]
+        made, counts = _lines(chunk.rows, found)
         answers.add(fresh.items())
         file.write(writer.encode(header, made))
         file.flush()
