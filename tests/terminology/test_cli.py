@@ -142,6 +142,15 @@ def test_split(imported: Path, tmp_path: Path) -> None:
     assert len(Split.load(tmp_path / "a.split")) == 4
 
 
+def test_split_of_whole_concepts(imported: Path, tmp_path: Path) -> None:
+    said = run("split", imported, "-o", tmp_path / "x.split", "--concepts", "1")
+    split = Split.load(tmp_path / "x.split")
+    assert len(split) == 10
+    assert "10 strings held out (10 test), all names of 3 concepts; 0 others share one" in said
+    with pytest.raises(UsageError, match="exclude each other"):
+        run("split", imported, "-o", tmp_path / "y.split", "--concepts", "1", "--assign", "0,0,1")
+
+
 def test_split_of_triples(tmp_path: Path) -> None:
     lines = ["format-version: 1.2", ""]
     for number in range(9):

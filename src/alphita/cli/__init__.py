@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from alphita import __version__
-from alphita.cli import calibrate, evaluate, index, mappings, normalize, quickstart, terminology, train
+from alphita.cli import (
+    bitext,
+    calibrate,
+    evaluate,
+    index,
+    mappings,
+    normalize,
+    quickstart,
+    terminology,
+    train,
+    vocabulary,
+)
 from alphita.errors import AlphitaError
 
 app = typer.Typer(
@@ -39,6 +50,8 @@ def _alphita(
 app.command("quickstart")(quickstart.quickstart)
 app.add_typer(terminology.app, name="terminology")
 app.add_typer(train.app, name="train", cls=train.RecipeGroup)
+app.add_typer(vocabulary.app, name="vocabulary")
+app.command("bitext")(bitext.bitext)
 app.command("evaluate")(evaluate.evaluate)
 app.command("index")(index.index)
 app.command("calibrate")(calibrate.calibrate)

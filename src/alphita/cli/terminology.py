@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, config, machine, progress, registry
-from alphita.cli import terminology_changes, terminology_merge, terminology_subset
+from alphita.cli import terminology_changes, terminology_merge, terminology_subset, terminology_verbalise
 from alphita.errors import Rejects, UsageError
 
 if TYPE_CHECKING:
@@ -106,6 +106,9 @@ def split_(
     assign: Annotated[
         str, typer.Option(help="Instead: shares of all synonyms that train, calibrate and test: 0.8,0.1,0.1.")
     ] = "",
+    concepts: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Instead: all names, in any language, of this share of concepts.")
+    ] = 0.0,
     triples: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Also hold out the triples of this share of the related concepts.")
     ] = 0.0,
@@ -113,11 +116,15 @@ def split_(
     force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
 ) -> None:
     """Hold out synonyms and triples, by a seeded hash: not trained on, and synonyms not indexed in an evaluation."""
-    from alphita.terminology import splits
+    from alphita.terminology import concept_splits, splits
     from alphita.terminology.store import load_terminology
 
+    if assign and concepts > 0:
+        raise UsageError("--assign and --concepts exclude each other")
     terms = load_terminology(terminology)
-    if assign:
+    if concepts > 0:
+        split = concept_splits.hold_out_concepts(terms, fraction=concepts, seed=seed)
+    elif assign:
         try:
             train, calibrate, test = (float(share) for share in assign.split(","))
         except ValueError:
@@ -129,8 +136,12 @@ def split_(
         split = splits.with_triples(split, terms, fraction=triples, seed=seed)
     split.save(output, force=force)
     parts = ", ".join(f"{len(split.part(name)):,} {name}" for name in splits.PARTS if len(split.part(name)))
-    dropped = split.facts["dropped_as_equal_to_a_kept_term"]
-    print(f"{output}: {len(split):,} strings held out ({parts or 'none'}); {dropped:,} dropped as equal to a kept term")
+    what = f"{output}: {len(split):,} strings held out ({parts or 'none'})"
+    if concepts > 0:
+        others = split.facts["other_concepts_that_lose_a_name"]
+        print(f"{what}, all names of {split.facts['held_out_concepts']:,} concepts; {others:,} others share one")
+    else:
+        print(f"{what}; {split.facts['dropped_as_equal_to_a_kept_term']:,} dropped as equal to a kept term")
     if triples > 0:
         needed = split.facts["pairs_kept_for_a_concept_or_relation_needs_them"]
         print(
@@ -200,3 +211,4 @@ def _show(found: Description) -> None:
 app.command("merge")(terminology_merge.merge)
 app.command("changes")(terminology_changes.changes)
 app.command("subset")(terminology_subset.subset)
+app.command("verbalise")(terminology_verbalise.verbalise)

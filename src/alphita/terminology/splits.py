@@ -158,11 +158,11 @@ def hold_out_synonyms(terminology: Terminology, *, fraction: float = 0.3, calibr
     distinct, starts = np.unique(concepts, return_index=True)
     for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
         identifier = terminology.concept_id(concepts[start])
-        place = _uniform(seed, "concept", identifier)
+        place = uniform(seed, "concept", identifier)
         if place < fraction + calibration:
             parts.append("test" if place < fraction else "calibration")
             strings = _strings(terminology, rows[start:end])
-            best = min(range(len(strings)), key=lambda number: (_uniform(seed, "string", strings[number]), number))
+            best = min(range(len(strings)), key=lambda number: (uniform(seed, "string", strings[number]), number))
             chosen.append(int(rows[start + best]))
     return _split(
         terminology, np.array(chosen, np.int64), parts,
@@ -199,7 +199,7 @@ def assign(
     parts: list[str] = []
     chosen: list[int] = []
     for row, cleaned in zip(rows.tolist(), clean_many(_strings(terminology, rows)), strict=True):
-        place = _uniform(seed, "cleaned", cleaned)
+        place = uniform(seed, "cleaned", cleaned)
         if place < calibration + test:
             chosen.append(row)
             parts.append("calibration" if place < calibration else "test")
@@ -236,7 +236,7 @@ def with_triples(split: Split, terminology: Terminology, *, fraction: float, see
     for number, pair in enumerate(pairs.tolist()):
         # Rows are in the order of the ids, so the lower row is the lower id.
         one, other = divmod(pair, terminology.n_concepts)
-        place = _uniform(seed, "triple", f"{ids[one]}\0{ids[other]}")
+        place = uniform(seed, "triple", f"{ids[one]}\0{ids[other]}")
         if place < fraction:
             chosen.append((place, number))
     held_out: list[int] = []
@@ -313,7 +313,7 @@ def _strings(terminology: Terminology, rows: NDArray[Any]) -> list[str]:
     return list(terminology.terms.column("string").take(rows).to_pylist())
 
 
-def _uniform(seed: int, purpose: str, value: str) -> float:
+def uniform(seed: int, purpose: str, value: str) -> float:
     """Return a number in [0, 1) that depends on nothing but its arguments."""
     digest = hashlib.blake2b(f"{seed}\0{purpose}\0{value}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 11) / 2**53

@@ -19,7 +19,7 @@ from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.benchmarks.held_out_synonyms import open_split, queries_of, split_notes
-from alphita.terminology.splits import Split, _uniform
+from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology
 
 __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "hold_out_translations", "load"]
@@ -116,7 +116,7 @@ def hold_out_translations(
     rows = rows[np.sort(np.unique(pairs, return_index=True)[1])]
     concepts, places = np.unique(terminology.term_concept[rows], return_inverse=True)
     ids = [terminology.concept_id(concept) for concept in concepts]
-    drawn = np.array([_uniform(seed, "concept", one) < fraction for one in ids], bool)[places]
+    drawn = np.array([uniform(seed, "concept", one) < fraction for one in ids], bool)[places]
     elsewhere = np.zeros(terminology.n_keys, bool)
     elsewhere[terminology.term_key[live & ~tongue]] = True
     same = elsewhere[terminology.term_key[rows]]

@@ -58,8 +58,7 @@ class FaissBackend:
         n, dim = self.vectors.shape
         halved = n >= HALVED_FROM and 2 * n * dim <= HALVED_UP_TO_BYTES and k + SPARE <= n // 8
         if halved and len(queries) < BLAS_THRESHOLD and self._halve():
-            found = [self._search_one(query, k) for query in queries]
-            return np.stack([one[0] for one in found]), np.stack([one[1] for one in found])
+            return self._search_few(queries, k)
         similarity, rows = faiss.knn(queries, self.vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
         return similarity, rows
 
@@ -75,18 +74,22 @@ class FaissBackend:
             self._half = half
         return LENGTHS[0] <= self._longest <= LENGTHS[1]
 
-    def _search_one(self, query: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the k nearest rows of one query (d,)."""
+    def _search_few(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the k nearest rows of each of a few queries (q, d)."""
         import faiss
 
-        near, found = self._half.search(query[None], k + SPARE)
-        rounding = ROUNDING * self._longest * float(np.linalg.norm(query))
-        if near[0, -1] >= near[0, k - 1] - 2 * rounding:
-            similarity, rows = faiss.knn(query[None], self.vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
-            return similarity[0], rows[0]
-        products = self.vectors[found[0]] @ query
-        best = np.argsort(-products, kind="stable")[:k]
-        return products[best], found[0][best]
+        near, found = self._half.search(queries, k + SPARE)
+        similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        for place, query in enumerate(queries):
+            rounding = ROUNDING * self._longest * float(np.linalg.norm(query))
+            if near[place, -1] >= near[place, k - 1] - 2 * rounding:
+                one = faiss.knn(query[None], self.vectors, k, metric=faiss.METRIC_INNER_PRODUCT)
+                similarity[place], rows[place] = one[0][0], one[1][0]
+                continue
+            products = self.vectors[found[place]] @ query
+            best = np.argsort(-products, kind="stable")[:k]
+            similarity[place], rows[place] = products[best], found[place][best]
+        return similarity, rows
 
 
 def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[str, Any]:

@@ -1,0 +1,197 @@
+"""Extension of a WordPiece encoder's vocabulary, for another language or domain.
+
+    extension = extend("minilm", tokens, "extended")      # tokens: see `wordpieces.propose`
+
+New tokens go into the WordPiece vocabulary itself, so that the greedy split finds them, inside words as well; old ids
+stay. The embedding of a new token starts as the mean of the embeddings of the old pieces that spell it, as in ext-BERT
+(*polmonare*: the mean of *pol*, *mona*, *re*); one that the old vocabulary cannot spell starts as the mean of all
+embeddings plus noise of their standard deviation. Strings that are split as before get the vectors that they had; all
+others get other vectors, which mean little before training.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alphita import artefact
+from alphita.encoder import layout
+from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.resolve import resolve
+from alphita.encoder.wordpieces import new_ids, open_wordpiece, split, why_not
+from alphita.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+    from tokenizers import Tokenizer
+
+EMBEDDINGS = "word_embeddings.weight"
+# What a masked language model has a row of for each token: BERT, ELECTRA's generator, MPNet, DistilBERT.
+HEADS = (
+    "cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "cls.predictions.bias",
+    "generator_lm_head.weight", "generator_lm_head.bias", "lm_head.decoder.weight", "lm_head.decoder.bias",
+    "lm_head.bias", "vocab_projector.weight", "vocab_projector.bias",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What was done.
+
+    Attributes:
+        tokens_before: tokens of the old vocabulary.
+        added: tokens that are new.
+        composed: those of them whose embedding starts as the mean of old pieces; the others start by chance.
+        left_out: why (see `wordpieces.why_not`; "twice") -> how many of the given tokens were not added.
+    """
+
+    tokens_before: int
+    added: int
+    composed: int
+    left_out: dict[str, int]
+
+
+def extend(
+    encoder: str | Path,
+    tokens: Sequence[str],
+    out: Path | str,
+    *,
+    seed: int = 0,
+    fields: Mapping[str, Any] | None = None,
+    force: bool = False,
+) -> Extension:
+    """Write an encoder with more tokens, as a model artefact.
+
+    A head for masked language modelling, where the encoder's file has one, is extended alike and kept.
+
+    Args:
+        encoder: `minilm`, a model folder, or a hub name, of WordPiece tokens.
+        tokens: the new tokens, `##` before those inside words; what cannot be added is left out and counted.
+        out: the model folder to create; `TermEncoder.load` and `SentenceTransformer` open it.
+        seed: of the noise.
+        fields: what else goes into the manifest, such as hashes of the texts.
+        force: replace an existing folder.
+
+    Raises:
+        InputError: no such encoder, or its files are damaged.
+        UsageError: another kind of tokenizer; no token to add; `out` exists.
+    """
+    out = Path(out)
+    artefact.refuse_existing(out, force, " (the old one is moved aside)")
+    like = open_wordpiece(encoder)
+    reasons = Counter(reason for token in dict.fromkeys(tokens) if (reason := why_not(token, like)))
+    added = [token for token in dict.fromkeys(tokens) if why_not(token, like) is None]
+    if repeated := len(tokens) - len(set(tokens)):
+        reasons["twice"] = repeated
+    if not added:
+        raise UsageError(f"there is no token to add to the vocabulary; left out: {dict(reasons)}")
+    ids = new_ids(added, like)
+    spelt = _spelt(added, like)
+    done = Extension(like.get_vocab_size(), len(added), sum(map(bool, spelt)), dict(sorted(reasons.items())))
+    source = TermEncoder.load(encoder, precision="fp32", device="cpu")
+    with tempfile.TemporaryDirectory() as scratch:
+        stage = Path(scratch)
+        source.save(stage, onnx=False)
+        _extend_tokenizer(stage, ids, {token.content: n for n, token in like.get_added_tokens_decoder().items()})
+        _extend_weights(layout.read(resolve(str(encoder)))[0], stage, list(ids.values()), spelt, seed)
+        with artefact.create(out, "model", force=force) as draft:
+            # Loaded and saved once more, its hashes are those of what it now is.
+            TermEncoder.load(stage, precision="fp32", device="cpu").save(draft.path, onnx=False)
+            # The source's own names of the weights, and with them the head.
+            layout.copy_files(stage, draft.path, ("config.json", "model.safetensors"))
+            draft.fields.update({"extended_from": source.content_hash, "seed": seed, **asdict(done), **(fields or {})})
+    return done
+
+
+def _spelt(tokens: Sequence[str], like: Tokenizer) -> list[list[int]]:
+    """Return the ids of the old pieces that spell each token; none where they cannot."""
+    old, prefix = like.get_vocab(with_added_tokens=False), like.model.continuing_subword_prefix
+    return [[old[piece] for piece in split(token, old, prefix) or ()] for token in tokens]
+
+
+def _extend_tokenizer(folder: Path, ids: Mapping[str, int], added: Mapping[str, int]) -> None:
+    """Put tokens into tokenizer.json, and into vocab.txt where there is one.
+
+    Args:
+        folder: of the tokenizer.
+        ids: the new tokens.
+        added: tokens that stand beside the vocabulary. They go into it, and ids without a token get one that no text
+            holds: otherwise a token added later would get an id that is in use.
+    """
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    vocabulary = content["model"]["vocab"] | added | ids
+    by_id = {number: token for token, number in vocabulary.items()}
+    by_id |= {number: f"[unused_id_{number}]" for number in range(max(by_id)) if number not in by_id}
+    by_id = dict(sorted(by_id.items()))
+    content["model"]["vocab"] = vocabulary | {token: number for number, token in by_id.items()}
+    file.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    if (folder / "vocab.txt").is_file():
+        (folder / "vocab.txt").write_text("\n".join(by_id.values()) + "\n", encoding="utf-8")
+
+
+def _extend_weights(source: Path, target: Path, ids: list[int], spelt: list[list[int]], seed: int) -> None:
+    """Write the weights in `source` with the new rows, and the config, into `target`."""
+    from safetensors.torch import save_file
+
+    state = _weights(source)
+    embeddings = [name for name in state if name.endswith(EMBEDDINGS)]
+    if len(embeddings) != 1:
+        raise InputError(f"has {len(embeddings)} tensors named …{EMBEDDINGS}, not one", file=source)
+    before = len(state[embeddings[0]])
+    for name, tensor in state.items():
+        if (name in embeddings or name.endswith(HEADS)) and len(tensor) == before:
+            state[name] = _with_rows(tensor, ids, spelt, seed)
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    config["vocab_size"] = len(state[embeddings[0]])
+    (target / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    for shard in target.glob("model*.safetensors*"):
+        shard.unlink()
+    save_file(state, target / "model.safetensors", metadata={"format": "pt"})
+
+
+def _weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a model, by name, from one file or from several."""
+    from safetensors.torch import load_file
+
+    listing = folder / "model.safetensors.index.json"
+    files = {"model.safetensors"}
+    if listing.is_file():
+        files = set(json.loads(listing.read_text(encoding="utf-8"))["weight_map"].values())
+    return {name: tensor for file in sorted(files) for name, tensor in load_file(folder / file).items()}
+
+
+def _with_rows(tensor: torch.Tensor, ids: list[int], spelt: list[list[int]], seed: int) -> torch.Tensor:
+    """Return a tensor with a row for each new token.
+
+    Args:
+        tensor: (old,) or (old, dim), a row for each id, and perhaps spare ones.
+        ids: (new,) ids, ascending.
+        spelt: (new,) ids of the old pieces of each; none where it has none.
+        seed: of the noise, which a bias, (old,), does not get.
+
+    Returns:
+        (max(old, ids + 1),) or (max(old, ids + 1), dim) of the same type.
+    """
+    import torch
+
+    old = tensor.double()
+    rows = max(len(old), ids[-1] + 1)
+    extended = torch.zeros(rows, *old.shape[1:], dtype=torch.float64)
+    extended[: len(old)] = old
+    used = old[: ids[0]]
+    mean, deviation = used.mean(0), used.std(0, correction=0)
+    chance = torch.Generator().manual_seed(seed)
+    for number, pieces in zip(ids, spelt, strict=True):
+        if pieces:
+            extended[number] = old[pieces].mean(0)
+        elif old.ndim == 1:
+            extended[number] = mean
+        else:
+            extended[number] = mean + deviation * torch.randn(mean.shape, generator=chance, dtype=torch.float64)
+    return extended.to(tensor.dtype)

@@ -1,0 +1,319 @@
+"""Which WordPieces to add to an encoder's vocabulary: trained on texts, chosen by the tokens they save.
+
+    like = open_wordpiece("minilm")
+    words = count_words(texts, like)
+    tokens = propose(words, 30_000, like=like, keep=15_000)
+
+Texts are normalised and divided into words as the encoder's own tokenizer does it, for its embeddings were trained on
+such words: an uncased BERT lower-cases, strips accents (`perché` becomes `perche`) and divides Chinese into characters.
+Splits are greedy, as WordPiece's are: from the left, the longest piece of the vocabulary each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alphita.encoder import layout
+from alphita.encoder.resolve import resolve
+from alphita.encoder.term_tokenizer import TermTokenizer
+from alphita.errors import UsageError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+# White space at which every tokenizer divides: between these a text may be taken apart before it is normalised.
+PLAIN_WORD = re.compile(r"[^ \t\r\n]+")
+SPECIAL = re.compile(r"\[.+\]|<.+>")
+# Copies of a word that are handed to the trainer as one text.
+COPIES = 10_000
+
+
+def open_wordpiece(encoder: str | Path) -> Tokenizer:
+    """Return an encoder's tokenizer, which neither cuts nor pads.
+
+    Args:
+        encoder: `minilm`, a model folder, or a hub name.
+
+    Raises:
+        InputError: no such encoder.
+        UsageError: its tokenizer is of another kind than WordPiece.
+    """
+    from tokenizers import Tokenizer, normalizers
+
+    transformer, settings = layout.read(resolve(str(encoder)))
+    with tempfile.TemporaryDirectory() as scratch:
+        TermTokenizer(transformer, settings).save(Path(scratch))
+        tokenizer = Tokenizer.from_file(f"{scratch}/tokenizer.json")
+    kind = type(tokenizer.model).__name__
+    if kind != "WordPiece":
+        raise UsageError(
+            f"the tokenizer of {encoder} is of kind {kind}; only WordPiece vocabularies can be extended: BERT's, "
+            "MiniLM's, ELECTRA's, DistilBERT's and their like"
+        )
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    if settings.lower_case:
+        own = [tokenizer.normalizer] if tokenizer.normalizer else []
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *own])
+    return tokenizer
+
+
+def count_words(texts: Iterable[str], like: Tokenizer) -> Counter[str]:
+    """Count the words of texts, as the tokenizer `like` normalises and divides them."""
+    plain: Counter[str] = Counter()
+    for text in texts:
+        plain.update(PLAIN_WORD.findall(text))
+    words: Counter[str] = Counter()
+    for part, count in plain.items():
+        for word in words_of(part, like):
+            words[word] += count
+    return words
+
+
+def words_of(text: str, like: Tokenizer) -> list[str]:
+    """Return the words of one text, normalised."""
+    text = text.encode("utf-8", "replace").decode("utf-8")  # half a surrogate pair is no Unicode text
+    if like.normalizer is not None:
+        text = like.normalizer.normalize_str(text)
+    if like.pre_tokenizer is None:
+        return [text] if text else []
+    return [word for word, _ in like.pre_tokenizer.pre_tokenize_str(text)]
+
+
+def train_wordpiece(texts: Iterable[str], size: int, *, like: Tokenizer, min_frequency: int = 2) -> list[str]:
+    """Train a WordPiece vocabulary; the same texts in any order give the same one.
+
+    Characters come first, in the order of Unicode, then the pieces in the order in which they were joined, the most
+    frequent pair first. Words with a character that occurs less than `min_frequency` times are left out.
+
+    Args:
+        texts: any texts.
+        size: tokens at most, the characters included; without special tokens.
+        like: the tokenizer whose normalisation, words and prefix (`##`) are used.
+        min_frequency: occurrences that a character and a joined pair need.
+
+    Raises:
+        UsageError: `size` is smaller than the number of characters, or no word is left.
+    """
+    return _train(count_words(texts, like), size, like=like, min_frequency=min_frequency)
+
+
+def propose(
+    words: Mapping[str, int],
+    size: int,
+    *,
+    like: Tokenizer,
+    min_frequency: int = 2,
+    keep: int | None = None,
+    protected: Mapping[str, int] | None = None,
+) -> list[str]:
+    """Return tokens worth adding to a vocabulary.
+
+    A WordPiece vocabulary is trained on the words; of its tokens those stay that can be added (see `why_not`), that
+    leave the protected words as they are, and of these the `keep` that save the most.
+
+    Args:
+        words: how often each word occurs, from `count_words`.
+        size: tokens of the trained vocabulary, the known ones among them.
+        like: the encoder's tokenizer.
+        min_frequency: occurrences that a character and a joined pair need.
+        keep: new tokens at most; None: all.
+        protected: words that are to be split as before.
+
+    Raises:
+        UsageError: `size` or `keep` is too small, or no word is left.
+    """
+    if keep is not None and keep < 1:
+        raise UsageError(f"the tokens to keep must be 1 or more, not {keep}")
+    tokens = _train(words, size, like=like, min_frequency=min_frequency)
+    tokens = [token for token in tokens if why_not(token, like) is None]
+    if protected:
+        tokens = sparing(tokens, protected, like)
+    return tokens if keep is None else most_saving(tokens, words, like)[:keep]
+
+
+def why_not(token: str, like: Tokenizer) -> str | None:
+    """Return why a token is not to be added to the vocabulary of `like`; None if it may be.
+
+    "known": it is there already. "special": it looks like `[CLS]` or `<s>`. "digits": several digits, which mean
+    nothing as one token. "never met": no text is ever divided so that it could occur.
+    """
+    body = token.removeprefix(like.model.continuing_subword_prefix)
+    if like.token_to_id(token) is not None:
+        return "known"
+    if SPECIAL.fullmatch(body):
+        return "special"
+    if len(body) > 1 and body.isdigit():
+        return "digits"
+    if len(body) > like.model.max_input_chars_per_word or words_of(body, like) != [body]:
+        return "never met"
+    return None
+
+
+def most_saving(tokens: Sequence[str], words: Mapping[str, int], like: Tokenizer) -> list[str]:
+    """Return the tokens, those first that save the most.
+
+    First the single characters, without which words are unknown as a whole, by frequency; then by the tokens saved: how
+    often a token occurs when all may be used, times the number of old pieces it replaces less one. Where the old pieces
+    cannot spell it, its characters count. Ties go by the token.
+    """
+    prefix, old = like.model.continuing_subword_prefix, like.get_vocab()
+    uses: Counter[str] = Counter()
+    model = extended_model(tokens, like)
+    for word, count in words.items():
+        for piece in model.tokenize(word):
+            uses[piece.value] += count
+
+    def rank(token: str) -> tuple[bool, int, str]:
+        body = token.removeprefix(prefix)
+        if len(body) == 1:
+            return False, -uses[token], token
+        pieces = split(token, old, prefix)
+        return True, -uses[token] * ((len(pieces) if pieces else len(body)) - 1), token
+
+    return sorted(tokens, key=rank)
+
+
+def sparing(tokens: Sequence[str], words: Iterable[str], like: Tokenizer) -> list[str]:
+    """Return those tokens that leave the split of every word as it was; words that were unknown do not count."""
+    old = like.model
+    before = {word: [piece.value for piece in old.tokenize(word)] for word in words}
+    before = {word: pieces for word, pieces in before.items() if pieces != [old.unk_token]}
+    tokens = list(tokens)
+    # Where one token is gone another may take its place.
+    while True:
+        model, new = extended_model(tokens, like), set(tokens)
+        harmful: set[str] = set()
+        for word, pieces in before.items():
+            after = [piece.value for piece in model.tokenize(word)]
+            if after != pieces:
+                harmful.update(new.intersection(after))
+        if not harmful:
+            return tokens
+        tokens = [token for token in tokens if token not in harmful]
+
+
+def split(token: str, vocabulary: Mapping[str, int], prefix: str = "##") -> list[str] | None:
+    """Split a token into pieces of a vocabulary, the longest first from the left; None where that does not work out.
+
+    A token inside a word (`##itis`) is split into pieces inside a word: `##it`, `##is`.
+    """
+    inside = token.startswith(prefix)
+    body = token.removeprefix(prefix)
+    pieces: list[str] = []
+    start = 0
+    while start < len(body):
+        for end in range(len(body), start, -1):
+            piece = (prefix if inside or start else "") + body[start:end]
+            if piece in vocabulary:
+                break
+        else:
+            return None
+        pieces.append(piece)
+        start = end
+    return pieces or None
+
+
+def extended_model(tokens: Sequence[str], like: Tokenizer) -> Any:  # noqa: ANN401 - a tokenizers.models.WordPiece
+    """Return the WordPiece model of `like` with further tokens; the old ids stay, the new ones follow the last."""
+    from tokenizers import models
+
+    model = like.model
+    return models.WordPiece(
+        like.get_vocab(with_added_tokens=False) | new_ids(tokens, like), unk_token=model.unk_token,
+        continuing_subword_prefix=model.continuing_subword_prefix,
+        max_input_chars_per_word=model.max_input_chars_per_word,
+    )  # fmt: skip
+
+
+def new_ids(tokens: Sequence[str], like: Tokenizer) -> dict[str, int]:
+    """Return the ids that new tokens get: behind the last of `like`, in their order."""
+    first = max(like.get_vocab(with_added_tokens=True).values()) + 1
+    return {token: first + place for place, token in enumerate(tokens)}
+
+
+@dataclass(frozen=True)
+class Fertility:
+    """What becomes of words under a vocabulary.
+
+    Attributes:
+        words: words, each as often as it occurs.
+        tokens: their tokens, without special ones; an unknown word is one.
+        unknown: the words that are unknown.
+    """
+
+    words: int
+    tokens: int
+    unknown: int
+
+    @property
+    def tokens_a_word(self) -> float:
+        """Mean tokens a word; 0 without words."""
+        return self.tokens / self.words if self.words else 0.0
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the words that are unknown, 0 to 1."""
+        return self.unknown / self.words if self.words else 0.0
+
+
+def fertility(words: Mapping[str, int], model: Any) -> Fertility:  # noqa: ANN401 - a tokenizers.models.WordPiece
+    """Count the tokens of words (see `count_words`) under a WordPiece model."""
+    tokens = unknown = 0
+    for word, count in words.items():
+        pieces = model.tokenize(word)
+        tokens += count * len(pieces)
+        unknown += count * (len(pieces) == 1 and pieces[0].value == model.unk_token)
+    return Fertility(sum(words.values()), tokens, unknown)
+
+
+def changed(words: Mapping[str, int], before: Any, after: Any) -> float:  # noqa: ANN401 - two WordPiece models
+    """Return the share, 0 to 1, of words that two WordPiece models split differently; 0 without words."""
+    differing = sum(
+        count
+        for word, count in words.items()
+        if [piece.value for piece in before.tokenize(word)] != [piece.value for piece in after.tokenize(word)]
+    )
+    return differing / max(sum(words.values()), 1)
+
+
+def _train(words: Mapping[str, int], size: int, *, like: Tokenizer, min_frequency: int) -> list[str]:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    prefix, longest = like.model.continuing_subword_prefix, like.model.max_input_chars_per_word
+    frequency: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            frequency[character] += count
+    alphabet = {character for character, count in frequency.items() if count >= min_frequency}
+    words = {word: count for word, count in words.items() if alphabet.issuperset(word) and len(word) <= longest}
+    if not words:
+        raise UsageError(f"there is no word to train on whose characters occur {min_frequency} times or more")
+    # The trainer numbers characters in the order in which it meets words, which is chance, and breaks ties by number;
+    # given beforehand they have their places.
+    characters = sorted(set().union(*words)) + sorted({prefix + one for word in words for one in word[1:]})
+    if size < len(characters):
+        raise UsageError(f"size {size:,} is below the {len(characters):,} characters of the texts; take a larger one")
+    trained = Tokenizer(models.WordPiece({}, unk_token=like.model.unk_token, continuing_subword_prefix=prefix))
+    trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, min_frequency=min_frequency, special_tokens=characters,
+        continuing_subword_prefix=prefix, show_progress=False,
+    )  # fmt: skip
+    trained.train_from_iterator(_copies(words), trainer)
+    ids = trained.get_vocab()
+    return sorted(ids, key=ids.__getitem__)
+
+
+def _copies(words: Mapping[str, int]) -> Iterator[str]:
+    """Yield each word as often as it occurs, some at a time."""
+    for word, count in words.items():
+        for done in range(0, count, COPIES):
+            yield " ".join(itertools.repeat(word, min(COPIES, count - done)))

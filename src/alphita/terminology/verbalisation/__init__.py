@@ -1,0 +1,1 @@
+"""Verbalisation: texts that say what a concept means - definitions, descriptions from the graph, generated ones."""

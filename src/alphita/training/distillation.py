@@ -1,0 +1,162 @@
+"""Targets of self-distillation (BioLORD-2023, Remy et al. 2024, "Self-distillation phase"), and the head to meet them.
+
+For concept i, with a the contrastive model's vector of its name and b that of its text, both at length 1:
+
+    z_i = (a_i + b_i) / 2, or a_i where the concept has no text
+    C = 1/(n - 1) sum_i (z_i - mu) (z_i - mu)^T,   mu = 1/n sum_i z_i
+    t_i = V^T (z_i - mu),   V the k eigenvectors of C with the greatest eigenvalues
+
+That is PCA with the mean removed: the direction that all vectors share, along which no two concepts differ, takes none
+of the k places. Neither z nor t is scaled to length 1. The paper averages "these two representations" and reduces "to
+64 dimensions through PCA"; of lengths, mean and scaling it says no more. Vectors are taken at length 1 so that name and
+text count alike.
+
+Vectors are read in blocks, so that memory maps of 4 M x 768 do: beside them stand C (d x d) and the targets (n x k).
+All sums are in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from alphita.errors import InputError
+
+Float64 = NDArray[np.float64]
+# Concepts read at once: 50 MB of float64 at 768 numbers a vector.
+BLOCK = 8192
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a name or text of each concept is to be projected onto.
+
+    Attributes:
+        values: (n, k) float32.
+        components: (k, d) float64, rows of length 1 at right angles, the greatest share of the variance first; the
+            number furthest from 0 in each is above 0.
+        mean: (d,) float64, taken off before projection.
+        explained: (k,) float64, the share of the variance along each component, 0 to 1.
+    """
+
+    values: NDArray[np.float32]
+    components: Float64
+    mean: Float64
+    explained: Float64
+
+
+def targets(
+    names: NDArray[np.floating[Any]],
+    texts: NDArray[np.floating[Any]],
+    has_text: NDArray[np.bool_] | None = None,
+    *,
+    dim: int = 64,
+    block: int = BLOCK,
+) -> Targets:
+    """Return the targets of n concepts.
+
+    Args:
+        names: (n, d) the contrastive model's vector of each concept's name, of any length but 0; a memory map will do.
+        texts: (n, d) that of its text; rows without one are not read.
+        has_text: (n,) whether the concept has a text. None: all have.
+        dim: k, numbers a target, 1 to d.
+        block: concepts read at once; it decides nothing but memory.
+
+    Raises:
+        ValueError: the shapes differ, or dim is not from 1 to d.
+        InputError: no more concepts than dim, all vectors are equal, or one of them is 0 or not finite.
+    """
+    has = np.ones(len(names), bool) if has_text is None else has_text
+    if names.ndim != 2 or names.shape != texts.shape or has.shape != names.shape[:1]:
+        shapes = [names.shape, texts.shape, has.shape]
+        raise ValueError(f"names and texts must have one shape (n, d), has_text (n,); got {shapes}")
+    n, d = names.shape
+    if not 1 <= dim <= d:
+        raise ValueError(f"dim must be from 1 to {d}, the numbers of a vector, not {dim}")
+    if n <= dim:
+        raise InputError(
+            f"{n} concepts are too few for targets of {dim} numbers", remedy="take more concepts, or smaller targets"
+        )
+    mean = np.zeros(d)
+    for _, mixed in _mixed(names, texts, has, block):
+        mean += mixed.sum(0)
+    mean /= n
+    covariance = np.zeros((d, d))
+    for _, mixed in _mixed(names, texts, has, block):
+        mixed -= mean
+        covariance += mixed.T @ mixed
+    covariance /= n - 1
+    total = float(np.trace(covariance))
+    if total <= d * np.finfo(np.float64).eps:
+        raise InputError("the vectors of all concepts are equal, so there is nothing to distil")
+    # Ascending; what is below 0 is rounding.
+    variances, vectors = np.linalg.eigh(covariance)
+    components = vectors[:, ::-1][:, :dim].T
+    # An eigenvector and its opposite serve alike: one of them is chosen.
+    furthest = np.abs(components).argmax(1)
+    components = components * np.sign(components[np.arange(dim), furthest])[:, None]
+    values = np.empty((n, dim), np.float32)
+    for start, mixed in _mixed(names, texts, has, block):
+        values[start : start + len(mixed)] = (mixed - mean) @ components.T
+    return Targets(values, components, mean, variances[::-1][:dim].clip(min=0) / total)
+
+
+def _mixed(
+    names: NDArray[np.floating[Any]], texts: NDArray[np.floating[Any]], has: NDArray[np.bool_], block: int
+) -> Iterator[tuple[int, Float64]]:
+    """Yield z block by block: the first concept, and the (b, d) rows."""
+    for start in range(0, len(names), block):
+        part = slice(start, start + block)
+        mixed = _unit(names[part], np.arange(start, start + len(names[part])), "name")
+        told = np.flatnonzero(has[part])
+        if len(told):
+            mixed[told] += _unit(texts[part][told], start + told, "text")
+            mixed[told] /= 2
+        yield start, mixed
+
+
+def _unit(vectors: NDArray[np.floating[Any]], rows: NDArray[np.int64], what: str) -> Float64:
+    exact = np.array(vectors, np.float64)
+    lengths = np.linalg.norm(exact, axis=1)
+    bad = ~(np.isfinite(lengths) & (lengths > 0))
+    if bad.any():
+        row = int(rows[np.flatnonzero(bad)[0]])
+        raise InputError(
+            f"the vector of a {what} is 0 or not finite", field=f"concept {row}", remedy="encode names and texts anew"
+        )
+    exact /= lengths[:, None]
+    return exact
+
+
+class ProjectionHead(torch.nn.Module):
+    """A linear layer from an encoder's vectors to targets, randomly initialised: the seed is what tells runs apart.
+
+    Weights and bias start uniform between -1 / sqrt(d) and 1 / sqrt(d), as torch's own linear layers.
+    """
+
+    def __init__(self, dim: int, outputs: int = 64, *, seed: int) -> None:
+        """Draw the start; torch's own random state stays as it is.
+
+        Args:
+            dim: numbers of an encoder's vector, d.
+            outputs: numbers of a target, k.
+            seed: of the draw.
+        """
+        super().__init__()
+        if min(dim, outputs) < 1:
+            raise ValueError(f"dim and outputs must be 1 or more, not {dim} and {outputs}")
+        random = torch.Generator().manual_seed(seed)
+        bound = 1 / math.sqrt(dim)
+        self.weight = torch.nn.Parameter(torch.empty(outputs, dim).uniform_(-bound, bound, generator=random))
+        self.bias = torch.nn.Parameter(torch.empty(outputs).uniform_(-bound, bound, generator=random))
+
+    def forward(self, e: torch.Tensor) -> torch.Tensor:
+        """Return W e + b of the vectors `e` (n, d), as the encoder gives them, as (n, k) float32."""
+        with torch.autocast(e.device.type, enabled=False):
+            return torch.nn.functional.linear(e.to(self.weight.dtype), self.weight, self.bias)

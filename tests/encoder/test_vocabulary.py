@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models
+
+from alphita import TermEncoder, artefact
+from alphita.encoder.vocabulary import Extension, extend
+from alphita.errors import InputError, UsageError
+
+from .conftest import TERMS, VOCABULARY, bert_config, write_model, write_tokenizer
+
+TOKENS = ["polmonite", "##monite", "lungs", "肺", "##gata"]
+EMBEDDINGS = "embeddings.word_embeddings.weight"
+SAME = [term for term in TERMS if "lungs" not in term]
+# The fixture's vocabulary names one token twice, so that one id has none.
+OLD = {token: number for number, token in enumerate(VOCABULARY)}
+
+
+def load(folder: Path) -> TermEncoder:
+    return TermEncoder.load(folder, precision="fp32", device="cpu")
+
+
+def pieces(folder: Path, string: str) -> list[str]:
+    return Tokenizer.from_file(str(folder / "tokenizer.json")).encode(string, add_special_tokens=False).tokens[:9]
+
+
+@pytest.fixture(scope="module")
+def extended(tiny, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("vocabulary") / "extended"
+    assert extend(tiny, TOKENS, folder) == Extension(len(OLD), 5, 4, {})
+    return folder
+
+
+def test_new_tokens_are_found_by_the_greedy_split(extended, tiny):
+    assert pieces(tiny, "Polmonite")[:3] == ["p", "##o", "##l"]
+    assert [token for token in pieces(extended, "Polmonite") if token != "[PAD]"] == ["polmonite"]
+    assert [token for token in pieces(extended, "bromonite, lungs") if token != "[PAD]"] == [
+        "b", "##r", "##o", "##monite", "[UNK]", "lungs",
+    ]  # fmt: skip
+    assert pieces(extended, "肺 lung")[:2] == ["肺", "lung"]
+
+
+def test_old_ids_stay_and_new_ones_follow_everywhere(extended):
+    vocabulary = Tokenizer.from_file(str(extended / "tokenizer.json")).get_vocab()
+    assert {token: vocabulary[token] for token in OLD} == OLD
+    assert [vocabulary[token] for token in TOKENS] == list(range(len(VOCABULARY), len(VOCABULARY) + 5))
+    lines = (extended / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    assert {token: number for number, token in enumerate(lines)} == vocabulary
+    assert sorted(vocabulary.values()) == list(range(len(VOCABULARY) + 5))
+    assert json.loads((extended / "config.json").read_text())["vocab_size"] == len(VOCABULARY) + 5
+    from transformers import AutoTokenizer
+
+    theirs = AutoTokenizer.from_pretrained(extended)
+    assert theirs("bromonite lungs 肺")["input_ids"] == load(extended).tokenize(["bromonite lungs 肺"])[0]
+
+
+def test_embeddings_start_as_the_mean_of_the_pieces(extended, tiny):
+    before = load_file(tiny / "model.safetensors")
+    after = load_file(extended / "model.safetensors")
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before if name != EMBEDDINGS)
+    old, new = before[EMBEDDINGS].double().numpy(), after[EMBEDDINGS].double().numpy()
+    assert new.shape == (len(VOCABULARY) + 5, 32)
+    assert (new[: len(VOCABULARY)] == old).all()
+
+    def mean(spelling: str) -> np.ndarray:
+        return np.mean([old[OLD[piece]] for piece in spelling.split()], axis=0)
+
+    start = len(VOCABULARY)
+    np.testing.assert_allclose(new[start], mean("p ##o ##l ##m ##o ##n ##i ##t ##e"), rtol=1e-6)
+    np.testing.assert_allclose(new[start + 1], mean("##m ##o ##n ##i ##t ##e"), rtol=1e-6)
+    np.testing.assert_allclose(new[start + 2], mean("lung ##s"), rtol=1e-6)
+    np.testing.assert_allclose(new[start + 4], mean("##g ##a ##t ##a"), rtol=1e-6)
+
+
+def test_what_cannot_be_spelt_starts_about_the_mean_by_the_seed(tiny, tmp_path):
+    scripts = [chr(0x4E00 + place) for place in range(400)]
+    rows = []
+    for number, seed in enumerate((0, 0, 1)):
+        done = extend(tiny, scripts, tmp_path / str(number), seed=seed)
+        assert (done.added, done.composed) == (400, 0)
+        rows.append(load_file(tmp_path / str(number) / "model.safetensors")[EMBEDDINGS].double().numpy())
+    assert (rows[0] == rows[1]).all()
+    assert not np.isclose(rows[0][len(VOCABULARY) :], rows[2][len(VOCABULARY) :]).all(axis=1).any()
+    old, new = rows[0][: len(VOCABULARY)], rows[0][len(VOCABULARY) :]
+    # 400 draws: the mean lies within 5 standard errors, the deviation within a quarter.
+    assert (np.abs(new.mean(0) - old.mean(0)) < 5 * old.std(0) / 20).all()
+    np.testing.assert_allclose(new.std(0), old.std(0), rtol=0.25)
+    manifests = [artefact.verify(tmp_path / str(number), "model") for number in range(3)]
+    assert manifests[0]["content_hash"] == manifests[1]["content_hash"] != manifests[2]["content_hash"]
+
+
+def test_vectors_stay_where_the_split_stays(extended, tiny):
+    before, after = load(tiny), load(extended)
+    assert before.tokenize(SAME) == after.tokenize(SAME)
+    assert (before.encode(SAME) == after.encode(SAME)).all()
+    # Of old tokens alone, but split otherwise now: another vector.
+    (old,), (new,) = before.tokenize(["lungs"]), after.tokenize(["lungs"])
+    assert old[1:-1] == [OLD["lung"], OLD["##s"]]
+    assert new[1:-1] == [len(VOCABULARY) + 2]
+    assert np.abs(before.encode(["lungs"]) - after.encode(["lungs"])).max() > 1e-3
+
+
+def test_sentence_transformers_gives_the_same_vectors(extended):
+    from sentence_transformers import SentenceTransformer
+
+    strings = [*TERMS, "Polmonite acuta", "bromonite lungs", "肺 cold", "delegata"]
+    theirs = SentenceTransformer(str(extended), device="cpu").encode(strings)
+    np.testing.assert_allclose(load(extended).encode(strings), theirs, atol=1e-5)
+
+
+def test_the_folder_is_a_model_that_says_where_it_comes_from(extended, tiny):
+    manifest = artefact.verify(extended, "model")
+    assert manifest["extended_from"] == load(tiny).content_hash != load(extended).content_hash
+    assert [manifest[name] for name in ("tokens_before", "added", "composed", "left_out", "seed")] == [
+        len(OLD), 5, 4, {}, 0,
+    ]  # fmt: skip
+    encoder = load(extended)
+    assert (encoder.max_length, encoder.pooling, encoder.normalize) == (12, "mean", True)
+    noted = json.loads((extended / "alphita.json").read_text())
+    assert noted["tokenizer_hash"] == encoder.tokenizer_hash
+    saved = extended.parent / "again"
+    encoder.save(saved, onnx=False)
+    assert load(saved).content_hash == encoder.content_hash
+    assert noted["weights_hash"] == json.loads((saved / "alphita.json").read_text())["weights_hash"]
+
+
+def test_an_extended_encoder_can_be_extended(extended, tmp_path):
+    assert extend(extended, ["polmonite", "polmonitelungs"], tmp_path / "m") == Extension(
+        len(VOCABULARY) + 5, 1, 1, {"known": 1}
+    )
+    rows = load_file(tmp_path / "m" / "model.safetensors")[EMBEDDINGS]
+    old = {token: number for number, token in enumerate(TOKENS, len(VOCABULARY))} | OLD
+    expected = rows[[old["polmonite"], *(old["##" + letter] for letter in "lung"), old["##s"]]]
+    np.testing.assert_allclose(rows[-1], expected.mean(0), atol=1e-6)
+
+
+def test_what_is_not_added_is_counted(tiny, tmp_path):
+    given = ["heart", "polmone", "polmone", "[ENT]", "2024", "Milza", "milza"]
+    assert extend(tiny, given, tmp_path / "m", fields={"corpus": {"a.txt": "0"}}) == Extension(
+        len(OLD), 2, 2, {"digits": 1, "known": 1, "never met": 1, "special": 1, "twice": 1}
+    )
+    manifest = artefact.open_manifest(tmp_path / "m", "model")
+    assert manifest["corpus"] == {"a.txt": "0"}
+    assert manifest["left_out"]["twice"] == 1
+
+
+def test_wrong_use(tiny, tmp_path):
+    with pytest.raises(UsageError, match=r"no token to add .* \{'known': 1, 'digits': 1\}"):
+        extend(tiny, ["heart", "2024"], tmp_path / "m")
+    with pytest.raises(UsageError, match="no token to add"):
+        extend(tiny, [], tmp_path / "m")
+    (tmp_path / "there").mkdir()
+    with pytest.raises(UsageError, match="already exists"):
+        extend(tiny, TOKENS, tmp_path / "there")
+    other = write_model(tmp_path / "bpe")
+    Tokenizer(models.BPE({"a": 0}, [])).save(str(other / "tokenizer.json"))
+    with pytest.raises(UsageError, match="of kind BPE"):
+        extend(other, TOKENS, tmp_path / "m")
+    extend(tiny, TOKENS, str(tmp_path / "there"), force=True)
+    assert (tmp_path / "there.old-1").is_dir()
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_model_without_word_embeddings_of_its_own_name_is_refused(tiny, tmp_path):
+    folder = write_model(tmp_path / "m")
+    state = load_file(folder / "model.safetensors")
+    state["twice." + EMBEDDINGS] = state[EMBEDDINGS].clone()
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InputError, match=r"has 2 tensors named …word_embeddings\.weight"):
+        extend(folder, TOKENS, tmp_path / "out")
+
+
+@pytest.mark.parametrize("tied_weight_is_stored", [False, True])
+def test_a_head_for_masked_tokens_is_extended_and_kept(tmp_path, tied_weight_is_stored):
+    from transformers import AutoModelForMaskedLM, BertForMaskedLM
+
+    torch.manual_seed(0)
+    model = BertForMaskedLM(bert_config())
+    model.cls.predictions.bias.data.normal_()
+    source = tmp_path / "mlm"
+    model.save_pretrained(source)
+    write_tokenizer(source)
+    if tied_weight_is_stored:
+        state = load_file(source / "model.safetensors")
+        state["cls.predictions.decoder.weight"] = state["bert." + EMBEDDINGS].clone()
+        state["cls.predictions.decoder.bias"] = state["cls.predictions.bias"].clone()
+        save_file(state, source / "model.safetensors", metadata={"format": "pt"})
+    extend(source, TOKENS, tmp_path / "extended")
+
+    state = load_file(tmp_path / "extended" / "model.safetensors")
+    bias, old = state["cls.predictions.bias"], model.cls.predictions.bias.detach()
+    assert torch.equal(bias[: len(old)], old)
+    spelt = [OLD[piece] for piece in ("lung", "##s")]
+    np.testing.assert_allclose(bias[len(old) + 2], old[spelt].mean(), atol=1e-6)
+    np.testing.assert_allclose(bias[len(old) + 3], old.mean(), atol=1e-6)
+    if tied_weight_is_stored:
+        assert torch.equal(state["cls.predictions.decoder.weight"], state["bert." + EMBEDDINGS])
+        assert torch.equal(state["cls.predictions.decoder.bias"], bias)
+
+    loaded, info = AutoModelForMaskedLM.from_pretrained(tmp_path / "extended", output_loading_info=True)
+    assert not info["missing_keys"]
+    ids = torch.tensor(load(source).tokenize(["heart attack"]))
+    with torch.no_grad():
+        logits = loaded(input_ids=ids).logits
+        np.testing.assert_allclose(logits[..., : len(old)], model.eval()(input_ids=ids).logits, atol=1e-5)
+    assert logits.shape[-1] == len(old) + 5
+    assert (load(source).encode(SAME) == load(tmp_path / "extended").encode(SAME)).all()
+
+
+def test_electra_has_narrower_embeddings(tmp_path):
+    from transformers import ElectraConfig, ElectraModel
+
+    torch.manual_seed(0)
+    config = ElectraConfig(
+        vocab_size=len(VOCABULARY), embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, max_position_embeddings=20,
+    )  # fmt: skip
+    source = tmp_path / "electra"
+    ElectraModel(config).save_pretrained(source)
+    write_tokenizer(source)
+    extend(source, TOKENS, tmp_path / "extended")
+    assert load_file(tmp_path / "extended" / "model.safetensors")[EMBEDDINGS].shape == (len(VOCABULARY) + 5, 8)
+    assert (load(source).encode(SAME) == load(tmp_path / "extended").encode(SAME)).all()
+    assert np.isfinite(load(tmp_path / "extended").encode(["polmonite 肺"])).all()
+
+
+def test_weights_in_several_files_and_in_half_precision(tmp_path):
+    from transformers import BertModel
+
+    torch.manual_seed(0)
+    source = tmp_path / "m"
+    BertModel(bert_config()).half().save_pretrained(source, max_shard_size="20KB")
+    write_tokenizer(source)
+    assert len(list(source.glob("*.safetensors"))) > 1
+    extend(source, TOKENS, tmp_path / "extended")
+    assert [file.name for file in (tmp_path / "extended").glob("*.safetensors*")] == ["model.safetensors"]
+    assert load_file(tmp_path / "extended" / "model.safetensors")[EMBEDDINGS].dtype == torch.float16
+    assert (load(source).encode(SAME) == load(tmp_path / "extended").encode(SAME)).all()
+
+
+def test_tokens_beside_the_vocabulary_and_spare_rows_keep_their_places(tmp_path):
+    from transformers import BertModel
+
+    torch.manual_seed(0)
+    source = tmp_path / "m"
+    model = BertModel(bert_config(vocab_size=80))
+    model.embeddings.word_embeddings.weight.data[75:] = 1e6  # of no token, so of no weight in the mean of all
+    model.save_pretrained(source)
+    words = {token: number for number, token in enumerate(dict.fromkeys(VOCABULARY))}
+    tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    write_tokenizer(source)
+    whole = Tokenizer.from_file(str(source / "tokenizer.json"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = whole.normalizer, whole.pre_tokenizer
+    tokenizer.add_special_tokens(["[M_s]", "[M_e]"])
+    tokenizer.save(str(source / "tokenizer.json"))
+    (source / "vocab.txt").unlink()
+    assert tokenizer.token_to_id("[M_e]") == len(words) + 1
+    extend(source, TOKENS, tmp_path / "extended")
+
+    after = Tokenizer.from_file(str(tmp_path / "extended" / "tokenizer.json"))
+    assert after.encode("[M_s] polmonite [M_e]").ids == [len(words), len(words) + 2, len(words) + 1]
+    assert after.add_tokens(["[LATER]"]) == 1
+    assert after.token_to_id("[LATER]") == len(words) + 2 + len(TOKENS)  # an id of its own
+    rows = load_file(tmp_path / "extended" / "model.safetensors")[EMBEDDINGS]
+    assert len(rows) == 80  # the spare ones were enough
+    assert rows[len(words) + 5].abs().max() < 10
+    np.testing.assert_allclose(rows[len(words) + 4], rows[[words["lung"], words["##s"]]].mean(0), atol=1e-6)
+    assert not (tmp_path / "extended" / "vocab.txt").exists()
