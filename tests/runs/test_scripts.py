@@ -19,7 +19,7 @@ from tests.docs.commandline import problems
 
 RUNS = Path(__file__).parents[2] / "runs"
 SCRIPTS = sorted(RUNS.glob("*.sh"))
-PAPERS = [path for path in SCRIPTS if path.name.endswith("_umls.sh")]
+CODERS = [path for path in SCRIPTS if path.name.startswith("coder") and path.name.endswith("_umls.sh")]
 # What starts the program; `launch` is either `alphita` or torchrun with it.
 PROGRAMS = ("$alphita", "${launch[@]}")
 CHOICES = {
@@ -151,7 +151,7 @@ def programs(folder: Path) -> tuple[dict[str, str], Path]:
     return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}, log
 
 
-@pytest.mark.parametrize("script", PAPERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("script", CODERS, ids=lambda path: path.name)
 def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: Path) -> None:
     environment, log = programs(tmp_path / "bin")
     every = "all" in script.name
@@ -188,7 +188,7 @@ def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: 
     assert "left out: psytar" in done.stderr
 
 
-@pytest.mark.parametrize("script", PAPERS, ids=lambda path: path.name)
+@pytest.mark.parametrize("script", CODERS, ids=lambda path: path.name)
 def test_the_papers_settings_are_the_recipes_defaults(script: Path) -> None:
     """What a script does not set is the paper's: those that its head names, and the steps."""
     text = script.read_text(encoding="utf-8")

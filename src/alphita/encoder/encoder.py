@@ -237,7 +237,8 @@ class TermEncoder:
     def save(self, path: Path | str, *, onnx: bool | None = None) -> None:
         """Write the model folder, which `SentenceTransformer(path)` opens with the same vectors.
 
-        `legacy_coder` pooling has no counterpart there: such a folder opens with `TermEncoder.load` only.
+        `legacy_coder` pooling and injected entities have no counterpart there: such a folder opens with
+        `TermEncoder.load` only.
 
         Args:
             path: the folder; made if need be.

@@ -24,6 +24,8 @@ POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "legacy_coder")
 SETTINGS = "alphita.json"
 DEFAULT_MAX_LENGTH = 64
 SHORTEST = 3
+# What stands before the model_type of a BERT with entities injected, in config.json: no other library knows it.
+INJECTED = "kge_injected_"
 ONNX_FILES = {"int8": "onnx/model_int8.onnx", "fp32": "onnx/model.onnx"}
 # What a tokenizer needs beside tokenizer.json, under transformers.
 TOKENIZER_FILES = (
@@ -144,10 +146,15 @@ def _positions(file: Path) -> int:
     if not isinstance(positions, int):
         return 512
     # RoBERTa's positions start behind the padding token's.
-    before = (
-        config.get("pad_token_id", 1) + 1 if config.get("model_type") in ("roberta", "xlm-roberta", "camembert") else 0
-    )
+    kind = str(config.get("model_type")).removeprefix(INJECTED)
+    before = config.get("pad_token_id", 1) + 1 if kind in ("roberta", "xlm-roberta", "camembert") else 0
     return positions - before
+
+
+def injected(folder: Path) -> bool:
+    """Tell whether the model in `folder` has entities injected (see `injected_bert`)."""
+    config = _json(folder / "config.json")
+    return isinstance(config, dict) and str(config.get("model_type")).startswith(INJECTED)
 
 
 def noted(folder: Path, key: str) -> Any:  # noqa: ANN401 - a JSON value
@@ -158,7 +165,7 @@ def noted(folder: Path, key: str) -> Any:  # noqa: ANN401 - a JSON value
 def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
     """Write what turns a transformers folder into one that `SentenceTransformer(folder)` opens with the same vectors.
 
-    `legacy_coder` has no counterpart there; such a folder opens with `TermEncoder.load` only.
+    `legacy_coder` and injected entities have no counterpart there; such a folder opens with `TermEncoder.load` only.
 
     Args:
         folder: holds the transformer and its tokenizer.
@@ -166,9 +173,10 @@ def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
         dim: numbers in a vector.
         notes: what else goes into alphita.json: hashes of the weights and the tokenizer.
     """
-    only = {"opens_with": "alphita.TermEncoder.load only"} if settings.pooling == "legacy_coder" else {}
+    alone = settings.pooling == "legacy_coder" or injected(folder)
+    only = {"opens_with": "alphita.TermEncoder.load only"} if alone else {}
     _write(folder / SETTINGS, {**asdict(settings), "dim": dim, **notes, **only})
-    if settings.pooling == "legacy_coder":
+    if alone:
         (folder / "modules.json").unlink(missing_ok=True)
         return
     kinds = [("Transformer", ""), ("Pooling", "1_Pooling")] + [("Normalize", "2_Normalize")] * settings.normalize

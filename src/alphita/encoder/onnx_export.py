@@ -54,7 +54,7 @@ def write(
     require("onnx", "train")
     config = runtime.config
     if not runtime.exportable:
-        raise InputError("only BERT and RoBERTa models with GELU can be exported to ONNX", value=config.model_type)
+        raise InputError("only BERT and RoBERTa models with GELU can be exported to ONNX", value=runtime.kind)
     first = 0 if config.model_type == "bert" else config.pad_token_id + 1
     model = build(
         runtime.weights(), settings.pooling, heads=config.num_attention_heads, layers=config.num_hidden_layers,

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.encoder import flat_bert, pooling
+from alphita.encoder import flat_bert, injected_bert, layout, pooling
 from alphita.encoder.batches import Batch, by_token_budget
 from alphita.encoder.layout import Settings
 from alphita.errors import InputError, UsageError, require
@@ -100,6 +100,11 @@ class TorchRuntime:
     def config(self) -> Any:  # noqa: ANN401 - a transformers config
         """The transformer's config."""
         return self._model.config
+
+    @property
+    def kind(self) -> str:
+        """The name of the transformer's class."""
+        return type(self._model).__name__
 
     @property
     def module(self) -> TermModule:
@@ -231,6 +236,10 @@ def _own_forward(model: Any, batch: Batch) -> torch.Tensor:  # noqa: ANN401 - a 
 
 def _load(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 - a transformers model
     transformers = require("transformers", "train")
+    if layout.injected(folder):
+        if settings.pooling == "legacy_coder":
+            raise InputError("pooling legacy_coder reads a plain BERT; this one has entities injected", file=folder)
+        return injected_bert.load(folder)
     if not any(folder.glob("*.safetensors")):
         pickled = (folder / "pytorch_model.bin").is_file()
         problem = "has only pickled weights, which alphita never opens" if pickled else "has no model.safetensors"

@@ -7,10 +7,7 @@ return run.fit(draw, loss, modules={"relations": matrices})
 
 from __future__ import annotations
 
-import resource
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +16,10 @@ import numpy as np
 import torch
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.errors import InputError
 from alphita.progress import say
 from alphita.terminology.text import DEFAULT_RULES
-from alphita.training import memory, ranks, runs
+from alphita.training import ranks, runs
+from alphita.training.dry_run import check_encoder, estimate
 from alphita.training.forward import TermForward
 from alphita.training.loop import Plan, fit
 from alphita.training.names import TrainingNames
@@ -35,8 +32,6 @@ from alphita.training.triples import between_pairs
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-
-TRIALS = 4
 
 
 class TermRun:
@@ -81,7 +76,7 @@ class TermRun:
         )  # fmt: skip
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         self.device = self.forward.device
-        _check_encoder(self.forward)
+        check_encoder(self.forward)
         decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
         self._facts = {
             "recipe": recipe, "config": decisive, "seed": config.seed, "encoder": self.encoder.content_hash,
@@ -142,17 +137,18 @@ class TermRun:
             self.forward, tokenize(self.encoder, self.names.strings), draw, loss, seed=config.seed,
             tokens_at_once=config.tokens_at_once, ranks=self._ranks,
         )  # fmt: skip
-        if self._dry_run:
-            if before_step is not None:
-                before_step(0)
-            self._estimate(steps, trained, min(TRIALS, config.steps, fence or TRIALS))
-            return {}
-        start = copy_of(self.forward.module) if config.start_share > 0 else {}
         plan = Plan(
             config.steps, config.warmup_steps, config.learning_rate, config.accumulation, config.clip,
             config.weight_decay, config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule,
             config.ema, config.keep, config.tensorboard,
         )  # fmt: skip
+        if self._dry_run:
+            if before_step is not None:
+                before_step(0)
+            told, _ = estimate(self._recipe, self._sizes(), steps, trained, plan, most=fence)
+            self.say(told)
+            return {}
+        start = copy_of(self.forward.module) if config.start_share > 0 else {}
         figures = fit(
             trained, steps, plan, self.work, fingerprint=runs.fingerprint(self._facts), resume=self.resume,
             evaluate=self.names.dev_accuracy(self.encoder) if config.dev_synonyms else None, before_step=before_step,
@@ -171,77 +167,10 @@ class TermRun:
         self._ranks.wait()
         return figures
 
-    def _estimate(self, steps: TermSteps, trained: Mapping[str, torch.nn.Module], trials: int) -> None:
-        """Run a few micro-batches, throw their gradients away and say what the whole run would take."""
-        config = self._config
-        for module in trained.values():
-            module.train()
-        batches = [steps.draw(number) for number in range(trials)]
-        lengths = np.diff(steps.tokens.offsets)
-        optimizer = torch.optim.AdamW([p for module in trained.values() for p in module.parameters()], lr=0.0)
-        steps.start(0, trials)
-        seconds, updates = [], []
-        for number in range(trials):
-            begin = time.perf_counter()
-            steps(number, 1.0)
-            seconds.append(time.perf_counter() - begin)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            updates.append(time.perf_counter() - begin - seconds[-1])
-        steps.stop()
-        # The first ones warm up.
-        second = float(np.median(seconds[1:] or seconds)) * config.accumulation + float(
-            np.median(updates[1:] or updates)
+    def _sizes(self) -> str:
+        """Return a line on the names."""
+        names = np.diff(self.names.offsets)
+        return (
+            f"names: {len(self.names.strings):,} of {int((names > 0).sum()):,} concepts, "
+            f"{int((names > 1).sum()):,} of them with several"
         )
-        state = memory.state_bytes(list(trained.values()))
-        numbers = sum(p.numel() for module in trained.values() for p in module.parameters() if p.requires_grad)
-        rows = [batch.rows for batch in batches]
-        distinct = [len(batch.terms) for batch in batches]
-        tokens = [int(lengths[batch.terms].sum()) for batch in batches]
-        several = int((np.diff(self.names.offsets) > 1).sum())
-        self.say(
-            f"dry run of {self._recipe}: nothing is written\n"
-            f"  names: {len(self.names.strings):,} of {int((np.diff(self.names.offsets) > 0).sum()):,} concepts, "
-            f"{several:,} of them with several\n"
-            f"  trained numbers: {numbers:,} ({state / 2**30:.2f} GB with gradients and AdamW's moments)\n"
-            f"  a batch: {np.mean(rows):,.0f} term rows, {np.mean(distinct):,.0f} distinct, {np.mean(tokens):,.0f} "
-            f"tokens (at most {steps.tokens_at_once:,} are encoded at once)\n"
-            f"  a step: {config.accumulation} batches, {second:.2f} s on {self.device}, "
-            f"{'bf16' if self.forward.bf16 else 'fp32'}, {self._ranks.size} process(es)\n"
-            f"  {config.steps:,} steps: about {_duration(second * config.steps)}, without dev scores\n"
-            f"  memory: about {_peak(self.device) / 2**30:.1f} GB"
-        )
-
-
-def _check_encoder(forward: TermForward) -> None:
-    """Refuse an encoder that does not give a vector for a term."""
-    with torch.no_grad():
-        try:
-            vectors = forward([forward.encoder.tokenize(["term"])[0]])
-            fits = vectors.shape == (1, forward.encoder.dim)
-        except Exception as error:  # models fail in many ways when they want other inputs
-            problem = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            fits = False
-        else:
-            problem = f"its vectors have the shape {tuple(vectors.shape)}"
-    if not fits:
-        kind = type(getattr(forward.module, "model", forward.module)).__name__
-        raise InputError(
-            f"{kind} does not encode a term as BERT does: {problem}", file=forward.encoder.folder,
-            remedy="take an encoder such as BERT, RoBERTa, XLM-R or ELECTRA",
-        )  # fmt: skip
-
-
-def _peak(device: torch.device) -> int:
-    """Return the most bytes held so far."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"

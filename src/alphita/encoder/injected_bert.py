@@ -1,0 +1,198 @@
+"""A BERT with entities injected after one of its layers: forward pass, folder, and how an encoder becomes one.
+
+A term by itself is a mention: all its tokens but the special ones.
+
+The folder of such a model holds what any other does, with the injection's weights and the entities in
+model.safetensors. Its model_type is its own, for whoever read the folder as a plain BERT would get other vectors:
+`TermEncoder.load` opens it, other libraries refuse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from alphita.encoder import flat_bert
+from alphita.encoder.injection import NEAREST, Injection, Linked, check_mentions, term_mentions
+from alphita.encoder.layout import INJECTED
+from alphita.errors import AlphitaError, InputError, UsageError, require
+
+if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
+
+
+class InjectedBert(torch.nn.Module):
+    """A BERT with an `Injection` after one of its layers; takes what a transformers model takes, and mentions.
+
+    Attributes:
+        model: the BERT, without a pooler.
+        injection: the step between.
+        layer: i, the layer after which it stands, from 1.
+        outside: ids of tokens that belong to no mention where a term is its own: [CLS], [SEP], tags.
+    """
+
+    def __init__(self, model: torch.nn.Module, injection: Injection, *, layer: int, outside: Sequence[int]) -> None:
+        """Take over `model`, whose pooler is dropped: no vector depends on it.
+
+        Raises:
+            InputError: it is neither BERT nor RoBERTa, or has no layer `layer`.
+            UsageError: `layer` is below 1.
+        """
+        super().__init__()
+        self.model, self.injection, self.layer, self.outside = model, injection, layer, tuple(outside)
+        check_layer(model, layer)
+        self.model.pooler = None  # type: ignore[assignment]
+
+    @property
+    def config(self) -> Any:  # noqa: ANN401 - a transformers config
+        """The config of the BERT inside."""
+        return self.model.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.injection.entities.device
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        mentions: torch.Tensor | None = None,
+        token_type_ids: torch.Tensor | None = None,
+    ) -> Linked:
+        """Return states and links.
+
+        Args:
+            input_ids: (rows, length) token ids.
+            attention_mask: (rows, length), 1 at tokens and 0 at padding; None where nothing is padded.
+            mentions: (m, 3) int64 rows [sequence, start, end); m may be 0. None: every row is a term by itself.
+            token_type_ids: (rows, length) of the parts of a pair; None: all 0.
+
+        Raises:
+            ValueError: a mention is empty, outside the batch or over padding.
+        """
+        from transformers.masking_utils import create_bidirectional_mask
+
+        if mentions is None:
+            mentions = term_mentions(input_ids, attention_mask, self.outside)
+        else:
+            check_mentions(mentions, input_ids, attention_mask)
+        model: Any = self.model
+        hidden = model.embeddings(input_ids=input_ids, token_type_ids=token_type_ids)
+        mask = create_bidirectional_mask(config=model.config, inputs_embeds=hidden, attention_mask=attention_mask)
+        layers = list(model.encoder.layer)
+        for layer in layers[: self.layer]:
+            hidden = layer(hidden, mask)
+        linked: Linked = self.injection(hidden, mentions)
+        hidden = linked.last_hidden_state
+        for layer in layers[self.layer :]:
+            hidden = layer(hidden, mask)
+        return linked._replace(last_hidden_state=hidden)
+
+    def save_pretrained(self, folder: Path | str) -> None:
+        """Write config.json and model.safetensors, entities included."""
+        from safetensors.torch import save_file
+
+        config = self.config.to_dict()
+        entities = self.injection.entities
+        config |= {
+            "architectures": [type(self).__name__], "model_type": INJECTED + self.config.model_type,
+            "kge_injection": {
+                "layer": self.layer, "nearest": self.injection.nearest, "outside": list(self.outside),
+                "entities": list(entities.shape), "eps": self.injection.norm.eps,
+                "half": entities.dtype == torch.float16,
+            },
+        }  # fmt: skip
+        text = json.dumps(config, indent=1, sort_keys=True, default=str) + "\n"
+        (Path(folder) / "config.json").write_text(text, encoding="utf-8")
+        state = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
+        save_file(state, Path(folder) / "model.safetensors", metadata={"format": "pt"})
+
+
+def check_layer(model: torch.nn.Module, layer: int) -> None:
+    """Check that knowledge can be injected after layer `layer` of `model`.
+
+    Raises:
+        InputError: the model is neither BERT nor RoBERTa, or has no such layer.
+        UsageError: `layer` is below 1.
+    """
+    if layer < 1:
+        raise UsageError(f"layer must be 1 or more, the layer after which entities are added, not {layer}")
+    if not flat_bert.supports(model):
+        kind = type(model).__name__
+        raise InputError("entities can be injected into BERT and RoBERTa encoders only", value=kind)
+    layers = len(model.encoder.layer)  # type: ignore[union-attr, arg-type]
+    if layer > layers:
+        raise InputError("the encoder has no such layer", field="layer", value=layer, remedy=f"give one up to {layers}")
+
+
+def inject(
+    encoder: TermEncoder,
+    entities: torch.Tensor | NDArray[np.floating[Any]],
+    *,
+    layer: int,
+    nearest: int = NEAREST,
+    outside: Sequence[int] = (),
+) -> InjectedBert:
+    """Put an `Injection` into `encoder`, in place, and return its model, to be trained.
+
+    Args:
+        encoder: runs on torch.
+        entities: (E, d) vectors of the graph. In float16 they take half the room, in memory and in the saved model.
+        layer: the layer after which entities are added, from 1.
+        nearest: entities among which a mention is shared out.
+        outside: ids of tokens that belong to no mention, beside those that the tokenizer puts round every term.
+
+    Raises:
+        InputError: the encoder is neither BERT nor RoBERTa, has no such layer or is injected already; or the vectors
+            cannot be used.
+        UsageError: `layer` or `nearest` is out of range.
+    """
+    module = encoder.module
+    model: Any = module.model
+    if isinstance(model, InjectedBert):
+        raise InputError("the encoder has entities injected already", file=encoder.folder, remedy="give a plain one")
+    check_layer(model, layer)
+    vectors = torch.from_numpy(np.array(entities)) if isinstance(entities, np.ndarray) else entities
+    injection = Injection(vectors, model.config.hidden_size, nearest=nearest, eps=model.config.layer_norm_eps)
+    injection.follow(model.encoder.layer[layer - 1].output.LayerNorm)
+    special = sorted({*encoder.tokenize([""])[0], *outside})
+    injected = InjectedBert(model, injection.to(model.device), layer=layer, outside=special)
+    module.model = injected.train(module.training)
+    return injected
+
+
+def load(folder: Path) -> InjectedBert:
+    """Return the model that `InjectedBert.save_pretrained` wrote into `folder`.
+
+    Raises:
+        InputError: its files are missing or damaged, or do not fit each other.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    transformers = require("transformers", "train")
+    file, weights = folder / "config.json", folder / "model.safetensors"
+    remedy = "train the model again, or fetch it again"
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+        own = facts.pop("kge_injection")
+        config = transformers.AutoConfig.for_model(facts.pop("model_type").removeprefix(INJECTED), **facts)
+        model = transformers.AutoModel.from_config(config, add_pooling_layer=False)
+        vectors = torch.zeros(own["entities"], dtype=torch.float16 if own["half"] else torch.float32)
+        injection = Injection(vectors, config.hidden_size, nearest=own["nearest"], eps=own["eps"])
+        injected = InjectedBert(model.float(), injection, layer=own["layer"], outside=own["outside"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, AlphitaError, RuntimeError) as error:
+        raise InputError(f"is not the config of an injected model: {error!r:.200}", file=file, remedy=remedy) from error
+    try:
+        injected.load_state_dict(load_file(weights))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        problem = str(error).strip().splitlines()[-1].strip()
+        raise InputError(f"the weights cannot be loaded: {problem}", file=weights, remedy=remedy) from error
+    return injected

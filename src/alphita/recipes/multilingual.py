@@ -1,0 +1,255 @@
+"""Cross-lingual distillation: one model for many languages (Reimers and Gurevych, EMNLP 2020; BioLORD-2023-M).
+
+A student learns to give the vector that a teacher, good in one language, gives a name in it: to the name itself and to
+its translations. "Fever", "fiebre" and "Fieber" so get one vector, the one that the teacher gives "fever". The names
+without a translation train too, so that the student keeps what the teacher knows. Nothing is contrasted, and the
+teacher is left as it is.
+
+Pairs of a name and its translation come from the terminology itself, from editions of it in other languages, and from
+files: translators' tables, or bitext that `alphita bitext` mined. A student is a multilingual encoder, or any encoder
+whose vocabulary `alphita vocabulary extend` extended to the new languages.
+
+Deviations from BioLORD-2023 (Remy et al. 2024), and what it leaves open:
+- It takes the 50 languages of its student, and pairs mined in SNOMED CT's editions; here what is given is taken.
+- Pairs of all languages are drawn alike, by default; it does not state how. `temperature` and the weights in
+  `languages` change that.
+- A name and its translation stand in one batch, with one target each, and a name that is a pair's source does not stand
+  among the names without translation as well; it does not state how they are mixed.
+- The vectors that are compared are those that the models give: at length 1 where the student scales its own so.
+- The teacher works in fp32. Its vectors are computed once, and kept until the model is saved.
+- Names are cleaned before encoding (lower case, spaces), as in all recipes here.
+- Gradients are clipped, and biases and layer norms are not decayed, as in all recipes here.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field, field_validator, model_validator
+
+from alphita.training.settings import ENGINE_ONLY, TermTraining, language_weights
+
+if TYPE_CHECKING:
+    import torch
+
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+    from alphita.training.term_batches import Batch
+
+CITATION = (
+    "N. Reimers, I. Gurevych. Making monolingual sentence embeddings multilingual using knowledge distillation. EMNLP "
+    "2020. As applied in: F. Remy, K. Demuynck, T. Demeester. BioLORD-2023: semantic textual representations fusing "
+    "large language models and clinical knowledge graph insights. Journal of the American Medical Informatics "
+    "Association 31(9), 2024."
+)
+WARMUP = 0.05
+
+
+class Config(TermTraining):
+    """Settings of cross-lingual distillation; the defaults are BioLORD-2023's where it states them."""
+
+    teacher: str = Field(
+        "", description="the model whose vectors are learnt; none: the encoder as it starts (§ Cross-lingual)"
+    )
+    # Data
+    source: str = Field("en", description="the teacher's language (§ Cross-lingual: English)")
+    pairing: Literal["labels", "synonyms", "all"] = Field(
+        "labels", description="names paired: labels, a label with all translations, or all with all (not stated; ours)"
+    )
+    machine: bool = Field(False, description="also take machine translations (not stated; ours)")
+    editions: str = Field("", description="terminologies with translations, X,Y,... (§ Cross-lingual: SNOMED CT's)")
+    pairs: str = Field("", description="files of pairs, FILE,FILE,... (§ Cross-lingual: mined by LaBSE)")
+    temperature: float = Field(
+        1.0, ge=1, description="of drawing languages; 1: as many as there are, more: more alike (not stated; ours)"
+    )
+    max_length: int = Field(128, ge=3, description="tokens a name (not stated; Reimers and Gurevych's example)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of the tokens (R&G §2)")
+    # Optimisation
+    batch: int = Field(64, ge=1, description="pairs and names a batch (not stated; Reimers and Gurevych's example)")
+    epochs: float = Field(10.0, gt=0, description="epochs over pairs and names (appendix B)")
+    steps: int = Field(0, ge=0, description="optimiser steps, in place of epochs; 0: by epochs (ours)")
+    accumulation: int = Field(1, ge=1, description="batches a step (not stated)")
+    learning_rate: float = Field(2e-5, gt=0, description="learning rate (appendix B)")
+    warmup_steps: int = Field(-1, ge=-1, description="steps of linear warm-up; -1: 5% of all (appendix B)")
+    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (appendix B)")
+    weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (appendix B)")
+    clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated; sentence-transformers' 1)")
+    # Dev score
+    dev_pairs: int = Field(
+        0, ge=0, description="pairs held out to score with: translation to source, accuracy@1 (not stated; ours)"
+    )
+
+    @field_validator("source")
+    @classmethod
+    def _one_language(cls, value: str) -> str:
+        if len(language_weights(value)) != 1 or ":" in value:
+            raise ValueError("the teacher's language is one, such as en")
+        return value
+
+    @model_validator(mode="after")
+    def _is_scored_by_pairs(self) -> Config:
+        if self.dev_synonyms:
+            raise ValueError("dev_synonyms: translations are scored here, not synonyms; set dev_pairs")
+        if self.keep == "best" and not self.dev_pairs:
+            raise ValueError("keep=best needs dev scores: set dev_pairs and evaluate_every")
+        return self
+
+
+def train(
+    terminology: Terminology,
+    encoder: str,
+    out: Path,
+    config: Config,
+    *,
+    split: Split | None = None,
+    resume: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+) -> dict[str, float]:
+    """Train `encoder`, the student, and save it to `out`; see `recipes.coder.train` for the arguments.
+
+    Raises:
+        InputError: there is no pair to train on; or student and teacher have vectors of different lengths.
+        UsageError: no teacher is given, and the encoder's own vectors cannot teach.
+    """
+    import torch
+
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.errors import Rejects
+    from alphita.objectives.multi_similarity import unit
+    from alphita.objectives.regression import regression
+    from alphita.progress import say
+    from alphita.terminology.text import DEFAULT_RULES
+    from alphita.training import dry_run as trial
+    from alphita.training import ranks, runs, teachers, translation_dev
+    from alphita.training.forward import TermForward
+    from alphita.training.loop import Plan, fit
+    from alphita.training.pair_batches import PairBatches, numbered
+    from alphita.training.soup import copy_of, mix_in
+    from alphita.training.term_batches import Batch, TermSteps
+    from alphita.training.tokens import tokenize
+    from alphita.training.translation_data import gather
+
+    processes, work = ranks.connect(), runs.folder(out)
+
+    def tell(text: str) -> None:
+        if processes.first:
+            say(text)
+
+    # Student and teacher.
+    torch.manual_seed(config.seed)
+    student = TermEncoder.load(
+        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
+        device=ranks.device(),
+    )  # fmt: skip
+    forward = TermForward(student, precision=config.precision, dropout=config.dropout)
+    trial.check_encoder(forward)
+    teacher = teachers.load(config.teacher, encoder, student.dim, device=ranks.device())
+    if processes.first and not dry_run:
+        runs.check(out, resume=resume, force=force)
+
+    # Data: pairs of a name and its translation, and names without one.
+    weights = language_weights(config.languages)
+    with Rejects(None if dry_run or not processes.first else out.with_name(f"{out.name}.rejects.csv")) as rejects:
+        data = gather(
+            terminology, source=config.source, languages=list(weights), pairing=config.pairing, machine=config.machine,
+            editions=_listed(config.editions), files=_listed(config.pairs), split=split, dev=config.dev_pairs,
+            seed=config.seed, rejects=rejects,
+        )  # fmt: skip
+    if split is not None:
+        tell(f"held out by the split: {len(split.cleaned):,} strings")
+    for line in data.lines():
+        tell(line)
+    table = numbered(data.pairs, data.names)
+    # Sources and names come first: what the teacher encodes.
+    named = table.strings[: 1 + int(max(table.sources.max(), table.names.max(initial=0)))]
+    batches = PairBatches(
+        data.pairs, len(data.names), batch=config.batch, seed=config.seed, temperature=config.temperature,
+        weights=_by_tag(weights, data.pairs.languages),
+    )  # fmt: skip
+    steps = config.steps or math.ceil(config.epochs * batches.rows / config.batch / config.accumulation)
+    tell(f"an epoch is {batches.rows / config.batch / config.accumulation:,.1f} steps; training takes {steps:,}")
+    facts = {
+        "recipe": "multilingual", "seed": config.seed, "encoder": student.content_hash, "teacher": teacher.content_hash,
+        "config": {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY},
+        "terminology": terminology.content_hash, "pairs_of": data.made_of, "split": split.hash if split else None,
+        "cleaning_rules": list(DEFAULT_RULES),
+    }  # fmt: skip
+
+    # The teacher's vectors of all names, (len(named), d).
+    if dry_run:
+        targets = np.zeros((len(named), student.dim), np.float32)
+    else:
+        if processes.first:
+            teachers.encode(teacher, named, work, unit=student.normalize)
+        processes.wait()
+        targets = teachers.read(work)
+
+    def draw(number: int) -> Batch:
+        batch = batches.batch(number)
+        names = table.names[batch.names]
+        given = np.concatenate([table.sources[batch.pairs], table.translations[batch.pairs], names])
+        meant = np.concatenate([table.sources[batch.pairs], table.sources[batch.pairs], names])
+        strings, place = np.unique(given, return_inverse=True)
+        return Batch(strings, {"place": place, "target": targets[meant]}, rows=len(given))
+
+    # Objective: the squared distance to what the teacher gives the name, of the name and of its translation.
+    def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        own = unit(vectors) if student.normalize else vectors
+        return {"loss": regression(own[given["place"]], given["target"])}
+
+    # Loop.
+    plan = Plan(
+        steps, config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps), config.learning_rate,
+        config.accumulation, config.clip, config.weight_decay, config.log_every, config.evaluate_every,
+        config.checkpoint_every, config.schedule, config.ema, config.keep, config.tensorboard,
+    )  # fmt: skip
+    micro = TermSteps(
+        forward, tokenize(student, table.strings), draw, loss, seed=config.seed, tokens_at_once=config.tokens_at_once,
+        ranks=processes,
+    )  # fmt: skip
+    if dry_run:
+        sizes = f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}"
+        told, _ = trial.estimate("multilingual", sizes, micro, {"encoder": forward.module}, plan)
+        first = trial.duration(teachers.seconds(teacher, named))
+        tell(f"{told}\n  before: the teacher encodes {len(named):,} names, about {first}")
+        return {}
+
+    def dev_score() -> dict[str, float]:
+        return translation_dev.accuracy(data.dev, student)
+
+    start = copy_of(forward.module) if config.start_share > 0 else {}
+    figures = fit(
+        {"encoder": forward.module}, micro, plan, work, fingerprint=runs.fingerprint(facts), resume=resume,
+        evaluate=dev_score if len(data.dev) else None,
+        describe=lambda number: ", ".join(table.strings[string] for string in micro.terms(number)), ranks=processes,
+        label="training multilingual",
+    )  # fmt: skip
+    if config.start_share > 0:
+        mix_in(forward.module, start, config.start_share)
+
+    # The model.
+    if processes.first:
+        if len(data.dev):
+            figures |= dev_score()
+        counts = {
+            "pairs": data.pairs.by_language(), "pairs_left_out": data.pairs.counts, "names": len(data.names),
+            "dev_pairs": data.dev.by_language(), "bad_rows": rejects.count,
+        }  # fmt: skip
+        fields = {**facts, "config": config.model_dump(), **counts, "figures": figures}
+        runs.save_model(out, student, work, fields=fields, force=force)
+    processes.wait()
+    return figures
+
+
+def _listed(text: str) -> list[str]:
+    return [part for part in (part.strip() for part in text.split(",")) if part]
+
+
+def _by_tag(weights: dict[str, float], tags: list[str]) -> dict[str, float]:
+    """Return the weight of each tag that has one: "pt" is of "pt-BR" too, unless that has its own."""
+    found = {tag: weights.get(tag, weights.get(tag.split("-")[0])) for tag in tags}
+    return {tag: weight for tag, weight in found.items() if weight is not None}

@@ -1,0 +1,178 @@
+"""What BioLORD learns from and is chosen by: names and texts of concepts, scored sentences, and what is held out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact, progress
+from alphita.errors import Rejects
+from alphita.terminology.verbalisation.generation import read_generated
+from alphita.terminology.verbalisation.texts import KINDS, Texts, verbalise
+from alphita.training.definition_dev import DevDefinitions, correlation, hold_out
+from alphita.training.definition_pairs import subset, with_names
+from alphita.training.names import TrainingNames
+from alphita.training.scored_pairs import ScoredPairs, Triples
+from alphita.training.sentence_tasks import listed, read_files
+from alphita.training.settings import TermTraining, language_weights
+
+if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+
+class TextTraining(TermTraining):
+    """Base of the configs of recipes that learn from texts of concepts: what `read` asks for.
+
+    A recipe gives each its own default and source; see `recipes.biolord` for what they mean.
+    """
+
+    kinds: str
+    descriptions: int
+    generated: str
+    scored: str
+    triples: str
+    distil_kinds: str
+    dev_scored: str
+    dev_definitions: int
+    dev_names: int
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is learned from and chosen by.
+
+    Attributes:
+        terminology: the graph.
+        held_out: (p, 2) pairs of concepts whose triples must not train.
+        names: the names that train.
+        texts: the texts that train, each of a concept with a name.
+        defines: places in `KINDS` of the kinds that stand for a concept's definition.
+        sets: scored pairs and triples to adapt to, by file.
+        definitions: the definitions held out for the dev score, if any.
+        sentences: scored pairs for the dev score, by file.
+        facts: hashes of all sources, and counts, for the manifest.
+    """
+
+    terminology: Terminology
+    held_out: NDArray[np.int32]
+    names: TrainingNames
+    texts: Texts
+    defines: list[int]
+    sets: Mapping[str, ScoredPairs | Triples]
+    definitions: DevDefinitions | None
+    sentences: Mapping[str, ScoredPairs]
+    facts: dict[str, Any]
+
+    def dev(self, encoder: TermEncoder) -> dict[str, float]:
+        """Return the dev scores of a model, the mean of them first; none where nothing is held out."""
+        scores = {}
+        if self.sentences:
+            scores["dev_sts"] = float(np.mean([correlation(encoder, pairs) for pairs in self.sentences.values()]))
+        if self.definitions is not None:
+            scores["dev_retrieval"] = self.definitions.accuracy(encoder)
+        return {"dev": sum(scores.values()) / len(scores), **scores} if scores else {}
+
+    def variants(self) -> Variants:
+        """Return all names and all texts that define concepts."""
+        each = np.diff(self.names.offsets)
+        named = np.flatnonzero(each)
+        rows = np.flatnonzero(np.isin(self.texts.kinds, self.defines))
+        return Variants(
+            self.names.strings, np.repeat(np.arange(len(named)), each[named]),
+            [self.texts.strings[row] for row in rows.tolist()], np.searchsorted(named, self.texts.concepts[rows]),
+            len(named),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Variants:
+    """What stands for each of n concepts: its names, the preferred one first, and its definitions.
+
+    Attributes:
+        names: the names.
+        named: (names,) the concept of each, 0 to n - 1, ascending.
+        texts: the definitions.
+        defined: (texts,) the concept of each, ascending.
+        n: concepts, each with a name.
+    """
+
+    names: list[str]
+    named: NDArray[np.int64]
+    texts: list[str]
+    defined: NDArray[np.int64]
+    n: int
+
+    def preferred(self) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the preferred name of each concept, and the concepts."""
+        concepts, first = np.unique(self.named, return_index=True)
+        return [self.names[place] for place in first.tolist()], concepts
+
+
+def read(terminology: Terminology, config: TextTraining, split: Split | None = None) -> Data:
+    """Return names and texts without what the split holds out, and the scored sentences.
+
+    Raises:
+        InputError: no name is left, no concept has a text, or a file cannot be read or holds scores out of range.
+    """
+    languages = language_weights(config.languages)
+    exclude = split.cleaned if split else frozenset()
+    held_out = split.triple_pairs(terminology) if split else np.empty((0, 2), np.int32)
+    with Rejects() as rejects:
+        sentences = read_files(config.dev_scored, ScoredPairs, rejects, part="dev")
+        sets: dict[str, ScoredPairs | Triples] = {
+            **read_files(config.scored, ScoredPairs, rejects),
+            **read_files(config.triples, Triples, rejects),
+        }
+        generated = read_generated(config.generated, terminology, rejects) if config.generated else None
+    names = TrainingNames(terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages)
+    trained, defining = _places(config.kinds), _places(config.distil_kinds)
+    # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
+    texts = verbalise(
+        terminology, exclude=exclude, held_out=held_out, languages=tuple(languages) or ("en",),
+        kinds=[KINDS[place] for place in sorted({*trained, *defining})], descriptions=config.descriptions,
+        generated=generated, seed=config.seed,
+    )  # fmt: skip
+    texts = with_names(texts, names)
+    texts, definitions = hold_out(
+        texts, _present(defining, texts), names, wanted=config.dev_definitions, most_names=config.dev_names,
+        seed=config.seed,
+    )  # fmt: skip
+    texts = subset(texts, np.isin(texts.kinds, trained))
+    defines = _present(defining, texts)
+    if defines != defining:
+        say("no concept has a definition to train on: its descriptions stand for it")
+    counts = {kind: int((texts.kinds == place).sum()) for place, kind in enumerate(KINDS)}
+    say(
+        f"texts to train on: {', '.join(f'{kind} {count:,}' for kind, count in counts.items())}; definitions held out "
+        f"for the dev score: {len(definitions.texts) if definitions else 0:,}"
+    )
+    files = [*sets, *sentences, *filter(None, [config.generated])]
+    return Data(terminology, held_out, names, texts, defines, sets, definitions, sentences, {
+        "terminology": terminology.content_hash, "split": split.hash if split else None,
+        "data_files": {file: artefact.hash_file(file) for file in files}, "rejects": rejects.count,
+        "texts": counts, "texts_left_out": texts.counts,
+    })  # fmt: skip
+
+
+def _places(setting: str) -> list[int]:
+    """Return the places in `KINDS` of the kinds that a setting lists."""
+    return [place for place, kind in enumerate(KINDS) if kind in listed(setting)]
+
+
+def _present(kinds: list[int], texts: Texts) -> list[int]:
+    """Return these kinds, or all where no text is of them."""
+    return kinds if np.isin(texts.kinds, kinds).any() else list(range(len(KINDS)))
+
+
+def say(text: str) -> None:
+    """Print a line, once for all processes."""
+    from alphita.training import ranks
+
+    if ranks.connect().first:
+        progress.say(text)

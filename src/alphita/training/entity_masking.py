@@ -1,0 +1,160 @@
+"""Masked tokens for a masked language model that does not tear entities apart.
+
+Two ways, each on its own sequence of tokens, with spans that lie apart (mentions, or words and mentions):
+
+    by token  15% of the tokens are drawn, and an entity that holds one of them is masked whole (the Italian system,
+              after KnowBERT, Peters et al., EMNLP 2019): more than 15% are masked in the end.
+    by span   spans, and tokens outside any, are drawn until 15% of the tokens are masked (the Chinese product system,
+              which trains ELECTRA so): a span always whole, 15% of the tokens on average.
+
+All tokens of a sequence are as likely to be drawn, wherever they stand. Then, as in BERT (Devlin et al., NAACL 2019,
+appendix A.1), 80% become [MASK], 10% a token drawn at random and 10% stay; all have to be guessed. An entity has one
+lot: all its tokens become [MASK], or all random, or all stay, for one that shows would give the others away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOT_MASKED = -100
+"""Label of a token that is not to be guessed, as torch's cross-entropy has it."""
+
+Int64 = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Masking:
+    """How tokens are masked.
+
+    Attributes:
+        mask_id: the id of [MASK].
+        special_ids: tokens that are never masked, nor put in for others: [CLS], [SEP], [PAD], tags.
+        vocabulary: number of token ids, from which random tokens are drawn.
+        share: of the tokens to be drawn, above 0 up to 1.
+        masked: share of what is drawn that becomes [MASK].
+        random: share that becomes a random token; the rest stays. ELECTRA: masked 1, random 0.
+    """
+
+    mask_id: int
+    special_ids: tuple[int, ...]
+    vocabulary: int
+    share: float = 0.15
+    masked: float = 0.8
+    random: float = 0.1
+
+    def __post_init__(self) -> None:
+        """Check the shares.
+
+        Raises:
+            ValueError: a share out of range, or no token to put in for others.
+        """
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, not {self.share}")
+        if min(self.masked, self.random) < 0 or self.masked + self.random > 1 + 1e-9:
+            raise ValueError(
+                f"masked and random must be 0 or more and 1 at most together: {self.masked}, {self.random}"
+            )
+        if self.random > 0 and not len(self.ordinary):
+            raise ValueError("the vocabulary holds special tokens only; there is none to put in at random")
+
+    @property
+    def ordinary(self) -> Int64:
+        """The ids that may stand in for others: all but the special ones and [MASK]."""
+        return np.setdiff1d(np.arange(self.vocabulary), [*self.special_ids, self.mask_id])
+
+
+def mask_by_token(ids: Int64, spans: Int64, masking: Masking, random: np.random.Generator) -> tuple[Int64, Int64]:
+    """Draw 15% of the tokens of each sequence and mask whole the entities that hold one.
+
+    The number drawn is 15% of a sequence's ordinary tokens rounded to the nearest, at least 1 where there is any.
+
+    Args:
+        ids: (n, length) token ids; padding is a special id.
+        spans: (m, 3) rows [sequence, start, end), the entities. Special tokens within are not masked.
+        masking: how.
+        random: what is drawn depends on it, the ids and the spans alone.
+
+    Returns:
+        (n, length) ids to be shown, and (n, length) labels: the true id where it has to be guessed, else NOT_MASKED.
+
+    Raises:
+        ValueError: a span is empty, outside its sequence or over another.
+    """
+    shown, labels = ids.copy(), np.full_like(ids, NOT_MASKED)
+    for row, owner in enumerate(_owners(ids, spans, masking)):
+        places = np.flatnonzero(owner >= 0)
+        if len(places):
+            number = max(1, round(masking.share * len(places)))
+            drawn = np.unique(owner[random.choice(places, number, replace=False)])
+            _mask(row, owner, drawn, shown, labels, masking, random)
+    return shown, labels
+
+
+def mask_by_span(ids: Int64, spans: Int64, masking: Masking, random: np.random.Generator) -> tuple[Int64, Int64]:
+    """Draw spans, and tokens outside any, one by one until 15% of each sequence's tokens are masked.
+
+    The last one, which would go beyond 15%, is taken with the chance that makes 15% the average; the first is always
+    taken.
+
+    Args:
+        ids: see `mask_by_token`; so are masking and random.
+        spans: (m, 3) rows [sequence, start, end), the words and entities.
+
+    Returns:
+        See `mask_by_token`.
+
+    Raises:
+        ValueError: a span is empty, outside its sequence or over another.
+    """
+    shown, labels = ids.copy(), np.full_like(ids, NOT_MASKED)
+    for row, owner in enumerate(_owners(ids, spans, masking)):
+        units, sizes = np.unique(owner[owner >= 0], return_counts=True)
+        if len(units):
+            order = random.permutation(len(units))
+            left = masking.share * sizes.sum() - np.concatenate([[0], np.cumsum(sizes[order])[:-1]])
+            taken = max(1, int(np.sum(random.random() * sizes[order] < left)))
+            _mask(row, owner, np.sort(units[order[:taken]]), shown, labels, masking, random)
+    return shown, labels
+
+
+def _owners(ids: Int64, spans: Int64, masking: Masking) -> Int64:
+    """Return (n, length): the number of the unit that each token belongs to, -1 for special tokens.
+
+    A span's number is its row in `spans`; every token outside any is a unit of its own.
+    """
+    if ids.ndim != 2 or spans.ndim != 2 or spans.shape[1] != 3:
+        raise ValueError(f"ids must be (n, length) and spans (m, 3), not {ids.shape} and {spans.shape}")
+    n, length = ids.shape
+    owner = len(spans) + np.arange(n * length).reshape(n, length)
+    free = np.ones((n, length), bool)
+    for number, (row, start, end) in enumerate(spans.tolist()):
+        if not (0 <= row < n and 0 <= start < end <= length):
+            raise ValueError(f"span {number}, {[row, start, end]}, does not lie in {n} sequences of {length} tokens")
+        if not free[row, start:end].all():
+            raise ValueError(f"span {number}, {[row, start, end]}, lies over another")
+        free[row, start:end] = False
+        owner[row, start:end] = number
+    owner[np.isin(ids, masking.special_ids)] = -1
+    return owner
+
+
+def _mask(
+    row: int,
+    owner: Int64,
+    drawn: Int64,
+    shown: Int64,
+    labels: Int64,
+    masking: Masking,
+    random: np.random.Generator,
+) -> None:
+    """Mask the units `drawn`, (k,) sorted, of sequence `row`, whose units `owner` (length,) names, in place."""
+    places = np.flatnonzero(np.isin(owner, drawn))
+    labels[row, places] = shown[row, places]
+    lots = random.random(len(drawn))[np.searchsorted(drawn, owner[places])]
+    shown[row, places[lots < masking.masked]] = masking.mask_id
+    others = places[(lots >= masking.masked) & (lots < masking.masked + masking.random)]
+    if len(others):
+        shown[row, others] = random.choice(masking.ordinary, len(others))

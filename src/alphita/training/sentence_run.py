@@ -1,0 +1,188 @@
+"""One phase of a recipe that trains on strings of any kind: names, definitions, sentences.
+
+run = SentenceRun("biolord", phase, config, encoder, facts)
+... the phase's data and objective: `strings`, `draw` and `loss` ...
+return run.fit(strings, draw, loss, Length(...))
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from alphita.encoder.encoder import TermEncoder
+from alphita.progress import say
+from alphita.terminology.text import DEFAULT_RULES
+from alphita.training import dry_run, ranks, runs
+from alphita.training.forward import TermForward
+from alphita.training.loop import Plan, fit
+from alphita.training.phases import Phase, manifest_fields
+from alphita.training.settings import ENGINE_ONLY, TermTraining
+from alphita.training.soup import copy_of, mix_in
+from alphita.training.term_batches import BatchLoss, Draw, TermSteps
+from alphita.training.tokens import tokenize
+
+if TYPE_CHECKING:
+    from alphita.training.names import TrainingNames
+
+Dev = Callable[[TermEncoder], dict[str, float]]
+"""Encoder -> dev scores by name, greater is better."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a phase trains, and how fast.
+
+    Attributes:
+        steps: optimiser steps.
+        warmup_steps: of linear warm-up.
+        learning_rate: the peak.
+    """
+
+    steps: int
+    warmup_steps: int
+    learning_rate: float
+
+
+def steps_of(batches: float, epochs: float, accumulation: int) -> int:
+    """Return the steps of `epochs` epochs of `batches` batches each, 1 at least."""
+    return max(1, math.ceil(batches * epochs / accumulation))
+
+
+class SentenceRun:
+    """One phase: its encoder and its folder.
+
+    Attributes:
+        encoder: the encoder that is trained.
+        forward: its forward pass with gradients.
+        done: the figures, where the phase was finished before the run was cut; else None.
+    """
+
+    def __init__(
+        self,
+        recipe: str,
+        phase: Phase,
+        config: TermTraining,
+        encoder: str | Path,
+        facts: Mapping[str, Any],
+        *,
+        seed: int | None = None,
+    ) -> None:
+        """Open the encoder; nothing is written yet.
+
+        Args:
+            recipe: its name.
+            phase: where the model goes.
+            config: the recipe's settings.
+            encoder: what training starts from.
+            facts: what else the result depends on: hashes of terminology, split and files.
+            seed: of dropout, where it is not the config's.
+
+        Raises:
+            InputError: no such encoder, or one that gives no vector for each token; or the phase's model is of another
+                run.
+            UsageError: the model exists already, or there is unfinished work, and neither flag is given.
+        """
+        self._ranks = ranks.connect()
+        self._recipe, self._phase, self._config = recipe, phase, config
+        self._seed = config.seed if seed is None else seed
+        torch.manual_seed(self._seed)
+        self.encoder = TermEncoder.load(
+            encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
+            device=ranks.device(),
+        )  # fmt: skip
+        self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
+        dry_run.check_encoder(self.forward)
+        decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
+        self._facts = {
+            "recipe": recipe, "phase": phase.name, "config": decisive, "seed": self._seed,
+            "encoder": self.encoder.content_hash, "cleaning_rules": list(DEFAULT_RULES), **facts,
+        }  # fmt: skip
+        self.done = phase.finished(runs.fingerprint(self._facts))
+        work = runs.folder(phase.out)
+        if self._ranks.first and not phase.dry_run:
+            if self.done is not None:
+                # What a kill between the model's saving and this left there.
+                shutil.rmtree(work, ignore_errors=True)
+            else:
+                runs.check(phase.out, resume=phase.resume, force=phase.force)
+        self._ranks.wait()
+
+    def fit(
+        self,
+        strings: Sequence[str],
+        draw: Draw,
+        loss: BatchLoss,
+        length: Length,
+        *,
+        sizes: str,
+        modules: Mapping[str, torch.nn.Module] | None = None,
+        fields: Mapping[str, Any] | None = None,
+        names: TrainingNames | None = None,
+        dev: Dev | None = None,
+    ) -> dict[str, float]:
+        """Train, save the model and return the last figures; in a dry run only measure and return nothing.
+
+        Args:
+            strings: what batches are made of; a batch's terms are places in it.
+            draw: gives the batches.
+            loss: of a batch's vectors.
+            length: how long and how fast.
+            sizes: a line on the data, for the dry run.
+            modules: what is trained beside the encoder, by name; saved beside the model as NAME.safetensors.
+            fields: what the manifest says beside.
+            names: whose dev synonyms are scored while training; None for none.
+            dev: scores the trained encoder; they are among the figures.
+        """
+        config, extra = self._config, dict(modules or {})
+        trained = {
+            "encoder": self.forward.module,
+            **{name: module.to(self.forward.device) for name, module in extra.items()},
+        }
+        watched = names if names is not None and config.dev_synonyms else None
+        plan = Plan(
+            length.steps, length.warmup_steps, length.learning_rate, config.accumulation, config.clip,
+            config.weight_decay, config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule,
+            config.ema, config.keep if watched else "last", config.tensorboard,
+        )  # fmt: skip
+        steps = TermSteps(
+            self.forward, tokenize(self.encoder, strings), draw, loss, seed=self._seed,
+            tokens_at_once=config.tokens_at_once, ranks=self._ranks,
+        )  # fmt: skip
+        label = f"{self._recipe}, {self._phase.name}"
+        if self._phase.dry_run:
+            told, _ = dry_run.estimate(label, sizes, steps, trained, plan)
+            self.say(told)
+            return {}
+        start = copy_of(self.forward.module) if config.start_share > 0 else {}
+        work = runs.folder(self._phase.out)
+        figures = fit(
+            trained, steps, plan, work, fingerprint=runs.fingerprint(self._facts), resume=self._phase.resume,
+            evaluate=watched.dev_accuracy(self.encoder) if watched else None,
+            describe=lambda number: ", ".join(strings[term] for term in steps.terms(number)), ranks=self._ranks,
+            label=f"training {label}",
+        )  # fmt: skip
+        if config.start_share > 0:
+            mix_in(self.forward.module, start, config.start_share)
+        if self._ranks.first:
+            if dev is not None:
+                figures |= dev(self.encoder)
+            runs.save_model(
+                self._phase.out, self.encoder, work, force=self._phase.force,
+                fields=manifest_fields(self._phase, self._facts, figures)
+                | {"config": config.model_dump(), **(fields or {})},
+                tensors={name: module.state_dict() for name, module in extra.items()},
+            )  # fmt: skip
+        self._ranks.wait()
+        return figures
+
+    def say(self, text: str) -> None:
+        """Print a line, once for all processes."""
+        if self._ranks.first:
+            say(text)

@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModel, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig, RobertaModel
+
+from alphita.encoder import injected_bert
+from alphita.encoder.injected_bert import InjectedBert
+from alphita.encoder.injection import Injection, nearest_entities, term_mentions
+from alphita.errors import InputError, UsageError
+from alphita.objectives.entity_linking import entity_linking
+from tests.reference import kge as reference
+
+from .conftest import bert_config
+
+CLS, SEP, PAD = 2, 3, 0
+LAYERS = 4
+
+
+def bert(seed: int = 0, **changes) -> BertModel:
+    torch.manual_seed(seed)
+    return BertModel(bert_config(num_hidden_layers=LAYERS, **changes)).eval()
+
+
+def entity_vectors(count: int = 30, d: int = 6, seed: int = 1) -> torch.Tensor:
+    return torch.randn(count, d, generator=torch.Generator().manual_seed(seed))
+
+
+def injected(layer: int = 2, nearest: int = 5, *, loud: bool = True, model: BertModel | None = None) -> InjectedBert:
+    """With `loud`, projections so large that what is injected is plain to see."""
+    model = model or bert()
+    torch.manual_seed(2)
+    step = Injection(entity_vectors(), 32, nearest=nearest)
+    step.follow(model.encoder.layer[layer - 1].output.LayerNorm)
+    if loud:
+        for linear in (step.down, step.up):
+            torch.nn.init.normal_(linear.weight, std=0.5)
+            torch.nn.init.normal_(linear.bias, std=0.5)
+    return InjectedBert(model, step, layer=layer, outside=(CLS, SEP)).eval()
+
+
+def batch(rows: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    longest = max(map(len, rows))
+    ids = torch.tensor([row + [PAD] * (longest - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows])
+    return ids, mask
+
+
+LONG = [CLS, 5, 6, 7, 8, 9, 10, 11, SEP]
+SHORT = [CLS, 12, 13, 14, SEP]
+MENTIONS = torch.tensor([[0, 1, 3], [0, 5, 8], [1, 2, 4]])
+
+
+def test_the_step_is_the_printed_one() -> None:
+    random = torch.Generator().manual_seed(3)
+    hidden = torch.randn(2, 9, 7, generator=random, dtype=torch.float64)
+    step = Injection(entity_vectors(20, 4), 7, nearest=3, eps=1e-5).double()
+    for parameter in step.parameters():
+        torch.nn.init.normal_(parameter, std=0.7, generator=random)
+    linked = step(hidden, MENTIONS)
+    down, up = ([part.detach().numpy() for part in (linear.weight, linear.bias)] for linear in (step.down, step.up))
+    gain, shift = step.norm.weight.detach().numpy(), step.norm.bias.detach().numpy()
+    expected = reference.inject(
+        hidden.numpy(), MENTIONS.tolist(), step.entities.numpy(), 3, down, up, gain, shift, eps=1e-5
+    )
+    np.testing.assert_allclose(linked.last_hidden_state.detach().numpy(), expected, atol=1e-10)
+    assert linked.projected.shape == (3, 4)
+    assert linked.candidates.shape == linked.logits.shape == (3, 3)
+    exact = linked.projected @ step.entities.T
+    torch.testing.assert_close(linked.logits, exact.gather(1, linked.candidates))
+    torch.testing.assert_close(linked.logits, exact.sort(1, descending=True).values[:, :3])
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    m=st.integers(0, 5), count=st.integers(1, 40), seed=st.integers(0, 10**6), block=st.integers(1, 50),
+    share=st.floats(0, 1),
+)  # fmt: skip
+def test_nearest_entities_are_those_of_a_full_sort(m, count, seed, block, share) -> None:
+    n = max(1, round(share * count))
+    entities, queries = entity_vectors(count, 3, seed), entity_vectors(max(1, m), 3, seed + 1)[:m]
+    expected = (queries @ entities.T).argsort(dim=1, descending=True, stable=True)[:, :n]
+    assert nearest_entities(queries, entities, n, block=block).tolist() == expected.tolist()
+
+
+def test_shapes() -> None:
+    model = injected()
+    linked = model(*batch([LONG, SHORT]), MENTIONS)
+    assert linked.last_hidden_state.shape == (2, 9, 32)
+    assert (linked.projected.shape, linked.candidates.shape, linked.logits.shape) == ((3, 6), (3, 5), (3, 5))
+    assert linked.candidates.dtype == torch.int64
+    none = model(*batch([LONG]), torch.empty(0, 3, dtype=torch.int64))
+    assert (none.projected.shape, none.candidates.shape, none.logits.shape) == ((0, 6), (0, 5), (0, 5))
+    assert torch.isfinite(none.last_hidden_state).all()
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+@pytest.mark.parametrize("layer", range(1, LAYERS + 1))
+def test_the_layer_is_honoured(kind, layer) -> None:
+    """The model's own forward pass, with the step hooked behind layer i, gives the same; behind another it does not."""
+    if kind == "bert":
+        plain = bert()
+    else:
+        torch.manual_seed(0)
+        facts = bert_config(num_hidden_layers=LAYERS).to_dict() | {"model_type": "roberta", "pad_token_id": 0}
+        plain = RobertaModel(RobertaConfig(**facts)).eval()
+    model = injected(layer, model=copy.deepcopy(plain))
+    rows = batch([LONG, SHORT])
+    states = model(*rows, MENTIONS).last_hidden_state
+    for other in range(1, LAYERS + 1):
+        hook = plain.encoder.layer[other - 1].register_forward_hook(
+            lambda _layer, _inputs, hidden: model.injection(hidden, MENTIONS).last_hidden_state
+        )
+        expected = plain(input_ids=rows[0], attention_mask=rows[1]).last_hidden_state
+        hook.remove()
+        real = rows[1].bool()
+        assert torch.allclose(states[real], expected[real], atol=1e-5) == (other == layer)
+
+
+def test_the_parts_of_a_pair_are_told_apart() -> None:
+    plain = bert()
+    model = injected(1, model=copy.deepcopy(plain))
+    ids, mask = batch([LONG])
+    types = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1]])
+    hook = plain.encoder.layer[0].register_forward_hook(
+        lambda _layer, _inputs, hidden: model.injection(hidden, MENTIONS[:2]).last_hidden_state
+    )
+    expected = plain(input_ids=ids, token_type_ids=types).last_hidden_state
+    hook.remove()
+    states = model(input_ids=ids, attention_mask=mask, mentions=MENTIONS[:2], token_type_ids=types).last_hidden_state
+    torch.testing.assert_close(states, expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(states, model(ids, mask, MENTIONS[:2]).last_hidden_state, atol=1e-2)
+
+
+@pytest.mark.parametrize("layer", [1, 3, LAYERS])
+def test_with_a_zero_back_projection_only_the_layer_norm_is_left(layer) -> None:
+    plain = bert()
+    model = injected(layer, model=copy.deepcopy(plain))
+    torch.nn.init.zeros_(model.injection.up.weight)
+    torch.nn.init.zeros_(model.injection.up.bias)
+    ids, mask = batch([LONG, SHORT])
+    hook = plain.encoder.layer[layer - 1].register_forward_hook(lambda _l, _i, hidden: model.injection.norm(hidden))
+    expected = plain(input_ids=ids, attention_mask=mask).last_hidden_state
+    hook.remove()
+    for mentions in (MENTIONS, None, MENTIONS[:0]):
+        states = model(ids, mask, mentions).last_hidden_state
+        torch.testing.assert_close(states[mask.bool()], expected[mask.bool()], atol=1e-5, rtol=1e-5)
+    with_entities = injected(layer, model=copy.deepcopy(bert()))(ids, mask, MENTIONS).last_hidden_state
+    assert not torch.allclose(with_entities[mask.bool()], expected[mask.bool()], atol=1e-2)
+
+
+def test_the_layer_norm_starts_near_to_nothing() -> None:
+    model = bert(initializer_range=0.3)
+    norm = model.encoder.layer[1].output.LayerNorm
+    torch.nn.init.normal_(norm.weight, mean=0.6, std=0.1)
+    torch.nn.init.normal_(norm.bias, mean=0.3, std=0.2)
+    step = Injection(entity_vectors(), 32, nearest=5)
+    states = norm(torch.randn(50, 32)).detach()
+
+    def moved() -> float:
+        return float((step.norm(states).detach() - states).norm() / states.norm())
+
+    fresh = moved()
+    step.follow(norm)
+    assert moved() < 0.3 < fresh
+
+
+def test_only_tokens_of_mentions_change_at_the_step_and_padding_does_not() -> None:
+    step = injected().injection
+    hidden = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(0))
+    untouched = step.norm(hidden)
+    states = step(hidden, MENTIONS).last_hidden_state
+    inside = torch.zeros(2, 9, dtype=torch.bool)
+    for row, start, end in MENTIONS.tolist():
+        inside[row, start:end] = True
+    assert torch.equal(states[~inside], untouched[~inside])
+    assert (states[inside] - untouched[inside]).abs().amax(1).min() > 0.1
+    # The same is added to every token of one mention.
+    same = hidden.clone()
+    same[0, 5:8] = hidden[0, 5]
+    added = step(same, MENTIONS).last_hidden_state[0, 5:8]
+    assert torch.equal(added[0], added[1])
+    assert torch.equal(added[0], added[2])
+
+
+def test_a_mention_does_not_depend_on_its_neighbours() -> None:
+    model = injected()
+    alone = model(*batch([SHORT]), torch.tensor([[0, 2, 4]]))
+    others = [LONG, [CLS, 20, 21, SEP], SHORT, [*LONG[:4], SEP]]
+    mentions = torch.tensor([[0, 1, 8], [2, 2, 4], [1, 1, 3], [3, 1, 2]])
+    together = model(*batch(others), mentions)
+    torch.testing.assert_close(together.last_hidden_state[2, :5], alone.last_hidden_state[0], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(together.projected[1], alone.projected[0], atol=1e-5, rtol=1e-4)
+    assert together.candidates[1].tolist() == alone.candidates[0].tolist()
+    # What stands in the padding of the ids does not matter either.
+    ids, mask = batch(others)
+    noise = torch.where(mask.bool(), ids, 17)
+    torch.testing.assert_close(
+        model(noise, mask, mentions).last_hidden_state[mask.bool()],
+        together.last_hidden_state[mask.bool()], atol=1e-5, rtol=1e-4,
+    )  # fmt: skip
+    order = torch.tensor([3, 1, 0, 2])
+    shuffled = model(*batch(others), mentions[order])
+    torch.testing.assert_close(shuffled.projected, together.projected[order], atol=1e-5, rtol=1e-4)
+
+
+def test_entities_are_frozen() -> None:
+    source = entity_vectors().requires_grad_()
+    step = Injection(source, 32, nearest=4)
+    assert "entities" not in dict(step.named_parameters())
+    assert not step.entities.requires_grad
+    assert step.entities.data_ptr() != source.data_ptr()
+    model = injected().train()
+    before = model.injection.entities.clone()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+    linked = model(*batch([LONG, SHORT]), MENTIONS)
+    loss = linked.last_hidden_state.square().sum()
+    loss = loss + entity_linking(linked.projected, torch.tensor([3, 9, -1]), model.injection.entities)
+    loss.backward()
+    weights = model.injection.down.weight.clone()
+    optimizer.step()
+    assert torch.equal(model.injection.entities, before)
+    assert not torch.equal(model.injection.down.weight, weights)
+
+
+def test_gradients_flow_through_the_linker() -> None:
+    """From the states alone, without the linking loss: through the softmax to the projection and the layers below."""
+    model = injected()
+    linked = model(*batch([LONG, SHORT]), MENTIONS)
+    linked.last_hidden_state[:, 0].square().sum().backward()
+    for parameter in (model.injection.down.weight, model.injection.down.bias, model.injection.up.weight):
+        assert parameter.grad.abs().max() > 1e-6
+    # The linking loss reaches the layers up to i and no later one.
+    model.zero_grad()
+    linked = model(*batch([LONG, SHORT]), MENTIONS)
+    entity_linking(linked.projected, torch.tensor([3, 9, 0]), model.injection.entities).backward()
+    layers = model.model.encoder.layer
+    assert layers[1].output.dense.weight.grad.abs().max() > 1e-6
+    assert layers[2].output.dense.weight.grad is None
+    assert model.injection.up.weight.grad is None
+
+
+def test_gradcheck_of_the_step() -> None:
+    step = injected().injection.double()
+    hidden = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(1), dtype=torch.float64, requires_grad=True)
+    mentions = torch.tensor([[0, 1, 3], [1, 0, 5]])
+    probe = torch.randn(2, 5, 32, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda x: (step(x, mentions).last_hidden_state * probe).sum(), (hidden,))
+
+
+def test_under_autocast_and_in_bf16_the_linker_computes_in_float32() -> None:
+    model = injected()
+    expected = model(*batch([LONG, SHORT]), MENTIONS)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = model(*batch([LONG, SHORT]), MENTIONS)
+    assert mixed.projected.dtype == mixed.logits.dtype == torch.float32
+    low = copy.deepcopy(model).bfloat16()(*batch([LONG, SHORT]), MENTIONS)
+    assert (low.last_hidden_state.dtype, low.projected.dtype) == (torch.bfloat16, torch.float32)
+    cosine = torch.nn.functional.cosine_similarity
+    assert cosine(mixed.projected, expected.projected).min() > 0.99
+    assert cosine(low.projected, expected.projected).min() > 0.99
+
+
+def test_half_precision_entities() -> None:
+    half = Injection(entity_vectors().half(), 32, nearest=5)
+    assert half.entities.dtype == torch.float16
+    full = Injection(entity_vectors().half().float(), 32, nearest=5)
+    full.load_state_dict({**half.state_dict(), "entities": half.entities.float()})
+    hidden = torch.randn(2, 9, 32)
+    assert torch.equal(half(hidden, MENTIONS).last_hidden_state, full(hidden, MENTIONS).last_hidden_state)
+
+
+def test_a_term_is_its_own_mention() -> None:
+    model = injected()
+    ids, mask = batch([LONG, SHORT, [CLS, SEP]])
+    mentions = term_mentions(ids, mask, (CLS, SEP))
+    assert mentions.tolist() == [[0, 1, 8], [1, 1, 4]]
+    linked, expected = model(ids, mask), model(ids, mask, mentions)
+    assert torch.equal(linked.last_hidden_state, expected.last_hidden_state)
+    assert torch.equal(linked.candidates, expected.candidates)
+    assert torch.equal(model(ids[:1]).projected, model(ids[:1], mask[:1]).projected)
+    # Padding to the left, and tags, which belong to no mention.
+    left = torch.tensor([[PAD, PAD, CLS, 40, 5, 6, 41, SEP]])
+    assert term_mentions(left, (left != PAD).long(), (CLS, SEP, 40, 41)).tolist() == [[0, 4, 6]]
+    assert term_mentions(left, None, ()).tolist() == [[0, 0, 8]]
+
+
+@pytest.mark.parametrize(
+    ("mention", "problem"),
+    [
+        ([0, 3, 3], r"mention 1, \[0, 3, 3\]"),
+        ([0, 4, 3], "does not lie within"),
+        ([2, 1, 2], "2 rows of 9"),
+        ([-1, 1, 2], "does not lie"),
+        ([0, -1, 2], "does not lie"),
+        ([0, 7, 10], "does not lie"),
+        ([1, 3, 6], r"mention 1, \[1, 3, 6\], .* tokens"),
+    ],
+)
+def test_wrong_mentions_are_named(mention, problem) -> None:
+    with pytest.raises(ValueError, match=problem):
+        injected()(*batch([LONG, SHORT]), torch.tensor([[0, 1, 2], mention]))
+    with pytest.raises(ValueError, match=r"\(m, 3\) int64, not \(1, 2\)"):
+        injected()(*batch([LONG]), torch.tensor([[0, 1]]))
+    with pytest.raises(ValueError, match=r"float32"):
+        injected()(*batch([LONG]), torch.tensor([[0.0, 1.0, 2.0]]))
+
+
+@pytest.mark.parametrize("layer", [0, -1])
+def test_a_layer_out_of_range(layer) -> None:
+    with pytest.raises(UsageError, match=f"layer must be 1 or more, .*not {layer}"):
+        InjectedBert(bert(), Injection(entity_vectors(), 32, nearest=5), layer=layer, outside=())
+
+
+def test_an_encoder_without_that_layer() -> None:
+    with pytest.raises(InputError, match=r"no such layer .*layer.*value '5'.*up to 4"):
+        InjectedBert(bert(), Injection(entity_vectors(), 32, nearest=5), layer=5, outside=())
+    other = DistilBertModel(DistilBertConfig(vocab_size=50, dim=32, hidden_dim=48, n_layers=2, n_heads=4))
+    with pytest.raises(InputError, match=r"BERT and RoBERTa encoders only .*DistilBertModel"):
+        InjectedBert(other, Injection(entity_vectors(), 32, nearest=5), layer=1, outside=())
+
+
+def test_unusable_entities() -> None:
+    for shape in [(0, 4), (4, 0), (4,)]:
+        with pytest.raises(InputError, match="neither 0"):
+            Injection(torch.zeros(shape), 32, nearest=1)
+    broken = entity_vectors()
+    broken[7, 2] = torch.nan
+    with pytest.raises(InputError, match=r"not finite .*row.*'7'"):
+        Injection(broken, 32, nearest=1)
+    for nearest in (0, 31):
+        with pytest.raises(UsageError, match=f"nearest must be from 1 to 30, .* not {nearest}"):
+            Injection(entity_vectors(), 32, nearest=nearest)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_saved_and_loaded(tmp_path, half) -> None:
+    model = injected(3, 7)
+    model.injection.entities = model.injection.entities.half() if half else model.injection.entities
+    model.save_pretrained(tmp_path)
+    again = injected_bert.load(tmp_path).eval()
+    assert again.state_dict().keys() == model.state_dict().keys()
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name])
+        assert value.dtype == again.state_dict()[name].dtype
+    assert (again.layer, again.injection.nearest, again.outside) == (3, 7, (CLS, SEP))
+    rows = batch([LONG, SHORT])
+    assert torch.equal(model(*rows).last_hidden_state, again(*rows).last_hidden_state)
+    # Read as a plain BERT it would give other vectors: it must not open.
+    with pytest.raises(ValueError, match="kge_injected_bert"):
+        AutoModel.from_pretrained(tmp_path)
+
+
+def test_damaged_folders_are_named(tmp_path) -> None:
+    model = injected()
+    with pytest.raises(InputError, match=r"config.json: is not the config of an injected model"):
+        injected_bert.load(tmp_path)
+    model.save_pretrained(tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    for old, new in [("kge_injection", "other"), ('"layer": 2', '"layer": 9'), ('"nearest": 5', '"nearest": 99')]:
+        assert old in text
+        (tmp_path / "config.json").write_text(text.replace(old, new))
+        with pytest.raises(InputError, match=r"config.json: is not the config"):
+            injected_bert.load(tmp_path)
+    (tmp_path / "config.json").write_text(text.replace(" 30,\n   6", " 30,\n   8").replace('"layer": 2', '"layer": 1'))
+    with pytest.raises(InputError, match=r"model.safetensors: the weights cannot be loaded: size mismatch"):
+        injected_bert.load(tmp_path)
+    (tmp_path / "config.json").write_text(text)
+    (tmp_path / "model.safetensors").write_bytes(b"no")
+    with pytest.raises(InputError, match=r"model.safetensors: the weights cannot be loaded"):
+        injected_bert.load(tmp_path)
