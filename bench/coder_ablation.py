@@ -41,7 +41,8 @@ import numpy as np
 from alphita import artefact, machine, registry
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.evaluation import link_prediction, report
+from alphita.evaluation import report
+from alphita.graph.triples import usable_triples
 from alphita.progress import say
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
@@ -365,7 +366,7 @@ def write_relations(
     Returns:
         The hash of what was written.
     """
-    triples, _ = link_prediction.usable_triples(terminology, rare=least, inverse=0.8)
+    triples, _ = usable_triples(terminology, rare=least, inverse=0.8)
     pairs = triples[:, 0] * terminology.n_concepts + triples[:, 2]
     values, times = np.unique(pairs, return_counts=True)
     triples = triples[np.isin(pairs, values[times == 1])]

@@ -41,6 +41,9 @@ REBUILD = {
     "model": "alphita train …",
     "index": "alphita index --model … --terminology … -o …",
     "report": "alphita evaluate …",
+    "graph_vectors": "alphita graph train MODEL -t X.terminology -o X.vectors",
+    "mentions": "alphita mentions CORPUS -t X.terminology -o X.mentions",
+    "calibration": "alphita calibrate --index X.index --split S.split --force",
 }
 
 

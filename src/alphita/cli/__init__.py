@@ -16,8 +16,10 @@ from alphita.cli import (
     bitext,
     calibrate,
     evaluate,
+    graph,
     index,
     mappings,
+    mentions,
     normalize,
     quickstart,
     terminology,
@@ -51,6 +53,8 @@ app.command("quickstart")(quickstart.quickstart)
 app.add_typer(terminology.app, name="terminology")
 app.add_typer(train.app, name="train", cls=train.RecipeGroup)
 app.add_typer(vocabulary.app, name="vocabulary")
+app.add_typer(graph.app, name="graph")
+app.command("mentions")(mentions.mentions)
 app.command("bitext")(bitext.bitext)
 app.command("evaluate")(evaluate.evaluate)
 app.command("index")(index.index)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from alphita import config, registry
+from alphita.cli._settings import SettingsCommand, plain
 from alphita.errors import UsageError
 
 RECIPES = "alphita.recipes"
@@ -26,25 +26,6 @@ class RecipeGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
         """Return the command of one recipe."""
         return _recipe_command(cmd_name)
-
-
-class _RecipeCommand(TyperCommand):
-    """A recipe's command, whose help also lists the recipe's own options."""
-
-    recipe: ModuleType
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
-        from rich import box
-        from rich.console import Console
-        from rich.table import Table
-
-        super().format_help(ctx, formatter)
-        table = Table("option", "default", "meaning", title="Settings, each by --set option=value", box=box.SIMPLE)
-        for option in config.options(self.recipe.Config):
-            table.add_row(option.name, option.default, option.description)
-        console = Console()
-        console.print(table)
-        console.print(self.recipe.CITATION, markup=False, highlight=False, soft_wrap=True)
 
 
 app = typer.Typer(no_args_is_help=True, help="Train a term encoder by one of the recipes.")
@@ -63,7 +44,7 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
     recipe = registry.load(RECIPES, name)
     single = typer.Typer(add_completion=False)
 
-    @single.command(name, cls=_RecipeCommand, help=_plain(recipe.__doc__ or ""))
+    @single.command(name, cls=SettingsCommand, help=plain(recipe.__doc__ or ""))
     def train(
         terminology: Annotated[Path, typer.Option("--terminology", "-t", help="The terminology to learn from.")],
         out: Annotated[Path, typer.Option("--output", "-o", help="The model folder to create.")],
@@ -86,8 +67,8 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
         )  # fmt: skip
 
     command = typer.main.get_command(single)
-    assert isinstance(command, _RecipeCommand)
-    command.recipe = recipe
+    assert isinstance(command, SettingsCommand)
+    command.choice = recipe
     return command
 
 
@@ -126,8 +107,3 @@ def run(
     print(f"model: {out}")
     for key, value in figures.items():
         print(f"  {key}: {value:.4g}")
-
-
-def _plain(docstring: str) -> str:
-    """Return a docstring's first two paragraphs, for help."""
-    return "\n\n".join(docstring.strip().split("\n\n")[:2])

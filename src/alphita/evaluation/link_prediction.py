@@ -1,41 +1,15 @@
-"""Link prediction: the place of a triple's tail among all entities, given its head and relation, and of its head.
-
-Ranks are realistic: the mean of the optimistic rank (equal scores stand behind) and the pessimistic one (before), so
-that a scorer gains nothing by giving many entities one score. Filtered: other entities that make a known triple are no
-competitors.
-"""
+"""Link prediction: scorers that are no graph model, and the rows and metrics of ranks (`alphita.graph.ranks`)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from alphita.evaluation.results import Metric
-from alphita.terminology.store import Terminology
-
-SIDES = ("tail", "head")
-# Scores held at once: 64 MiB of float32.
-SCORES_AT_ONCE = 16_000_000
-
-Int = NDArray[np.int64]
-Scores = NDArray[np.float32]
-
-
-@runtime_checkable
-class TripleScorer(Protocol):
-    """What tells how likely triples of numbered entities and relations are; greater is likelier."""
-
-    def score_tails(self, heads: Int, relations: Int) -> Scores:
-        """Return the score of every entity as tail, (b, n_entities), of b heads and relations; -inf: not known."""
-        ...
-
-    def score_heads(self, relations: Int, tails: Int) -> Scores:
-        """Return the score of every entity as head, (b, n_entities), of b relations and tails; -inf: not known."""
-        ...
+from alphita.graph.ranks import SIDES, Int, Scores
 
 
 class RelationFrequency:
@@ -109,73 +83,6 @@ class RelationOffset:
         return scores
 
 
-def ranks(
-    scorer: TripleScorer, test: Int, n_entities: int, *, known: Int | None = None
-) -> dict[str, NDArray[np.float64]]:
-    """Return the realistic rank of each test triple's tail and head among all entities, 1 at best.
-
-    Args:
-        scorer: what scores.
-        test: (m, 3) head, relation, tail.
-        n_entities: entities there are.
-        known: triples (all of train, validation and test) whose other answers are no competitors; None: unfiltered.
-
-    Returns:
-        "tail" and "head", (m,) each.
-
-    Raises:
-        ValueError: the scores are of another shape, or NaN.
-    """
-    found = {}
-    block = max(1, SCORES_AT_ONCE // n_entities)
-    for side in SIDES:
-        given, wanted = (0, 2) if side == "tail" else (2, 0)
-        answers = None if known is None else _Answers(known, given, wanted, n_entities)
-        parts = []
-        for start in range(0, len(test), block):
-            batch = test[start : start + block]
-            if side == "tail":
-                scores = scorer.score_tails(batch[:, 0], batch[:, 1])
-            else:
-                scores = scorer.score_heads(batch[:, 1], batch[:, 2])
-            if scores.shape != (len(batch), n_entities):
-                raise ValueError(f"the scorer gives {scores.shape} scores for {(len(batch), n_entities)}")
-            if np.isnan(scores).any():
-                raise ValueError("the scorer gives scores that are not numbers")
-            parts.append(_realistic(scores, batch[:, wanted], None if answers is None else answers.of(batch)))
-        found[side] = np.concatenate(parts) if parts else np.empty(0)
-    return found
-
-
-def _realistic(scores: Scores, gold: Int, others: tuple[Int, Int] | None) -> NDArray[np.float64]:
-    own = scores[np.arange(len(gold)), gold][:, None]
-    before, equal = (scores > own), (scores == own)
-    if others is not None:
-        before[others], equal[others] = False, False
-    equal[np.arange(len(gold)), gold] = True
-    # Optimistic: 1 + before. Pessimistic: before + equal, the gold one among these.
-    return 0.5 * (1 + 2.0 * before.sum(axis=1) + equal.sum(axis=1))
-
-
-class _Answers:
-    """The known answers to (given, relation), in CSR form."""
-
-    def __init__(self, known: Int, given: int, wanted: int, n_entities: int) -> None:
-        self._given, self._n = given, n_entities
-        keys = known[:, 1].astype(np.int64) * n_entities + known[:, given]
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._answers = keys[order], known[order, wanted]
-
-    def of(self, batch: Int) -> tuple[Int, Int]:
-        """Return (row in the batch, entity) of all known answers."""
-        keys = batch[:, 1].astype(np.int64) * self._n + batch[:, self._given]
-        start, end = np.searchsorted(self._keys, keys, "left"), np.searchsorted(self._keys, keys, "right")
-        counts = end - start
-        lines = np.repeat(np.arange(len(batch)), counts)
-        places = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(start, counts)
-        return lines, self._answers[places]
-
-
 def rows_of(found: dict[str, NDArray[np.float64]], ks: Sequence[int] = (1, 3, 10)) -> pl.DataFrame:
     """Return one row a triple and side, tails first: triple, side, rank, reciprocal_rank, hits@k."""
     rank = np.concatenate([found[side] for side in SIDES])
@@ -191,75 +98,3 @@ def metrics(ks: Sequence[int] = (1, 3, 10)) -> tuple[Metric, ...]:
     """Return MRR, hits@k and MR (mean rank), over the rows of `rows_of`."""
     hits = tuple(Metric(f"hits@{k}", (f"hits@{k}",)) for k in ks)
     return (Metric("MRR", ("reciprocal_rank",)), *hits, Metric("MR", ("rank",), higher_is_better=False, fraction=False))
-
-
-def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[Int, Int, Int]:
-    """Split triples into (train, test, validation) so that all entities and relations are seen in training.
-
-    Triples are drawn in a seeded order; one that is the last of its head, of its tail or of its relation in the
-    training part stays there. The parts may so be smaller than asked.
-
-    Args:
-        triples: (t, 3).
-        test: share of the triples, 0 to 1.
-        validation: share of the triples, 0 to 1.
-        seed: of the order.
-    """
-    order = np.random.default_rng(seed).permutation(len(triples))
-    entity_left = np.bincount(np.concatenate([triples[:, 0], triples[:, 2]])) if len(triples) else np.empty(0, np.int64)
-    relation_left = np.bincount(triples[:, 1]) if len(triples) else np.empty(0, np.int64)
-    sizes = {"test": round(test * len(triples)), "validation": round(validation * len(triples))}
-    out: list[int] = []
-    for row in order.tolist():
-        if len(out) == sum(sizes.values()):
-            break
-        head, relation, tail = triples[row].tolist()
-        needed = 2 if head == tail else 1
-        if min(entity_left[head], entity_left[tail]) > needed and relation_left[relation] > 1:
-            entity_left[head] -= 1
-            entity_left[tail] -= 1
-            relation_left[relation] -= 1
-            out.append(row)
-    held = np.array(out, np.int64)
-    # Where fewer could be taken than asked, both parts shrink alike.
-    cut = round(len(held) * sizes["test"] / max(1, sum(sizes.values())))
-    kept = np.ones(len(triples), bool)
-    kept[held] = False
-    return triples[kept], triples[np.sort(held[:cut])], triples[np.sort(held[cut:])]
-
-
-def usable_triples(terminology: Terminology, *, rare: int, inverse: float) -> tuple[Int, dict[str, Any]]:
-    """Return the triples (t, 3) of live concepts, no self-loops, without rare and inverse relations.
-
-    Of two relations that turn each other round the one with the lesser number of triples goes; of equals the later.
-
-    Args:
-        terminology: where they come from.
-        rare: triples that a relation must have.
-        inverse: share of a relation's triples that another one has turned round.
-
-    Returns:
-        The triples, rows and relations as the terminology numbers them, and what was left out: how many rare relations,
-        and the inverse ones.
-    """
-    triples = np.unique(np.asarray(terminology.triples, np.int64), axis=0)
-    live = ~terminology.retired[triples[:, 0]] & ~terminology.retired[triples[:, 2]]
-    triples = triples[live & (triples[:, 0] != triples[:, 2])]
-    labels, few, turned_round = terminology.relation_labels, 0, []
-    pairs: dict[int, Int] = {}
-    counts = np.bincount(triples[:, 1], minlength=len(labels))
-    for relation in np.lexsort((np.arange(len(labels)), -counts)).tolist():
-        rows = triples[triples[:, 1] == relation]
-        if not len(rows):
-            continue
-        if len(rows) < rare:
-            few += 1
-            continue
-        turned = rows[:, 2] * terminology.n_concepts + rows[:, 0]
-        other = next((one for one, keys in pairs.items() if np.isin(turned, keys).mean() >= inverse), None)
-        if other is not None:
-            turned_round.append(f"{labels[relation]} (turns {labels[other]} round)")
-            continue
-        pairs[relation] = rows[:, 0] * terminology.n_concepts + rows[:, 2]
-    facts = {"rare_relations_left_out": few, "inverse_relations_left_out": turned_round}
-    return triples[np.isin(triples[:, 1], list(pairs))], facts

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
+from alphita.graph.triples import between_pairs
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -78,22 +79,6 @@ def usable_triples(
         kept = np.concatenate([kept, turned])
     kept = kept[counts[kept[:, 0]] >= least_head_names]
     return np.ascontiguousarray(kept, dtype=np.int32)
-
-
-def between_pairs(triples: NDArray[np.integer[Any]], pairs: Int32) -> NDArray[np.bool_]:
-    """Return which triples are between a pair of concepts, in either direction and under any relation, (n,).
-
-    Args:
-        triples: (n, 3) head, relation, tail.
-        pairs: (p, 2) concepts, as `Split.triple_pairs` gives them.
-    """
-    return np.isin(_pair_keys(triples[:, 0], triples[:, 2]), _pair_keys(pairs[:, 0], pairs[:, 1]))
-
-
-def _pair_keys(one: NDArray[np.integer[Any]], other: NDArray[np.integer[Any]]) -> Int64:
-    """Return a number for each unordered pair of concepts."""
-    keys: Int64 = (np.minimum(one, other).astype(np.int64) << 32) | np.maximum(one, other)
-    return keys
 
 
 class EpochWalk:

@@ -22,16 +22,17 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from alphita.config import Config
-from alphita.errors import InputError, UsageError
+from alphita.errors import UsageError
 from alphita.evaluation import link_prediction
 from alphita.evaluation.benchmarks import Info, Published, Source
-from alphita.evaluation.link_prediction import RelationFrequency, RelationOffset, TripleScorer
+from alphita.evaluation.link_prediction import RelationFrequency, RelationOffset
 from alphita.evaluation.results import Figure, Result, scored
 from alphita.evaluation.systems import ConceptSystem, VectorSystem
+from alphita.graph.ranks import TripleScorer, ranks
+from alphita.graph.triples import divide, held_out_pairs
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
-from alphita.training.triples import between_pairs
 
 INFO = Info(
     title="tails and heads of held-out triples of a terminology",
@@ -128,47 +129,20 @@ def load(source: Source, options: Options) -> Data:
         UsageError: no terminology; the shares leave nothing to train on.
         InputError: the terminology has too few triples, or the given split holds none of them out.
     """
-    if options.test + options.validation >= 1:
-        raise UsageError("test and validation must leave triples to train on")
     terminology = source.require_terminology()
-    triples, notes = link_prediction.usable_triples(terminology, rare=options.rare, inverse=options.inverse)
-    held_out = np.zeros(len(triples), bool)
-    if options.held_out is not None:
-        pairs, facts = open_held_out(terminology, options.held_out)
-        triples, held_out, unseen = _test_part(triples, pairs)
-        notes |= facts | {"held_out_triples_of_something_unseen_left_out": unseen}
-    concepts, numbered = np.unique(triples[:, [0, 2]], return_inverse=True)
-    relations, labels = np.unique(triples[:, 1], return_inverse=True)
-    numbered = numbered.reshape(-1, 2)
-    triples = np.stack([numbered[:, 0], labels.ravel(), numbered[:, 1]], axis=1).astype(np.int64)
-    if options.held_out is not None:
-        test = triples[held_out]
-        train, _, validation = link_prediction.split(
-            triples[~held_out], test=0, validation=options.validation, seed=options.seed
-        )
-    else:
-        train, test, validation = link_prediction.split(
-            triples, test=options.test, validation=options.validation, seed=options.seed
-        )
-    if not len(test) and options.held_out is not None:
-        raise InputError(
-            f"none of {len(triples)} triples is held out: none of the split's is of a relation that is scored",
-            file=options.held_out,
-            remedy="hold out a greater share, or allow rarer relations by --set link_prediction.rare=1",
-        )  # fmt: skip
-    if not len(test):
-        raise InputError(
-            f"none of {len(triples)} triples can be held out: each is the last of a concept or relation",
-            file=terminology.path,
-            remedy="give a terminology with more relations, or allow rarer ones by --set link_prediction.rare=1",
-        )  # fmt: skip
+    division = divide(
+        terminology, rare=options.rare, inverse=options.inverse, test=options.test, validation=options.validation,
+        seed=options.seed, held_out=Split.load(options.held_out) if options.held_out else None,
+        split_path=options.held_out,
+    )  # fmt: skip
+    test = division.test
     if options.max_test is not None and len(test) > options.max_test:
         chosen = np.random.default_rng([options.seed, 1]).permutation(len(test))[: options.max_test]
         test = test[np.sort(chosen)]
+    names = [str(terminology.concept_names[int(row)].as_py()) for row in division.concepts]
     return Data(
-        [terminology.concept_id(row) for row in concepts],
-        [str(terminology.concept_names[int(row)].as_py()) for row in concepts],
-        [terminology.relation_labels[row] for row in relations], train, test, validation, triples, notes,
+        division.entities, names, division.relations, division.train, test, division.validation, division.known,
+        division.notes,
     )  # fmt: skip
 
 
@@ -178,32 +152,7 @@ def open_held_out(terminology: Terminology, path: Path) -> tuple[NDArray[np.int3
     Raises:
         InputError: it is no split, holds no triples out, or none between concepts of this terminology.
     """
-    split = Split.load(path)
-    if not split.triples:
-        raise InputError(
-            "this split holds no triples out", file=path,
-            remedy="make one that does: alphita terminology split ... --triples 0.1",
-        )  # fmt: skip
-    pairs = split.triple_pairs(terminology)
-    return pairs, {
-        "test part": "held-out triples of a saved split", "split": split.hash,
-        "split, triples held out": len(split.triples),
-        "split, triples not of this terminology": len(split.triples) - len(pairs),
-    }  # fmt: skip
-
-
-def _test_part(
-    triples: NDArray[np.int64], pairs: NDArray[np.int32]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """Return the triples that are used, which of them are held out, and how many of the latter are left out.
-
-    A split sees to it that concepts and relations are left in training; one that has only rare or inverse relations
-    there, which are left out here, is not, and what is not in training cannot be asked about.
-    """
-    held_out = between_pairs(triples, pairs)
-    train = triples[~held_out]
-    seen = np.isin(triples[:, [0, 2]], train[:, [0, 2]]).all(axis=1) & np.isin(triples[:, 1], train[:, 1])
-    return triples[seen], held_out[seen], int((~seen).sum())
+    return held_out_pairs(terminology, Split.load(path), path)
 
 
 def evaluate(data: Data, system: object, options: Options) -> Result:
@@ -214,10 +163,10 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
     """
     n, known = len(data.entities), data.known if options.filtered else None
     scorer, without = _scorer(data, system)
-    found = link_prediction.ranks(scorer, data.test, n, known=known)
+    found = ranks(scorer, data.test, n, known=known)
     rows = _described(data, link_prediction.rows_of(found))
     baseline = RelationFrequency(data.train, n, len(data.relations))
-    plain = link_prediction.rows_of(link_prediction.ranks(baseline, data.test, n, known=known))
+    plain = link_prediction.rows_of(ranks(baseline, data.test, n, known=known))
     figures = [
         Figure(metric.name, "relation frequency alone", metric.statistic(scored(metric, plain)), len(plain))
         for metric in link_prediction.metrics()

@@ -23,7 +23,7 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
-from alphita.evaluation import link_prediction, relation_classifier
+from alphita.evaluation import relation_classifier
 from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
 from alphita.evaluation.clustering_terms import read_names
@@ -31,6 +31,7 @@ from alphita.evaluation.relation_classifier import Examples, Settings, macro_f1
 from alphita.evaluation.results import Metric, Result
 from alphita.evaluation.systems import ConceptSystem, VectorSystem
 from alphita.evaluation.systems.encoder import EncoderSystem
+from alphita.graph.triples import usable_triples
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 
@@ -202,7 +203,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 def _of_terminology(terminology: Terminology, options: Options) -> tuple[list[Triple], dict[str, Any]]:
     """Return a sample of the triples of the most frequent relations, no pair of concepts under two of them."""
-    triples, facts = link_prediction.usable_triples(terminology, rare=options.rare, inverse=0.8)
+    triples, facts = usable_triples(terminology, rare=options.rare, inverse=0.8)
     counts = np.bincount(triples[:, 1], minlength=len(terminology.relation_labels))
     chosen = [row for row in np.argsort(-counts, kind="stable")[: options.relations] if counts[row]]
     facts["less_frequent_relations_left_out"] = int((counts > 0).sum()) - len(chosen)

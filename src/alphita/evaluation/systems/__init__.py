@@ -5,7 +5,7 @@ after commas:
 
     minilm      path/to/model      GanjinZero/coder_eng,pooling=legacy_coder,max_length=32
     tfidf       bm25      exact_match      edit_distance
-    word_vectors:glove.txt      concept_vectors:cui2vec.csv
+    word_vectors:glove.txt      concept_vectors:cui2vec.csv      graph_vectors:open.vectors
     normalizer:path/to/model,ranking=learned
 """
 

@@ -1,0 +1,34 @@
+"""A command whose help also lists the settings of what it runs: a recipe, a graph model."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from typer.core import TyperCommand
+
+from alphita import config
+
+
+class SettingsCommand(TyperCommand):
+    """A command of a registry's choice, with that choice's settings and citation below the help."""
+
+    choice: ModuleType
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own context class is private
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+
+        super().format_help(ctx, formatter)
+        table = Table("option", "default", "meaning", title="Settings, each by --set option=value", box=box.SIMPLE)
+        for option in config.options(self.choice.Config):
+            table.add_row(option.name, option.default, option.description)
+        console = Console()
+        console.print(table)
+        console.print(self.choice.CITATION, markup=False, highlight=False, soft_wrap=True)
+
+
+def plain(docstring: str) -> str:
+    """Return a docstring's first two paragraphs, for help."""
+    return "\n\n".join(docstring.strip().split("\n\n")[:2])

@@ -1,0 +1,48 @@
+"""TransE: a relation is a step from head to tail, score = -|h + r - t|; entities have length 1.
+
+Bordes et al. 2013. The distance is Euclidean.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from alphita.errors import require
+from alphita.graph import settings
+
+if TYPE_CHECKING:
+    import torch
+
+CITATION = "Bordes et al. 2013, Translating embeddings for modeling multi-relational data"
+PARTS = 1
+COMPARED = "distance"
+
+
+class Config(settings.GraphTraining):
+    """TransE's settings."""
+
+    loss: Literal["infonce", "nssa", "softplus", "margin"] = Field("infonce", description=settings.LOSS)
+    margin: float = Field(0.0, ge=0, description=settings.MARGIN)
+    temperature: float = Field(0.2, gt=0, description=settings.TEMPERATURE)
+    learning_rate: float = Field(0.01, gt=0, description="Adam's (ours)")
+    regularization: float = Field(0.0, ge=0, description=settings.REGULARIZATION)
+
+
+def build(dim: int, options: dict[str, Any]) -> torch.nn.Module:
+    """Return PyKEEN's TransE of vectors of `dim` numbers."""
+    model: torch.nn.Module = require("pykeen.models", "graph").TransE(
+        embedding_dim=dim, scoring_fct_norm=2, **options
+    )  # fmt: skip
+    return model
+
+
+def tail_queries(heads: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
+    """Return h + r."""
+    return heads + relations
+
+
+def head_queries(relations: torch.Tensor, tails: torch.Tensor) -> torch.Tensor:
+    """Return t - r."""
+    return tails - relations

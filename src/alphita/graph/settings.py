@@ -1,0 +1,53 @@
+"""The settings of a graph model's training: its triples, its size, how it learns and when it stops.
+
+Amore Bondarenko et al. 2022 state the four models, the filter and the shares of the split, but neither size nor loss,
+negatives, rate or epochs: those are ours, fit for an hour on two cores (docs/graph.md).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from alphita.config import Config
+
+# What does not decide the vectors: a run may be gone on with under others of these.
+ENGINE_ONLY = ("checkpoint_every",)
+
+
+class GraphTraining(Config):
+    """Base of the models' configs; a model gives its own defaults of the first group."""
+
+    loss: Literal["infonce", "nssa", "softplus", "margin"]
+    margin: float
+    temperature: float
+    learning_rate: float
+    regularization: float
+
+    dim: int = Field(200, ge=1, description="numbers in a saved vector, of all its parts together (ours)")
+    epochs: int = Field(200, ge=1, description="most passes over the training triples (ours)")
+    batch_size: int = Field(1024, ge=1, description="triples a step (ours)")
+    negatives: int = Field(
+        1024, ge=1, description="entities drawn a step as false tails of all its triples, and as many as heads (ours)"
+    )
+    rare: int = Field(10, ge=1, description="triples that a relation must have (the paper's number is not stated)")
+    inverse: float = Field(
+        0.8, gt=0, le=1, description="a relation this share of whose triples another one has turned round is left out"
+    )
+    test: float = Field(0.06, ge=0, lt=1, description="share of the triples to score (Amore Bondarenko et al. 2022)")
+    validation: float = Field(0.04, ge=0, lt=1, description="share of the triples that say when to stop (the same)")
+    evaluate_every: int = Field(5, ge=1, description="epochs between looks at the validation triples (ours)")
+    patience: int = Field(4, ge=1, description="looks without a better MRR after which training stops (ours)")
+    validation_sample: int = Field(1000, ge=1, description="validation triples looked at, at most (ours)")
+    checkpoint_every: int = Field(10, ge=1, description="epochs between checkpoints (ours)")
+    seed: int = Field(0, ge=0, description="of the split, of the first vectors and of sampling (ours)")
+
+
+LOSS = (
+    "infonce: cross-entropy against the negatives; nssa: self-adversarial; softplus: logistic, one by one; "
+    "margin: hinge, one by one (ours)"
+)
+MARGIN = "by which a true triple's score is to win: nssa's gamma, infonce's and margin's own; softplus has none (ours)"
+TEMPERATURE = "scores are divided by it in the softmax of infonce, or of nssa's weights (ours)"
+REGULARIZATION = "weight of the cubes of the lengths of a step's numbers, each vector's summed (Lacroix et al. 2018)"

@@ -1,0 +1,78 @@
+"""The state of an unfinished training: one safetensors file that appears whole or not at all, never pickled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alphita import artefact
+from alphita.errors import InputError
+
+FILE = "state.safetensors"
+BEST = "best|"
+
+
+def save(
+    work: Path,
+    facts: dict[str, Any],
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    best: dict[str, torch.Tensor],
+) -> None:
+    """Write weights, the optimiser's moments and the best vectors so far into `work`, over an earlier state.
+
+    Args:
+        work: the folder of unfinished work.
+        facts: what else there is to know, as JSON holds it: the epoch, the figures so far.
+        model: what is trained.
+        optimizer: an Adam over its parameters.
+        best: the best vectors so far, by name.
+    """
+    from safetensors.torch import save as as_bytes
+
+    tensors = {f"{BEST}{name}": value for name, value in best.items()}
+    for name, parameter in model.named_parameters():
+        tensors[f"weight|{name}"] = parameter.detach()
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{key}|{name}"] = value.detach()
+    kept = {name: value.cpu().contiguous() for name, value in tensors.items()}
+    with artefact.atomic_file(work / FILE) as file:
+        file.write(as_bytes(kept, metadata={"facts": json.dumps(facts)}))
+
+
+def load(
+    work: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[dict[str, Any], dict[str, torch.Tensor]] | None:
+    """Put the state in `work` into model and optimiser.
+
+    Returns:
+        The facts and the best vectors so far; None: there is no state.
+
+    Raises:
+        InputError: it is damaged, or of another model.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    if not (work / FILE).exists():
+        return None
+    try:
+        with safe_open(work / FILE, "pt") as opened:
+            facts = json.loads(opened.metadata()["facts"])
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no dict
+        for name, parameter in model.named_parameters():
+            weight = tensors.pop(f"weight|{name}")
+            if weight.shape != parameter.shape:
+                raise ValueError(f"{name} has the shape {tuple(weight.shape)}, not {tuple(parameter.shape)}")
+            parameter.data.copy_(weight)
+            moments = {key.split("|")[0]: value for key, value in tensors.items() if key.endswith(f"|{name}")}
+            optimizer.state[parameter] = {
+                key: value if key == "step" else value.to(parameter.device) for key, value in moments.items()
+            }
+    except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
+        raise InputError(
+            f"the unfinished work cannot be gone on with: {error}", file=work, remedy="start again with --force"
+        ) from None
+    return facts, {name.removeprefix(BEST): value for name, value in tensors.items() if name.startswith(BEST)}

@@ -1,0 +1,245 @@
+"""Triples of a terminology for graph models: without rare and inverse relations, split so that training sees all.
+
+As in Amore Bondarenko et al. 2022: relations of few triples and those that only turn another one round go, and the rest
+is split 90/6/4 into training, test and validation, every entity and relation of the latter two standing in training.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.errors import InputError, UsageError
+from alphita.terminology.splits import Split
+from alphita.terminology.store import Terminology
+
+Int = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Division:
+    """Triples of numbered entities and relations, in three parts.
+
+    Attributes:
+        entities: the n concept ids that some triple has, sorted.
+        concepts: (n,) their rows in the terminology.
+        relations: labels.
+        train: (t, 3) int64 head, relation, tail; so are the next two.
+        test: what is asked about in the end.
+        validation: for the choices of training.
+        known: (k, 3) all of them: other true answers, which are no competitors.
+        notes: which relations and triples are left out, and of which split the test part is.
+    """
+
+    entities: list[str]
+    concepts: Int
+    relations: list[str]
+    train: Int
+    test: Int
+    validation: Int
+    known: Int
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def train_hash(self) -> str:
+        """What is trained on, whatever the numbers of its entities; see `triples_hash`."""
+        return triples_hash(self.entities, self.relations, self.train)
+
+
+def divide(
+    terminology: Terminology,
+    *,
+    rare: int = 10,
+    inverse: float = 0.8,
+    test: float = 0.06,
+    validation: float = 0.04,
+    seed: int = 0,
+    held_out: Split | None = None,
+    split_path: Path | None = None,
+) -> Division:
+    """Choose and split a terminology's triples.
+
+    Args:
+        terminology: where they come from.
+        rare: triples that a relation must have.
+        inverse: a relation is left out if another one has this share of its triples turned round.
+        test: share of the triples of the test part, 0 to 1.
+        validation: share of the validation part.
+        seed: of the split.
+        held_out: a split whose held-out triples are the test part instead of a new one; whatever is between the
+            concepts of such a triple, in either direction and under any relation, is not in training.
+        split_path: where that split lies, for error messages.
+
+    Raises:
+        UsageError: the shares leave nothing to train on.
+        InputError: too few triples are left, the split holds no triples out, or none of this terminology.
+    """
+    if test + validation >= 1:
+        raise UsageError("test and validation must leave triples to train on")
+    triples, notes = usable_triples(terminology, rare=rare, inverse=inverse)
+    if not len(triples):
+        raise InputError(
+            f"of {terminology.n_relations:,} relations none is left: {notes['rare_relations_left_out']} kinds have "
+            f"fewer than {rare} triples of live concepts", file=terminology.path,
+            remedy="give a terminology with more relations, or allow rarer ones: rare=1",
+        )  # fmt: skip
+    asked = np.zeros(len(triples), bool)
+    if held_out is not None:
+        pairs, facts = held_out_pairs(terminology, held_out, split_path)
+        triples, asked, unseen = _asked_about(triples, pairs)
+        notes |= facts | {"held_out_triples_of_something_unseen_left_out": unseen}
+    concepts, numbered = np.unique(triples[:, [0, 2]], return_inverse=True)
+    relations, labels = np.unique(triples[:, 1], return_inverse=True)
+    ends = numbered.reshape(-1, 2)
+    triples = np.stack([ends[:, 0], labels.ravel(), ends[:, 1]], axis=1).astype(np.int64)
+    new = held_out is None
+    rest, tested, kept = split(triples[~asked], test=test if new else 0, validation=validation, seed=seed)
+    if not new:
+        tested = triples[asked]
+    if not len(tested) and not new:
+        raise InputError(
+            f"none of {len(triples)} triples is held out: none of the split's is of a relation that is scored",
+            file=split_path, remedy="hold out a greater share, or allow rarer relations: rare=1",
+        )  # fmt: skip
+    if not len(tested) and test:
+        raise InputError(
+            f"none of {len(triples)} triples can be held out: each is the last of a concept or relation",
+            file=terminology.path, remedy="give a terminology with more relations, or allow rarer ones: rare=1",
+        )  # fmt: skip
+    return Division(
+        [terminology.concept_id(row) for row in concepts], concepts.astype(np.int64),
+        [terminology.relation_labels[row] for row in relations], rest, tested, kept, triples, notes,
+    )  # fmt: skip
+
+
+def held_out_pairs(
+    terminology: Terminology, split: Split, path: Path | None = None
+) -> tuple[NDArray[np.int32], dict[str, Any]]:
+    """Return the pairs of concepts (p, 2) whose triples a split holds out, and what to note of it.
+
+    Raises:
+        InputError: it holds no triples out, or none between concepts of this terminology.
+    """
+    if not split.triples:
+        raise InputError(
+            "this split holds no triples out", file=path,
+            remedy="make one that does: alphita terminology split ... --triples 0.1",
+        )  # fmt: skip
+    pairs = split.triple_pairs(terminology)
+    return pairs, {
+        "test part": "held-out triples of a saved split", "split": split.hash,
+        "split, triples held out": len(split.triples),
+        "split, triples not of this terminology": len(split.triples) - len(pairs),
+    }  # fmt: skip
+
+
+def _asked_about(triples: Int, pairs: NDArray[np.int32]) -> tuple[Int, NDArray[np.bool_], int]:
+    """Return the triples that are used, which of them are held out, and how many of the latter are left out.
+
+    A split sees to it that concepts and relations are left in training; one that has only rare or inverse relations
+    there, which are left out here, is not, and what is not in training cannot be asked about.
+    """
+    held_out = between_pairs(triples, pairs)
+    train = triples[~held_out]
+    seen = np.isin(triples[:, [0, 2]], train[:, [0, 2]]).all(axis=1) & np.isin(triples[:, 1], train[:, 1])
+    return triples[seen], held_out[seen], int((~seen).sum())
+
+
+def between_pairs(triples: NDArray[np.integer[Any]], pairs: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Return which triples are between a pair of concepts, in either direction and under any relation, (n,).
+
+    Args:
+        triples: (n, 3) head, relation, tail.
+        pairs: (p, 2) concepts, as `Split.triple_pairs` gives them.
+    """
+    return np.isin(_pair_keys(triples[:, 0], triples[:, 2]), _pair_keys(pairs[:, 0], pairs[:, 1]))
+
+
+def _pair_keys(one: NDArray[np.integer[Any]], other: NDArray[np.integer[Any]]) -> Int:
+    """Return a number for each unordered pair of concepts."""
+    keys: Int = (np.minimum(one, other).astype(np.int64) << 32) | np.maximum(one, other)
+    return keys
+
+
+def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[Int, Int, Int]:
+    """Split triples into (train, test, validation) so that all entities and relations are seen in training.
+
+    Triples are drawn in a seeded order; one that is the last of its head, of its tail or of its relation in the
+    training part stays there. The parts may so be smaller than asked.
+
+    Args:
+        triples: (t, 3).
+        test: share of the triples, 0 to 1.
+        validation: share of the triples, 0 to 1.
+        seed: of the order.
+    """
+    order = np.random.default_rng(seed).permutation(len(triples))
+    entity_left = np.bincount(np.concatenate([triples[:, 0], triples[:, 2]])) if len(triples) else np.empty(0, np.int64)
+    relation_left = np.bincount(triples[:, 1]) if len(triples) else np.empty(0, np.int64)
+    sizes = {"test": round(test * len(triples)), "validation": round(validation * len(triples))}
+    out: list[int] = []
+    for row in order.tolist():
+        if len(out) == sum(sizes.values()):
+            break
+        head, relation, tail = triples[row].tolist()
+        needed = 2 if head == tail else 1
+        if min(entity_left[head], entity_left[tail]) > needed and relation_left[relation] > 1:
+            entity_left[head] -= 1
+            entity_left[tail] -= 1
+            relation_left[relation] -= 1
+            out.append(row)
+    held = np.array(out, np.int64)
+    # Where fewer could be taken than asked, both parts shrink alike.
+    cut = round(len(held) * sizes["test"] / max(1, sum(sizes.values())))
+    kept = np.ones(len(triples), bool)
+    kept[held] = False
+    return triples[kept], triples[np.sort(held[:cut])], triples[np.sort(held[cut:])]
+
+
+def usable_triples(terminology: Terminology, *, rare: int, inverse: float) -> tuple[Int, dict[str, Any]]:
+    """Return the triples (t, 3) of live concepts, no self-loops, without rare and inverse relations.
+
+    Of two relations that turn each other round the one with the lesser number of triples goes; of equals the later.
+
+    Args:
+        terminology: where they come from.
+        rare: triples that a relation must have.
+        inverse: share of a relation's triples that another one has turned round.
+
+    Returns:
+        The triples, rows and relations as the terminology numbers them, and what was left out: how many rare relations,
+        and the inverse ones.
+    """
+    triples = np.unique(np.asarray(terminology.triples, np.int64), axis=0)
+    live = ~terminology.retired[triples[:, 0]] & ~terminology.retired[triples[:, 2]]
+    triples = triples[live & (triples[:, 0] != triples[:, 2])]
+    labels, few, turned_round = terminology.relation_labels, 0, []
+    pairs: dict[int, Int] = {}
+    counts = np.bincount(triples[:, 1], minlength=len(labels))
+    for relation in np.lexsort((np.arange(len(labels)), -counts)).tolist():
+        rows = triples[triples[:, 1] == relation]
+        if not len(rows):
+            continue
+        if len(rows) < rare:
+            few += 1
+            continue
+        turned = rows[:, 2] * terminology.n_concepts + rows[:, 0]
+        other = next((one for one, keys in pairs.items() if np.isin(turned, keys).mean() >= inverse), None)
+        if other is not None:
+            turned_round.append(f"{labels[relation]} (turns {labels[other]} round)")
+            continue
+        pairs[relation] = rows[:, 0] * terminology.n_concepts + rows[:, 2]
+    facts = {"rare_relations_left_out": few, "inverse_relations_left_out": turned_round}
+    return triples[np.isin(triples[:, 1], list(pairs))], facts
+
+
+def triples_hash(entities: Sequence[str], relations: Sequence[str], triples: Int) -> str:
+    """Return the sha256 of triples by their ids and labels, in whatever order and numbering."""
+    return artefact.hash_json(sorted([entities[h], relations[r], entities[t]] for h, r, t in triples.tolist()))

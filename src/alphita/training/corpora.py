@@ -1,0 +1,103 @@
+"""Corpora: documents read one after the other from files of text, however large.
+
+FILE.txt holds a document a line; FILE.jsonl (or .ndjson) a JSON object a line, one field of which is the text. Either
+may be compressed (.gz). What cannot be read is set aside, line by line, without its content, which may be about
+patients.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from alphita.errors import InputError, Rejects
+
+JSON_LINES = (".jsonl", ".ndjson")
+# A longer line is taken for several documents, so that no line is too large for memory.
+LONGEST = 1 << 22
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejects | None = None) -> Iterator[str]:
+    """Yield the text of every document; empty ones too.
+
+    Args:
+        paths: files, read in this order.
+        text_field: the field of JSON Lines that holds the text.
+        rejects: where unreadable lines go: no UTF-8, no JSON object, no text in the field.
+
+    Raises:
+        InputError: a file cannot be opened, or its compression is damaged.
+    """
+    aside = rejects if rejects is not None else Rejects()
+    for path in paths:
+        name = path.with_suffix("") if path.suffix == ".gz" else path
+        is_json = name.suffix in JSON_LINES
+        try:
+            with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+                stream = cast(BinaryIO, file)
+                for number, line in _json_lines(stream) if is_json else _pieces(stream):
+                    text = _text(line, text_field if is_json else None, path, number, aside)
+                    if text is not None:
+                        yield text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+        except (OSError, EOFError, zlib.error) as error:
+            problem = getattr(error, "strerror", None) or str(error)
+            raise InputError(f"cannot be read: {problem}", file=path) from None
+
+
+def _json_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    yield from enumerate(file, 1)
+
+
+def _pieces(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with their numbers, those that are too long in pieces that end with a word."""
+    number, rest = 1, b""
+    while line := file.readline(LONGEST):
+        line = rest + line
+        rest = b""
+        whole = line.endswith(b"\n")
+        if not whole and len(line) >= LONGEST:
+            cut = line.rfind(b" ") + 1 or _last_character(line)
+            line, rest = line[:cut], line[cut:]
+        yield number, line
+        number += whole
+    if rest:
+        yield number, rest
+
+
+def _last_character(line: bytes) -> int:
+    """Return where the last character of UTF-8 begins, which may lack its end."""
+    start = len(line) - 1
+    while start > len(line) - 4 and line[start] & 0xC0 == 0x80:
+        start -= 1
+    return start
+
+
+def _text(line: bytes, field: str | None, path: Path, number: int, rejects: Rejects) -> str | None:
+    """Return the text of one line, None if it is set aside; of a blank line of JSON Lines too."""
+    try:
+        decoded = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        rejects.add(f"no UTF-8: {error.reason}", file=path, line=number)
+        return None
+    if field is None:
+        return decoded
+    if not decoded.strip():
+        return None
+    try:
+        entry: Any = json.loads(decoded)
+    except (ValueError, RecursionError) as error:
+        rejects.add(f"no JSON: {error}", file=path, line=number)
+        return None
+    if not isinstance(entry, dict):
+        rejects.add("no JSON object", file=path, line=number)
+    elif not isinstance(entry.get(field), str):
+        rejects.add(f"no text in the field {field!r}", file=path, line=number, field=field)
+    else:
+        return str(entry[field])
+    return None
