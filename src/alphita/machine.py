@@ -8,14 +8,8 @@ import functools
 import os
 import platform
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
-
-Item = TypeVar("Item")
-Made = TypeVar("Made")
+from typing import Any
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS",
@@ -23,8 +17,6 @@ THREAD_VARIABLES = (
 # How often a thread of GNU OpenMP looks for work before it sleeps. The default keeps it spinning for milliseconds, and
 # where another program uses a core a training step then takes some ten times as long (docs/log.md).
 SPIN_COUNT = "20000"
-# What `in_threads` allows each of its threads.
-_here = threading.local()
 
 
 @functools.cache
@@ -67,55 +59,16 @@ def set_threads(n: int | None) -> int:
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(n)
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
-    _set_imported(n)
-    return n
-
-
-def _set_imported(n: int) -> None:
-    """Set what torch and FAISS use in this thread, where they are imported."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(n)
     if "faiss" in sys.modules:
         sys.modules["faiss"].omp_set_num_threads(n)
+    return n
 
 
 def threads() -> int:
-    """Return how many threads a native library called from here may use."""
-    given: int = getattr(_here, "threads", 0)
-    return given or int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()
-
-
-def in_threads(work: Callable[[Item], Made], items: Sequence[Item]) -> list[Made]:
-    """Do work that is part Python, part native, on several items at once; return the results in order.
-
-    As many items are in work as there are threads to use, and each gets one native thread: a core is then never idle
-    while Python holds the other, and none waits for the slowest of a team.
-
-    Args:
-        work: must bear being called from several threads.
-        items: what to work on.
-
-    Raises:
-        What the work raises for the first item that fails; items not yet begun are left.
-    """
-    size = min(threads(), len(items))
-    if size < 2:
-        return [work(item) for item in items]
-
-    def one(item: Item) -> Made:
-        _here.threads = 1
-        _set_imported(1)
-        return work(item)
-
-    before = threads()
-    with ThreadPoolExecutor(size, thread_name_prefix="alphita") as pool:
-        futures = [pool.submit(one, item) for item in items]
-        try:
-            return [future.result() for future in futures]
-        finally:
-            pool.shutdown(cancel_futures=True)
-            # torch keeps one number for threads to come, too.
-            _set_imported(before)
+    """Return how many threads a native library may use."""
+    return int(os.environ.get("OMP_NUM_THREADS") or 0) or cores()
 
 
 @functools.cache

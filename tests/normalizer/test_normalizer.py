@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
-from alphita.normalizer.normalizer import Normalizer, _blocks
+from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.records import Candidate
 from alphita.terminology.text import clean
 from tests.doubles import ROWS, HashEncoder, SmallTerminology
@@ -211,21 +213,18 @@ def test_candidates_are_those_of_brute_force(tmp_path_factory, rows, asked):
     assert np.all(np.diff([c.similarity for c in found]) <= 0)
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_blocks_in_threads_change_nothing(index_path, monkeypatch, threads):
+def test_blocks_change_nothing(index_path, monkeypatch):
     index = Index.open(index_path)
-    terms = list(index.strings)
-    mentions = [variant for term in terms for variant in (term, term.upper(), term + " x", "", term[:-1])]
+    mentions = [variant for term in index.strings for variant in (term, term.upper(), term + " x", "", term[:-1])]
     normalizer = Normalizer(index, encoder=HashEncoder())
     whole = normalizer.normalize(mentions, top_k=2)
     monkeypatch.setattr("alphita.normalizer.normalizer.MENTIONS_AT_ONCE", 3)
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    languages = ["en"] * len(mentions)
-    parts = normalizer.normalize(mentions, top_k=2, languages=languages, contexts=[None] * len(mentions))
-    assert [result.mention for result in parts] == mentions
-    assert parts == whole
+    assert normalizer.normalize(mentions, top_k=2) == whole
 
 
-def test_mentions_equal_after_cleaning_are_answered_together(index_path, monkeypatch):
-    monkeypatch.setattr("alphita.normalizer.normalizer.MENTIONS_AT_ONCE", 2)
-    assert _blocks(["a", "b", " A", "c", "d", "B "], Index.open(index_path)) == [[0, 1, 2, 5], [3, 4]]
+def test_several_threads_may_ask_at_once(index_path):
+    normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder())
+    terms = [term[:-1] for term in normalizer.index.strings]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda term: normalizer.normalize([term])[0], terms * 3))
+    assert found == normalizer.normalize(terms * 3)

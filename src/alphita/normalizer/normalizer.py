@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import machine, registry
+from alphita import registry
 from alphita.errors import UsageError
 from alphita.index.store import Encoder, Index
 from alphita.normalizer.abbreviations import Abbreviations
@@ -23,13 +23,12 @@ from alphita.normalizer.pipeline import Asked, Pipeline, Scored
 from alphita.normalizer.records import DEFAULT_FLOOR, Result
 from alphita.normalizer.results import Maker
 from alphita.normalizer.table import MOST_CONCEPTS
-from alphita.terminology.text import clean_many
 
 RANKINGS = "alphita.normalizer.rankings"
 AUTO = "auto"
 DEFAULT_ERROR = 0.01
-# Distinct mentions answered together, each such block in a thread of its own.
-MENTIONS_AT_ONCE = 1_024
+# Distinct mentions answered together: their candidates' features take some hundred megabytes.
+MENTIONS_AT_ONCE = 8_192
 # Strings looked at first for one concept wanted: most strings name one concept, most concepts have few.
 STRINGS_PER_CONCEPT = 4
 
@@ -171,25 +170,15 @@ class Normalizer:
             UsageError: `mentions` is not a list of strings, `top_k` is below 1, or a list has another length.
         """
         _check(mentions, top_k, contexts, languages)
-
-        def answered(rows: list[int]) -> list[Result]:
-            """Answer the mentions of a block."""
-            some = [mentions[row] for row in rows]
-            asked, places = self._pipeline.ask(
-                some, contexts and [contexts[row] for row in rows], languages and [languages[row] for row in rows]
-            )
-            known = self._answer(asked, top_k, explain) if asked.requests else []
-            return [
-                self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
-                for mention, place in zip(some, places, strict=True)
-            ]
-
-        blocks = _blocks(mentions, self.index)
-        results: list[Result | None] = [None] * len(mentions)
-        for rows, found in zip(blocks, machine.in_threads(answered, blocks), strict=True):
-            for row, result in zip(rows, found, strict=True):
-                results[row] = result
-        return [result for result in results if result is not None]
+        asked, places = self._pipeline.ask(mentions, contexts, languages)
+        known: list[Result] = []
+        for start in range(0, len(asked.requests), MENTIONS_AT_ONCE):
+            block = asked.take(range(start, min(start + MENTIONS_AT_ONCE, len(asked.requests))))
+            known.extend(self._answer(block, top_k, explain))
+        return [
+            self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
+            for mention, place in zip(mentions, places, strict=True)
+        ]
 
     def _answer(self, asked: Asked, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
         """Answer distinct questions; those for which too few concepts were found are asked again, deeper."""
@@ -239,20 +228,6 @@ class Normalizer:
         rows = top[found]
         below[found] = (similarity[rows] < self.floor) & ((scored.table.routes[rows] & 1) == 0)
         return below
-
-
-def _blocks(mentions: Sequence[str], index: Index) -> list[list[int]]:
-    """Part the mentions' numbers into blocks of so many distinct ones; those equal after cleaning stand together."""
-    if len(mentions) <= MENTIONS_AT_ONCE:
-        return [list(range(len(mentions)))]
-    numbers: dict[str, int] = {}
-    blocks: list[list[int]] = []
-    for row, string in enumerate(clean_many(list(mentions), index.rules)):
-        number = numbers.setdefault(string, len(numbers)) // MENTIONS_AT_ONCE
-        if number == len(blocks):
-            blocks.append([])
-        blocks[number].append(row)
-    return blocks
 
 
 def _calibration(index: Index, given: Calibration | Path | str | None, ranking: str) -> Calibration | None:
