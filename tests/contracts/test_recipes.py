@@ -27,9 +27,9 @@ from alphita.training.names import TrainingNames
 from alphita.training.term_batches import TermSteps
 from tests.tiny import tiny_model, tiny_terminology
 
-# What learns from pairs of translations is held to the same by its own tests: these have no translation.
-OF_PAIRS = ("multilingual",)
-RECIPES = [name for name in registry.names("alphita.recipes") if name not in OF_PAIRS]
+# What learns from more than names and relations (translations, text, graph vectors): held to the same by its own tests.
+OF_MORE = ("ext_bert", "kge_injection", "multilingual")
+RECIPES = [name for name in registry.names("alphita.recipes") if name not in OF_MORE]
 COMMON: dict[str, Any] = {
     "steps": 80, "warmup_steps": 5, "accumulation": 1, "learning_rate": 2e-3, "pooling": "mean", "precision": "fp32",
     "log_every": 5, "checkpoint_every": 10, "schedule": "linear",
@@ -40,6 +40,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "sapbert": {"pairs": 16},
     "coder_pp": {"anchors": 4, "neighbours": 6, "synonyms": 3, "refresh_every": 15},
     "biolord": {"phases": "contrast", "batch": 16, "max_length": 48},
+    "kge_margin": {"version": "v2", "prototypes": 4, "positives": 4, "negatives": 8},
 }
 
 # Those that train on texts beside names.
@@ -274,6 +275,7 @@ NEEDS = {
     "sapbert": ("synonyms",),
     "coder_pp": ("synonyms",),
     "biolord": ("relations",),
+    "kge_margin": ("synonyms",),
 }
 
 

@@ -14,6 +14,7 @@ lot: all its tokens become [MASK], or all random, or all stay, for one that show
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +61,7 @@ class Masking:
         if self.random > 0 and not len(self.ordinary):
             raise ValueError("the vocabulary holds special tokens only; there is none to put in at random")
 
-    @property
+    @functools.cached_property
     def ordinary(self) -> Int64:
         """The ids that may stand in for others: all but the special ones and [MASK]."""
         return np.setdiff1d(np.arange(self.vocabulary), [*self.special_ids, self.mask_id])

@@ -1,0 +1,351 @@
+"""ext-BERT: a vocabulary for the corpus's language and domain, then masked language modelling (the Italian system).
+
+A WordPiece vocabulary is trained on a corpus and merged with the encoder's. A new token starts as the mean of the
+embeddings of the old tokens that spell it (*polmonare*: *pol*, *mona*, *re*), by chance where none do. Then the encoder
+goes on as a masked language model of the corpus. The paper had 15,000 tokens trained, 55% of them known to the Italian
+BERT, 94% of the others composed. It works for any language and any encoder of WordPieces; with vocabulary=0 the
+vocabulary stays as it is, and any encoder that has a mask token will do.
+
+Two phases: `extend`, whose model is kept in OUT.phases/extended (the encoder before it has read anything), and `read`,
+whose model is OUT. The head is kept beside it, as masked_language_head.safetensors.
+
+Deviations from the paper, and what it leaves open:
+- Of masked language modelling nothing is stated: steps, batch, sequence length, learning rate. The defaults are ours.
+- The paper finds that masked language modelling makes similarities worse (§4): train on terms after it.
+- Words of the terminology's names are counted with the corpus's (names=false: the corpus alone). Names are not read.
+- What a split holds out is neither counted where it stands in the corpus nor read: see `training.corpus_sequences`.
+- Tokens are masked one by one, and anew each epoch. A head of the encoder's own goes on; else a new one is drawn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from pydantic import Field, model_validator
+
+from alphita import artefact
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.training.sentence_tasks import listed
+from alphita.training.settings import ENGINE_ONLY, TermTraining, language_weights
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+    from alphita.training.corpus_sequences import HeldOut
+    from alphita.training.mention_store import Specials
+    from alphita.training.phases import Phase
+    from alphita.training.term_batches import TermSteps
+
+CITATION = (
+    "D. Amore Bondarenko, R. Ferrod, L. Di Caro. Combining contrastive learning and knowledge graph embeddings to "
+    "develop medical word embeddings for the Italian language."
+)
+WARMUP = 0.1
+
+
+class Config(TermTraining):
+    """ext-BERT's settings; the defaults are the paper's where it states them."""
+
+    # Data
+    corpus: str = Field("", description="files of text, FILE.txt,FILE.jsonl.gz,... (§3.1: 36 M words of Italian)")
+    text_field: str = Field("text", description="the field of JSON Lines that holds the text (ours)")
+    max_length: int = Field(128, ge=3, description="tokens a sequence, special ones counted (not stated; ours)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of the tokens (§3.2)")
+    dev_share: float = Field(
+        0.01, ge=0, lt=1, description="share of the sequences held out to score with; 0: none (not stated; ours)"
+    )
+    # Vocabulary
+    vocabulary: int = Field(
+        15_000, ge=0, description="tokens of the vocabulary trained, known ones counted; 0: none is (§3)"
+    )
+    min_frequency: int = Field(
+        2, ge=1, description="times a character, or a pair that is joined, must occur (not stated; tokenizers' 2)"
+    )
+    names: bool = Field(True, description="count the words of the terminology's names with the corpus's (ours)")
+    # Masked language modelling
+    masked: float = Field(0.15, gt=0, le=1, description="share of the tokens to guess (§3.2; Devlin et al.)")
+    batch: int = Field(32, ge=1, description="sequences a batch (not stated; ours)")
+    epochs: float = Field(3.0, gt=0, description="epochs over the sequences (not stated; ours)")
+    steps: int = Field(0, ge=0, description="optimiser steps, in place of epochs; 0: by epochs (ours)")
+    accumulation: int = Field(1, ge=1, description="batches a step (not stated)")
+    learning_rate: float = Field(5e-5, gt=0, description="learning rate (not stated; ours)")
+    warmup_steps: int = Field(
+        -1, ge=-1, description="steps of linear warm-up; -1: 10% of all (not stated; the injection's, §4)"
+    )
+    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (not stated)")
+    weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (not stated; the other phases', §4)")
+    clip: float = Field(1.0, gt=0, description="largest gradient norm (not stated; the other phases', §4)")
+
+    @model_validator(mode="after")
+    def _is_scored_by_text(self) -> Config:
+        if self.dev_synonyms:
+            raise ValueError("dev_synonyms: masked text is scored here, not synonyms; set dev_share")
+        if self.keep == "best" and not self.dev_share:
+            raise ValueError("keep=best needs dev scores: set dev_share and evaluate_every")
+        if len(set(language_weights(self.languages).values())) > 1:
+            raise ValueError(f"languages={self.languages}: names are counted alike; give languages without weights")
+        return self
+
+
+# What decides the vocabulary.
+OF_VOCABULARY = ("corpus", "text_field", "vocabulary", "min_frequency", "names", "languages", "seed")
+
+
+def train(
+    terminology: Terminology,
+    encoder: str,
+    out: Path,
+    config: Config,
+    *,
+    split: Split | None = None,
+    resume: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+) -> dict[str, float]:
+    """Extend the encoder's vocabulary, train it as a masked language model and save it to `out`.
+
+    See `recipes.coder.train` for the arguments. The terminology gives names to count, and no text.
+
+    Raises:
+        InputError: a file of the corpus cannot be read, or there is no text in it; the encoder has no mask token.
+        UsageError: no corpus is given; or no new token is found, or the encoder's tokens are no WordPieces, though a
+            vocabulary is asked for.
+    """
+    from alphita.progress import say
+    from alphita.training import ranks
+    from alphita.training.corpus_sequences import HeldOut
+    from alphita.training.phases import Phases
+
+    files = [Path(file) for file in listed(config.corpus)]
+    if not files:
+        raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
+    for file in files:
+        if not file.is_file():
+            raise InputError("no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines")
+    everyone = ranks.connect()
+    held_out = HeldOut(split.cleaned if split else ())
+    sources = {
+        "terminology": terminology.content_hash, "split": split.hash if split else None,
+        "corpus": {str(file): artefact.hash_file(file) for file in files},
+    }  # fmt: skip
+    names = ["extended", "trained"] if config.vocabulary else ["trained"]
+    phases = Phases(out, names, resume=resume, force=force, dry_run=dry_run)
+    phases.check()
+    if split is not None and everyone.first:
+        say(f"held out by the split: {len(split.cleaned):,} strings, {held_out.too_short:,} too short to be searched")
+    with tempfile.TemporaryDirectory() as scratch:
+        # A dry run makes vocabulary and sequences too, to know their sizes, but not beside the model.
+        folder = Path(scratch) if dry_run else phases.folder
+        start: str | Path = encoder
+        if "extended" in phases:
+            start = folder / "extended"
+            if everyone.first:
+                phase = dataclasses.replace(phases["extended"], out=start)
+                phases.add("extended", extend(terminology, config, encoder, phase, sources, split, held_out), encoder)
+            everyone.wait()
+        figures = read(config, start, folder / "sequences", phases["trained"], sources, held_out)
+    if everyone.first and not dry_run:
+        with _no_empty_folder(phases.folder):
+            shutil.rmtree(phases.folder / "sequences", ignore_errors=True)
+    everyone.wait()
+    return figures
+
+
+# The vocabulary.
+
+
+def extend(
+    terminology: Terminology,
+    config: Config,
+    encoder: str,
+    phase: Phase,
+    sources: Mapping[str, Any],
+    split: Split | None,
+    held_out: HeldOut,
+) -> dict[str, float]:
+    """Train a vocabulary, write the encoder with its new tokens to the phase's folder, and return the figures.
+
+    These are: trained, the vocabulary's tokens; in_common, the share of them that the encoder knows; added; composed,
+    the share of the added ones that start as a mean; and tokens a word before and after, of corpus and names.
+    """
+    from alphita.encoder import vocabulary
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.encoder.wordpieces import count_words, open_wordpiece
+    from alphita.progress import say
+    from alphita.training import corpus_vocabulary, runs
+    from alphita.training.corpora import documents
+    from alphita.training.names import TrainingNames
+
+    like = open_wordpiece(encoder)
+    settings = {name: value for name, value in config.model_dump().items() if name in OF_VOCABULARY}
+    hashed = TermEncoder.load(encoder, precision="fp32", device="cpu").content_hash
+    facts = {"recipe": "ext_bert", "phase": phase.name, "config": settings, "encoder": hashed, **sources}
+    fingerprint = runs.fingerprint(facts)
+    if (done := phase.finished(fingerprint)) is not None:
+        return done
+    texts = documents([Path(file) for file in sources["corpus"]], text_field=config.text_field)
+    words = {"corpus": count_words(held_out.cut_out(texts), like)}
+    if not words["corpus"]:
+        first = next(iter(sources["corpus"]))
+        raise InputError("has no word to learn from", file=first, remedy="look at corpus, text_field and --split")
+    if config.names:
+        names = TrainingNames(
+            terminology, exclude=split.cleaned if split else frozenset(), languages=language_weights(config.languages)
+        )
+        words["names"] = count_words(names.strings, like)
+    learnt = corpus_vocabulary.learn(words, config.vocabulary, like=like, min_frequency=config.min_frequency)
+    figures = learnt.figures
+    fields = {**facts, "fingerprint": fingerprint, "figures": figures, "examples": learnt.examples}
+    vocabulary.extend(encoder, learnt.tokens, phase.out, seed=config.seed, fields=fields, force=phase.force)
+    say(
+        f"vocabulary: {figures['trained']:,} tokens trained, {figures['in_common']:.0%} of them in common; "
+        f"{figures['added']:,} added, {figures['composed']:.0%} of them composed"
+    )
+    for name in words:
+        before, after = (figures[f"{name}_tokens_a_word_{when}"] for when in ("before", "after"))
+        say(f"tokens a word, {name}: {before:.2f} before, {after:.2f} after")
+    return figures
+
+
+# Masked language modelling.
+
+
+def read(
+    config: Config,
+    encoder: str | Path,
+    folder: Path,
+    phase: Phase,
+    sources: Mapping[str, Any],
+    held_out: HeldOut,
+) -> dict[str, float]:
+    """Train `encoder` on the corpus, packed into `folder`, and return the last figures; in a dry run none."""
+    import torch
+
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.encoder.injected_bert import InjectedBert
+    from alphita.progress import say
+    from alphita.training import corpus_sequences, dry_run, ranks, runs
+    from alphita.training.forward import TermForward
+    from alphita.training.loop import Plan, fit
+    from alphita.training.masked_language import NAME, MaskedLanguageHead, masking_of
+    from alphita.training.masked_steps import MaskedSteps, SequenceBatches
+    from alphita.training.mentions import open_tokenizer
+    from alphita.training.phases import manifest_fields
+    from alphita.training.sentence_run import steps_of
+    from alphita.training.soup import copy_of, mix_in
+
+    everyone, work = ranks.connect(), runs.folder(phase.out)
+    torch.manual_seed(config.seed)
+    student = TermEncoder.load(
+        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
+        device=ranks.device(),
+    )  # fmt: skip
+    if isinstance(student.module.model, InjectedBert):
+        raise InputError("the encoder has entities injected", file=student.folder, remedy="give a plain one")
+    forward = TermForward(student, precision=config.precision, dropout=config.dropout)
+    dry_run.check_encoder(forward)
+    head = MaskedLanguageHead.of(student, seed=config.seed)
+    decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
+    facts = {
+        "recipe": "ext_bert", "phase": phase.name, "config": decisive, "seed": config.seed,
+        "encoder": student.content_hash, **sources,
+    }  # fmt: skip
+
+    # Data: the corpus as sequences, some of them held out.
+    tokenizer, tokenizer_hash, specials = open_tokenizer(encoder)
+    masking = masking_of(tokenizer, specials, share=config.masked)
+    if everyone.first:
+        _pack(config, folder, phase, sources, held_out, student.max_length, (tokenizer, tokenizer_hash, specials))
+    everyone.wait()
+    tokens, counts = corpus_sequences.read(folder)
+    trained_on, dev = corpus_sequences.choose_dev(len(tokens), config.dev_share, config.seed)
+    batches = SequenceBatches(trained_on, batch=config.batch, seed=config.seed)
+    sizes = (
+        f"sequences: {len(trained_on):,} of {counts['documents']:,} documents and {counts['tokens']:,} tokens, "
+        f"{len(dev):,} more to score with; pieces dropped for a held-out string: {counts['pieces_with_held_out']:,}"
+    )
+
+    # Loop.
+    steps = config.steps or steps_of(batches.batches, config.epochs, config.accumulation)
+    plan = Plan(
+        steps, config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps), config.learning_rate,
+        config.accumulation, config.clip, config.weight_decay, config.log_every, config.evaluate_every,
+        config.checkpoint_every, config.schedule, config.ema, config.keep, config.tensorboard,
+    )  # fmt: skip
+    micro = MaskedSteps(
+        forward, head, tokens, batches.batch, masking, seed=config.seed, tokens_at_once=config.tokens_at_once,
+        ranks=everyone,
+    )  # fmt: skip
+    trained = {"encoder": forward.module, NAME: head}
+    if phase.dry_run:
+        # It asks of the steps what these have too.
+        told, _ = dry_run.estimate("ext_bert", sizes, cast("TermSteps", micro), trained, plan)
+        if everyone.first:
+            say(told)
+        return {}
+    if everyone.first:
+        say(sizes)
+        say(f"an epoch is {batches.batches / config.accumulation:,.1f} steps; training takes {steps:,}")
+    before = micro.score(dev)["dev_log_probability"] if len(dev) and everyone.first else 0.0
+    start = copy_of(forward.module) if config.start_share > 0 else {}
+    figures = fit(
+        trained, micro, plan, work, fingerprint=runs.fingerprint(facts), resume=phase.resume,
+        evaluate=(lambda: micro.score(dev)) if len(dev) else None,
+        # Text may be about patients: the numbers of its sequences will do.
+        describe=lambda number: ", ".join(f"sequence {row}" for row in batches.batch(number).terms), ranks=everyone,
+        label="training ext_bert",
+    )  # fmt: skip
+    if config.start_share > 0:
+        mix_in(forward.module, start, config.start_share)
+    if everyone.first:
+        if len(dev):
+            figures |= {"dev_log_probability_before": before, **micro.score(dev)}
+        fields = manifest_fields(phase, facts, figures) | {"config": config.model_dump(), "sequences": counts}
+        runs.save_model(
+            phase.out, student, work, fields=fields, tensors={NAME: head.state_dict()}, force=phase.force
+        )  # fmt: skip
+    everyone.wait()
+    return figures
+
+
+def _pack(
+    config: Config,
+    folder: Path,
+    phase: Phase,
+    sources: Mapping[str, Any],
+    held_out: HeldOut,
+    length: int,
+    opened: tuple[Tokenizer, str, Specials],
+) -> None:
+    """Pack the corpus into `folder`, unless it is there; unreadable lines go to OUT.rejects.csv."""
+    from alphita.training import corpus_sequences
+    from alphita.training.corpora import documents
+
+    tokenizer, tokenizer_hash, specials = opened
+    made_with = [tokenizer_hash, length, config.text_field, sources["corpus"], sources["split"]]
+    if corpus_sequences.made_with(folder) == made_with:
+        return
+    aside = None if phase.dry_run else phase.out.with_name(f"{phase.out.name}.rejects.csv")
+    with Rejects(aside, private=True) as rejects, _no_empty_folder(folder.parent):
+        texts = documents([Path(file) for file in sources["corpus"]], text_field=config.text_field, rejects=rejects)
+        corpus_sequences.pack(
+            texts, tokenizer, specials, folder, length=length, held_out=held_out, made_with=made_with
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _no_empty_folder(folder: Path) -> Iterator[None]:
+    """Remove `folder` if nothing came into it: else it would be taken for an unfinished run's."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            folder.rmdir()

@@ -1,0 +1,261 @@
+"""A corpus as sequences of tokens for masked language modelling, packed so that short documents share one.
+
+A document is cut into pieces that fit a sequence, each cut where a word begins, as late as possible. Pieces that hold a
+held-out string are dropped, and no cut goes through one. The others are put end to end, the token behind a text
+([SEP]) between them, as many as fit; none is divided for that. A corpus larger than memory works: it is read as a
+stream, and the sequences lie in a file.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita import artefact, progress
+from alphita.errors import InputError
+from alphita.training.mention_forms import HELD_OUT, Forms, why_not
+from alphita.training.mention_matching import Matcher
+from alphita.training.mention_store import Specials
+from alphita.training.mention_text import Fold
+from alphita.training.tokens import TokenTable
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+Int32 = NDArray[np.int32]
+Int64 = NDArray[np.int64]
+# Characters matched, and documents tokenized, at once.
+CHARACTERS, DOCUMENTS = 2_000_000, 1024
+# Characters of a held-out string that is searched; in scripts without spaces 2 are enough.
+LEAST = 3
+NOTE = "sequences.json"
+_BLOCK = 1 << 22
+
+
+class HeldOut:
+    """Held-out strings, found in texts by the rules of `mention_matching`, accents and case aside.
+
+    Attributes:
+        too_short: how many are too short to be searched.
+    """
+
+    def __init__(self, cleaned: Iterable[str]) -> None:
+        """Search for the strings of a split, `split.cleaned`; there may be none."""
+        fold = Fold(None, "strip")
+        given = set(fold.keys(sorted(cleaned))) - {""}
+        keys = sorted(key for key in given if why_not(key, LEAST, ()) is None)
+        self.too_short = len(given) - len(keys)
+        self._matcher: Matcher | None = None
+        if keys:
+            hidden = np.full(len(keys), HELD_OUT, np.int32)
+            forms = Forms(keys, hidden, hidden, [], np.zeros(1, np.int64), np.empty(0, np.int32))
+            self._matcher = Matcher(forms, fold)
+
+    def spans(self, texts: Sequence[str]) -> list[Int64]:
+        """Return of each text the (m, 2) first characters of held-out strings and those behind their last."""
+        if self._matcher is None:
+            return [np.empty((0, 2), np.int64)] * len(texts)
+        found = self._matcher(texts)
+        return np.split(np.stack([found.starts, found.ends], 1), found.offsets[1:-1]) if texts else []
+
+    def cut_out(self, texts: Iterable[str]) -> Iterator[str]:
+        """Yield texts with a space where a held-out string stands."""
+        for block in _blocks(texts):
+            for text, spans in zip(block, self.spans(block), strict=True):
+                kept, behind = [], 0
+                for start, end in spans.tolist():
+                    kept.append(text[behind:start])
+                    behind = end
+                yield " ".join([*kept, text[behind:]])
+
+
+def pack(
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    specials: Specials,
+    folder: Path,
+    *,
+    length: int,
+    held_out: HeldOut,
+    made_with: Any = None,  # noqa: ANN401 - anything JSON has
+) -> None:
+    """Write the sequences of some texts into `folder`, which appears whole or not at all.
+
+    Args:
+        texts: documents.
+        tokenizer: neither cuts nor pads; see `mentions.open_tokenizer`.
+        specials: the tokens around a sequence.
+        folder: replaced if it is there.
+        length: tokens of a sequence, special ones counted.
+        held_out: strings that no sequence may hold.
+        made_with: what the sequences follow from, to know them again.
+
+    Raises:
+        InputError: no text has a token that may train.
+    """
+    aside = folder.with_name(f".{folder.name}.draft")
+    for old in (folder, aside):
+        shutil.rmtree(old, ignore_errors=True)
+    aside.mkdir(parents=True)
+    room = length - len(specials.before) - len(specials.behind)
+    counts = dict.fromkeys(("documents", "empty", "pieces", "pieces_with_held_out", "tokens", "sequences"), 0)
+    counts["held_out_too_short"] = held_out.too_short
+    lengths: list[int] = []
+    try:
+        with open(aside / "ids.raw", "wb") as file, progress.bar("tokenizing the corpus", None, "documents") as bar:
+            for sequence in _joined(_pieces(texts, tokenizer, room, held_out, counts, bar), specials.behind, room):
+                whole = np.concatenate([specials.before, sequence, specials.behind]).astype("<i4")
+                file.write(whole.tobytes())
+                lengths.append(len(whole))
+        if not lengths:
+            raise InputError(
+                f"the corpus has no text to train on: {counts['documents']:,} documents, {counts['empty']:,} of them "
+                f"empty, {counts['pieces_with_held_out']:,} pieces with held-out strings",
+                remedy="look at corpus, text_field and --split",
+            )  # fmt: skip
+        counts["sequences"], counts["tokens"] = len(lengths), sum(lengths)
+        np.save(aside / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), allow_pickle=False)
+        _with_header(aside / "ids.raw", aside / "ids.npy", counts["tokens"])
+        note = json.dumps({"made_with": made_with, "counts": counts})
+        (aside / NOTE).write_text(note, encoding="utf-8")
+        aside.rename(folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def made_with(folder: Path) -> Any:  # noqa: ANN401 - see `pack`
+    """Return what the sequences in `folder` were made with; None if there are none."""
+    if not (folder / NOTE).is_file():
+        return None
+    return json.loads((folder / NOTE).read_text(encoding="utf-8"))["made_with"]
+
+
+def read(folder: Path) -> tuple[TokenTable, dict[str, int]]:
+    """Return the sequences in `folder`, special tokens included, memory-mapped, and the counts of their making."""
+    ids, offsets = (np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ("ids", "offsets"))
+    counts: dict[str, int] = json.loads((folder / NOTE).read_text(encoding="utf-8"))["counts"]
+    return TokenTable(ids, offsets), counts
+
+
+def choose_dev(n: int, share: float, seed: int) -> tuple[Int64, Int64]:
+    """Return the numbers of sequences that train and of those held out to score with.
+
+    Args:
+        n: sequences there are.
+        share: held out, from 0 to below 1, rounded to the nearest number, 1 at least unless it is 0.
+        seed: of the choice.
+
+    Raises:
+        InputError: none would be left to train on.
+    """
+    count = max(1, round(share * n)) if share else 0
+    if count >= n:
+        raise InputError(
+            f"the corpus gives {n} sequences, none of them left to train on", field="dev_share", value=share,
+            remedy="give more text, or set dev_share=0",
+        )  # fmt: skip
+    held = np.zeros(n, bool)
+    held[np.random.default_rng([seed, 5]).permutation(n)[:count]] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield texts some millions of characters at a time."""
+    block: list[str] = []
+    size = 0
+    for text in texts:
+        block.append(text)
+        size += len(text)
+        if size >= CHARACTERS:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _pieces(
+    texts: Iterable[str], tokenizer: Tokenizer, room: int, held_out: HeldOut, counts: dict[str, int], bar: progress.Bar
+) -> Iterator[Int32]:
+    """Yield the pieces of documents that may train, of 1 to `room` tokens; count the others."""
+    for block in _blocks(texts):
+        hidden = held_out.spans(block)
+        for start in range(0, len(block), DOCUMENTS):
+            some = block[start : start + DOCUMENTS]
+            counts["documents"] += len(some)
+            bar.advance(len(some))
+            encodings = tokenizer.encode_batch(some, add_special_tokens=False)
+            for encoding, spans in zip(encodings, hidden[start : start + DOCUMENTS], strict=True):
+                if not encoding.ids:
+                    counts["empty"] += 1
+                    continue
+                ids = np.array(encoding.ids, np.int32)
+                closed = _tokens_of(encoding, spans)
+                for first, last in _cuts(encoding, closed, room):
+                    held = bool(((closed[:, 0] < last) & (closed[:, 1] > first)).any())
+                    counts["pieces_with_held_out" if held else "pieces"] += 1
+                    if not held:
+                        yield ids[first:last]
+
+
+def _tokens_of(encoding: Encoding, spans: Int64) -> Int64:
+    """Return (m, 2): of each span of characters the first token that has a part in it, and that behind the last."""
+    if not len(spans):
+        return spans
+    offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
+    first = np.searchsorted(offsets[:, 1], spans[:, 0], side="right")
+    last = np.searchsorted(offsets[:, 0], spans[:, 1], side="left")
+    return np.stack([first, np.maximum(first, last)], 1)
+
+
+def _cuts(encoding: Encoding, closed: Int64, room: int) -> Iterator[tuple[int, int]]:
+    """Yield pieces of at most `room` tokens: first token, the one behind the last.
+
+    Where a piece begins a word begins, and no span of `closed` is cut; where there is no such place, at `room`.
+    """
+    n = len(encoding.ids)
+    if n <= room:
+        yield 0, n
+        return
+    words = np.array([-1 if word is None else word for word in encoding.word_ids], np.int64)
+    may_cut = np.ones(n + 1, bool)
+    may_cut[1:-1] = words[1:] != words[:-1]
+    for start, end in closed.tolist():
+        may_cut[start + 1 : end] = False
+    latest = np.maximum.accumulate(np.where(may_cut, np.arange(n + 1), 0))
+    start = 0
+    while start < n:
+        end = min(start + room, n)
+        end = int(latest[end]) if latest[end] > start else end
+        yield start, end
+        start = end
+
+
+def _joined(pieces: Iterable[Int32], between: Sequence[int], room: int) -> Iterator[NDArray[np.integer[Any]]]:
+    """Yield pieces end to end, `between` between them, as many as go into `room` tokens."""
+    kept: list[Sequence[int] | Int32] = []
+    size = 0
+    for piece in pieces:
+        if kept and size + len(between) + len(piece) > room:
+            yield np.concatenate(kept)
+            kept, size = [], 0
+        if kept:
+            kept.append(between)
+            size += len(between)
+        kept.append(piece)
+        size += len(piece)
+    if kept:
+        yield np.concatenate(kept)
+
+
+def _with_header(raw: Path, target: Path, n: int) -> None:
+    """Turn a file of n int32 numbers into an .npy file."""
+    with open(raw, "rb") as source, artefact.atomic_file(target, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": (n,)})
+        shutil.copyfileobj(source, file, _BLOCK)
+    raw.unlink()

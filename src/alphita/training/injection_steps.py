@@ -1,0 +1,305 @@
+"""Steps of training with injected entities: masked sequences in, L_MLM + L_EL out.
+
+Of each batch of sequences some tokens are masked, and the mentions that hold one whole; one forward pass gives the
+states of which the masked tokens are guessed, and the mentions in the graph's space, which are linked, masked or not.
+The order of the sequences and the masking follow from the seed and the batch's number alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from alphita.errors import AlphitaError
+from alphita.objectives.entity_linking import entity_linking, masked_language_model
+from alphita.training import memory
+from alphita.training.ahead import Ahead
+from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
+from alphita.training.ranks import Ranks
+
+if TYPE_CHECKING:
+    from alphita.encoder.injected_bert import InjectedBert
+    from alphita.training.injection_data import LinkedMentions
+    from alphita.training.masked_steps import SequenceBatches
+    from alphita.training.mention_store import TokenSets
+
+Int64 = NDArray[np.int64]
+MASKED = 31
+"""The stream of random numbers that masks."""
+
+
+@dataclass(frozen=True)
+class MaskedSequences:
+    """Sequences side by side.
+
+    Attributes:
+        input_ids: (b, t) int64, masked.
+        attention_mask: (b, t) int64, 0 where padded.
+        mentions: (m, 3) int64 rows [sequence, start, end).
+        gold: (m,) int64 the entity of each, or -1.
+        labels: (b, t) int64 the true token where it is to be guessed, else NOT_MASKED.
+    """
+
+    input_ids: Int64
+    attention_mask: Int64
+    mentions: Int64
+    gold: Int64
+    labels: Int64
+
+    def some(self, rows: Int64) -> MaskedSequences:
+        """Return some of them, (k,) rows ascending, as long as the longest of these."""
+        length = int(self.attention_mask[rows].sum(1).max())
+        inside = np.isin(self.mentions[:, 0], rows)
+        mentions = self.mentions[inside].copy()
+        mentions[:, 0] = np.searchsorted(rows, mentions[:, 0])
+        ids, mask, labels = (array[rows, :length] for array in (self.input_ids, self.attention_mask, self.labels))
+        return MaskedSequences(ids, mask, mentions, self.gold[inside], labels)
+
+    def tensors(self, device: torch.device) -> dict[str, torch.Tensor]:
+        """Return the arrays by name, on a device."""
+        return {name: torch.from_numpy(array).to(device) for name, array in vars(self).items()}
+
+
+def mask_sequences(
+    sequences: TokenSets, rows: Int64, gold: Int64, masking: Masking, random: np.random.Generator
+) -> MaskedSequences:
+    """Put sequences side by side and mask them, mentions whole.
+
+    Args:
+        sequences: all.
+        rows: (b,) which.
+        gold: (f,) the entity of each form, or -1.
+        masking: how.
+        random: decides what is masked.
+    """
+    batch = sequences.batch(rows)
+    shown, labels = mask_by_token(batch.input_ids, apart(batch.mentions[:, :3]), masking, random)
+    return MaskedSequences(shown, batch.attention_mask, batch.mentions[:, :3], gold[batch.mentions[:, 3]], labels)
+
+
+def apart(spans: Int64) -> Int64:
+    """Return spans, (m, 3) rows [sequence, start, end), with those that share a token made one.
+
+    Two mentions share a token where the tokenizer has one for the end of the first and the beginning of the second, as
+    in scripts without spaces.
+    """
+    found: list[list[int]] = []
+    for row, start, end in spans[np.lexsort((spans[:, 1], spans[:, 0]))].tolist():
+        if found and found[-1][0] == row and start < found[-1][2]:
+            found[-1][2] = max(found[-1][2], end)
+        else:
+            found.append([row, start, end])
+    return np.array(found, np.int64).reshape(-1, 3)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """This process' share of a batch, as the device takes it.
+
+    Attributes:
+        parts: tensors by name, of sequences that are encoded at once.
+        guessed, linked: tokens to be guessed and mentions with gold in the whole batch, 1 at least.
+        mentions: in the whole batch.
+        tokens: of the largest part.
+    """
+
+    parts: list[dict[str, torch.Tensor]]
+    guessed: int
+    linked: int
+    mentions: int
+    tokens: int
+
+
+class InjectionSteps:
+    """Runs micro-batches: `steps(number, share)` adds `share` times the gradient of batch `number`.
+
+    A batch of more tokens than fit the memory goes in parts; the gradients are those of the whole, for both losses are
+    sums over tokens and mentions, divided by their numbers in the whole batch.
+
+    Attributes:
+        waited: seconds that the device waited for batches.
+        tokens_at_once: tokens, padding counted, encoded at once with gradients.
+    """
+
+    def __init__(
+        self,
+        injected: InjectedBert,
+        head: torch.nn.Module,
+        data: LinkedMentions,
+        batches: SequenceBatches,
+        masking: Masking,
+        *,
+        seed: int,
+        linking: Literal["mean", "sum"] = "mean",
+        bf16: bool = False,
+        tokens_at_once: int = 0,
+        ranks: Ranks | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            injected: the model.
+            head: (p, hidden) states -> (p, v) scores over the vocabulary.
+            data: sequences, entities and gold.
+            batches: which sequences make which batch.
+            masking: how tokens are masked.
+            seed: of masking and dropout.
+            linking: L_EL is the mean over the batch's mentions, or the sum.
+            bf16: compute in bf16 (autocast).
+            tokens_at_once: encode no more tokens at once; 0: as many as the memory is thought to hold.
+            ranks: the processes that share the work.
+        """
+        self.injected, self.head, self.data, self.batches, self.masking = injected, head, data, batches, masking
+        self.seed, self.linking, self.bf16, self.ranks = seed, linking, bf16, ranks or Ranks()
+        self.device = injected.device
+        self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(injected, self.device)
+        self._ahead: Ahead[_Ready] | None = None
+
+    @property
+    def waited(self) -> float:
+        """Seconds waited for batches so far."""
+        return self._ahead.waited if self._ahead else 0.0
+
+    def start(self, first: int, last: int, until: int | None = None) -> None:
+        """Begin to make the batches `first` up to before `last`; those from `until` on when they are allowed."""
+        self._ahead = Ahead(self._make, first, last, until=until)
+
+    def allow(self, until: int) -> None:
+        """Let the batches before number `until` be made."""
+        assert self._ahead is not None, "start() comes first"
+        self._ahead.allow(until)
+
+    def stop(self) -> None:
+        """Make no more batches."""
+        if self._ahead is not None:
+            self._ahead.stop()
+
+    def draw(self, number: int) -> MaskedSequences:
+        """Return batch `number`."""
+        random = np.random.default_rng([self.seed, MASKED, number])
+        rows = self._rows(number)
+        return mask_sequences(self.data.mentions.sequences, rows, self.data.gold, self.masking, random)
+
+    def names(self, number: int) -> list[str]:
+        """Return the names that batch `number` mentions."""
+        batch = self.data.mentions.sequences.batch(self._rows(number))
+        return [self.data.mentions.strings[form].as_py() for form in dict.fromkeys(batch.mentions[:, 3].tolist())]
+
+    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
+        """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients.
+
+        Returns:
+            "loss"; "language", L_MLM; "linking", L_EL; "linked", the share of mentions whose nearest entity is the gold
+            one; and "rows", the number of mentions.
+
+        Raises:
+            AlphitaError: it does not fit the memory.
+        """
+        assert self._ahead is not None, "start() comes first"
+        ready = self._ahead.get(number)
+        own: dict[str, torch.Tensor] = {}
+        try:
+            for place, part in enumerate(ready.parts):
+                # One seed a part: dropout is the same whether or not the run was resumed.
+                state = np.random.SeedSequence([self.seed, number, self.ranks.rank, place]).generate_state(1)
+                torch.manual_seed(int(state[0]))
+                scalars = self._losses(part, ready)
+                # The processes' gradients are averaged in the end, and each has only its own part of the sum.
+                (scalars["loss"] * share * self.ranks.size).backward()
+                for name, value in scalars.items():
+                    own[name] = own[name] + value.detach() if name in own else value.detach()
+        except (RuntimeError, MemoryError) as error:
+            if not memory.is_exhausted(error):
+                raise
+            raise AlphitaError(
+                f"out of memory with {ready.tokens:,} tokens encoded at once; go on with --resume --set "
+                f"tokens_at_once={max(1, ready.tokens // 2)}: slower, with the same gradients"
+            ) from None
+        return self._of_all(own) | {"rows": torch.tensor(float(ready.mentions))}
+
+    def _rows(self, number: int) -> Int64:
+        return self.batches.batch(number).terms.astype(np.int64)
+
+    def _losses(self, part: dict[str, torch.Tensor], ready: _Ready) -> dict[str, torch.Tensor]:
+        """Return what a part adds to the batch's scalars; equation (6)."""
+        context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
+        guessed, gold = part["labels"] != NOT_MASKED, part["gold"]
+        with context:
+            found = self.injected(part["input_ids"], part["attention_mask"], part["mentions"])
+            scores = self.head(found.last_hidden_state[guessed])
+        language = masked_language_model(scores, part["labels"][guessed]) * (guessed.sum() / ready.guessed)
+        linking = entity_linking(found.projected, gold, self.injected.injection.entities, total=True)
+        if self.linking == "mean":
+            linking = linking / ready.linked
+        linked = (found.candidates[:, 0] == gold).sum() / ready.linked
+        return {"loss": language + linking, "language": language, "linking": linking, "linked": linked}
+
+    def _of_all(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the sum of every process' scalars."""
+        names = ("loss", "language", "linking", "linked")
+        zero = torch.zeros((), device=self.device)
+        values = torch.stack([own.get(name, zero).float() for name in names])
+        every = self.ranks.gather(values[None], [np.array([rank]) for rank in range(self.ranks.size)])
+        return dict(zip(names, every.sum(0), strict=True))
+
+    def _make(self, number: int) -> _Ready:
+        batch = self.draw(number)
+        lengths = batch.attention_mask.sum(1)
+        own = self.ranks.share(lengths)[self.ranks.rank]
+        parts = [batch.some(own[rows]) for rows in parts_of(lengths[own], self.tokens_at_once)]
+        return _Ready(
+            [part.tensors(self.device) for part in parts], max(1, int((batch.labels != NOT_MASKED).sum())),
+            max(1, int((batch.gold >= 0).sum())), len(batch.mentions),
+            max((part.input_ids.size for part in parts), default=0),
+        )  # fmt: skip
+
+
+def parts_of(lengths: Int64, budget: int) -> list[Int64]:
+    """Return the places of rows, ascending, in parts of `budget` tokens at most once padded; a longer row is alone."""
+    parts: list[list[int]] = []
+    longest = 0
+    for place in np.argsort(lengths, kind="stable").tolist():
+        longest = int(lengths[place])
+        if parts and (len(parts[-1]) + 1) * longest <= budget:
+            parts[-1].append(place)
+        else:
+            parts.append([place])
+    return [np.sort(np.array(part, np.int64)) for part in parts]
+
+
+def linking_accuracy(
+    injected: InjectedBert, data: LinkedMentions, rows: Int64, *, batch: int, bf16: bool = False
+) -> dict[str, float]:
+    """Return the share of the linked mentions of some sequences, unmasked, whose nearest entity is the gold one.
+
+    Args:
+        injected: the model; left in eval mode.
+        data: see `InjectionSteps`; so is bf16.
+        rows: the sequences.
+        batch: sequences at once.
+    """
+    injected.eval()
+    right = total = 0
+    context: Any = torch.autocast(injected.device.type, torch.bfloat16) if bf16 else nullcontext()
+    with torch.no_grad(), context:
+        for some in _blocks(rows, batch):
+            one = data.mentions.sequences.batch(some)
+            ids, mask, spans = (
+                torch.from_numpy(array).to(injected.device)
+                for array in (one.input_ids, one.attention_mask, one.mentions[:, :3].copy())
+            )
+            nearest = injected(ids, mask, spans).candidates[:, 0].cpu().numpy()
+            gold = data.gold[one.mentions[:, 3]]
+            right, total = right + int((nearest == gold).sum()), total + int((gold >= 0).sum())
+    return {"dev_linking_acc1": right / max(1, total)}
+
+
+def _blocks(rows: Int64, size: int) -> Iterator[Int64]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]

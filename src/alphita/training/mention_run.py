@@ -1,0 +1,196 @@
+"""One training run on mentions: what `TermRun` is for names, with rows of tokens that may have a context.
+
+run = MentionRun("kge_margin", config, terminology, encoder, out, mentions="x.mentions", split=split, ...)
+... the recipe's data and objective, from run.rows: `draw` and `loss` ...
+return run.fit(draw, loss, Length(...), before_step=..., fence=...)
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alphita.encoder import layout
+from alphita.encoder.tags import with_tags
+from alphita.errors import InputError
+from alphita.training import runs
+from alphita.training.dry_run import estimate
+from alphita.training.loop import Plan, fit
+from alphita.training.mention_rows import MentionRows, mention_rows
+from alphita.training.mention_steps import MentionForward
+from alphita.training.mention_store import Mentions
+from alphita.training.settings import TermTraining
+from alphita.training.soup import copy_of, mix_in
+from alphita.training.term_batches import BatchLoss, Draw, TermSteps
+from alphita.training.term_run import TermRun
+
+if TYPE_CHECKING:
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+    from alphita.training.sentence_run import Length
+
+
+class MentionRun(TermRun):
+    """A run: its encoder, its rows, its folder; see `TermRun` for the rest.
+
+    Attributes:
+        forward: gives the vector of a row's mention, with gradients.
+        rows: what trains.
+        tags: ids of [M_s] and [M_e] in the encoder; None where no row has a context.
+    """
+
+    forward: MentionForward
+
+    def __init__(
+        self,
+        recipe: str,
+        config: TermTraining,
+        terminology: Terminology,
+        encoder: str,
+        out: Path,
+        *,
+        mentions: str,
+        contexts: int,
+        bare: bool,
+        split: Split | None,
+        resume: bool,
+        force: bool,
+        dry_run: bool,
+    ) -> None:
+        """Open encoder, names and mentions; nothing is written yet.
+
+        Args:
+            recipe: its name; so are config, terminology, encoder and out as for `TermRun`.
+            mentions: the artefact of mentions; "": names train without contexts.
+            contexts: windows of a name at most; 0: none.
+            bare: whether names train by themselves beside the windows.
+            split: what is held out; so are resume, force and dry_run as for `TermRun`.
+
+        Raises:
+            InputError: as `TermRun`; or the mentions are of another tokenizer or split, or too long for the encoder.
+            UsageError: as `TermRun`.
+        """
+        opened = Mentions.load(mentions) if mentions and contexts else None
+        self.tags: tuple[int, int] | None = None
+        if opened is not None:
+            check_split(opened, split)
+            self._tagged = tempfile.TemporaryDirectory()
+            tagged = with_tags(encoder, Path(self._tagged.name), seed=config.seed)
+            if opened.manifest["tokenizer_hash"] not in tagged.tokenizer_hashes:
+                raise InputError(
+                    "its tokens are of another tokenizer than the encoder's", file=mentions,
+                    remedy=f"make it again with this encoder: alphita mentions CORPUS --encoder {encoder}",
+                )  # fmt: skip
+            encoder, self.tags = tagged.encoder, tagged.ids
+        super().__init__(
+            recipe, config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run
+        )
+        self.forward = MentionForward(self.encoder, self.tags, precision=config.precision, dropout=config.dropout)
+        self.rows: MentionRows = mention_rows(
+            self.names, self.encoder, terminology, opened, tags=self.tags, contexts=contexts, bare=bare,
+            seed=config.seed,
+        )  # fmt: skip
+        if opened is not None:
+            self._facts["mentions"] = opened.content_hash
+            self._check_length(opened)
+        for reason, count in self.rows.left_out.items():
+            if count:
+                self.say(f"left out: {count:,} {reason}")
+
+    def depends_on(self, **facts: object) -> None:
+        """Note what else the result depends on, such as the hash of an artefact."""
+        self._facts |= facts
+
+    def fit(  # type: ignore[override]
+        self,
+        draw: Draw,
+        loss: BatchLoss,
+        length: Length,
+        *,
+        fields: Mapping[str, Any] | None = None,
+        before_step: Callable[[int], None] | None = None,
+        fence: int = 0,
+    ) -> dict[str, float]:
+        """Train, save the model and return the last figures; in a dry run only measure and return nothing.
+
+        Args:
+            draw: gives the batches; their terms are rows.
+            loss: of a batch's vectors.
+            length: how long and how fast.
+            fields: what the manifest says beside recipe, config, seed and hashes.
+            before_step, fence: see `loop.fit`.
+        """
+        config = self._config
+        trained = {"encoder": self.forward.module}
+        steps = TermSteps(
+            self.forward, self.rows.tokens, draw, loss, seed=config.seed, tokens_at_once=config.tokens_at_once,
+            ranks=self._ranks,
+        )  # fmt: skip
+        plan = Plan(
+            length.steps, length.warmup_steps, length.learning_rate, config.accumulation, config.clip,
+            config.weight_decay, config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule,
+            config.ema, config.keep, config.tensorboard,
+        )  # fmt: skip
+        if self._dry_run:
+            if before_step is not None:
+                before_step(0)
+            told, _ = estimate(self._recipe, self._sizes(), steps, trained, plan)
+            self.say(told)
+            return {}
+        start = copy_of(self.forward.module) if config.start_share > 0 else {}
+        figures = fit(
+            trained, steps, plan, self.work, fingerprint=runs.fingerprint(self._facts), resume=self.resume,
+            evaluate=self.names.dev_accuracy(self.encoder) if config.dev_synonyms else None, before_step=before_step,
+            fence=fence, describe=lambda number: ", ".join(map(self._name, steps.terms(number).tolist())),
+            ranks=self._ranks, label=f"training {self._recipe}",
+        )  # fmt: skip
+        if config.start_share > 0:
+            mix_in(self.forward.module, start, config.start_share)
+        if self._ranks.first:
+            runs.save_model(
+                self._out, self.encoder, self.work, force=self._force,
+                fields=self._facts | {"config": config.model_dump(), **(fields or {}), "figures": figures},
+            )  # fmt: skip
+        self._ranks.wait()
+        return figures
+
+    def _name(self, row: int) -> str:
+        return self.names.strings[self.rows.names[row]]
+
+    def _sizes(self) -> str:
+        windows = self.rows.windows
+        return f"{super()._sizes()}; mentions: {windows:,} in context, {len(self.rows) - windows:,} names by themselves"
+
+    def _check_length(self, mentions: Mentions) -> None:
+        lengths = self.rows.tokens.offsets[1:] - self.rows.tokens.offsets[:-1]
+        longest = int(lengths.max())
+        if layout.read(self.encoder.folder, max_length=longest)[1].max_length < longest:
+            raise InputError(
+                f"its longest window has {longest} tokens, more than the encoder has positions for", file=mentions.path,
+                remedy="make it again with a smaller --window",
+            )  # fmt: skip
+
+
+def check_split(mentions: Mentions, split: Split | None) -> None:
+    """Make sure that no text of `mentions` holds what `split` holds out.
+
+    Raises:
+        InputError: they were made with another split, or with none; or with held-out strings left in their texts.
+    """
+    noted, wanted = mentions.manifest.get("split"), split.hash if split else None
+    if noted != wanted:
+        if wanted is None:
+            made, remedy = "with a split, and training has none", "train with that split, or make it without one"
+        else:
+            made = "with another split than training's" if noted else "without a split, and training has one"
+            remedy = "make it with that of training"
+        raise InputError(
+            f"it was made {made}", file=mentions.path, remedy=f"{remedy}: alphita mentions --split X.split"
+        )
+    if split is not None and mentions.manifest["config"]["held_out_text"]:
+        raise InputError(
+            "held-out strings stand in its texts", file=mentions.path,
+            remedy="make it again without --held-out-text",
+        )  # fmt: skip
