@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,10 +20,11 @@ from alphita.terminology.store import Terminology
 from alphita.training import loop
 from alphita.training.names import TrainingNames
 from alphita.training.term_batches import TermSteps
+from tests.killing import train_command, whole_and_resumed
 from tests.tiny import tiny_model, tiny_terminology
 
 # What learns from more than names and relations (translations, text, graph vectors): held to the same by its own tests.
-OF_MORE = ("ext_bert", "kge_injection", "multilingual")
+OF_MORE = ("ext_bert", "kge_injection", "multilingual", "pipelined")
 RECIPES = [name for name in registry.names("alphita.recipes") if name not in OF_MORE]
 COMMON: dict[str, Any] = {
     "steps": 80, "warmup_steps": 5, "accumulation": 1, "learning_rate": 2e-3, "pooling": "mean", "precision": "fp32",
@@ -139,30 +135,10 @@ def test_a_run_that_was_cut_goes_on_to_the_same_weights(
 def test_kill_9_and_resume_give_the_unbroken_run(
     recipe: ModuleType, terminology: Terminology, model: Path, tmp_path: Path
 ) -> None:
-    name = _name(recipe)
     settings = config(recipe, steps=150, checkpoint_every=5).model_dump(exclude_unset=True)
-    command = [
-        sys.executable, "-m", "alphita", "train", name, "-t", str(terminology.path), "--encoder", str(model),
-        "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([*command, "-o", str(whole)], check=True, capture_output=True)
-    process = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(killed.with_name("killed.training").glob("step-*/state.json")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not killed.exists()
-    refused = subprocess.run([*command, "-o", str(killed)], capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "--resume" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    subprocess.run([*command, "-o", str(killed), "--resume"], check=True, capture_output=True)
-    for file in sorted(whole.glob("*.safetensors")):
-        assert artefact.hash_file(file) == artefact.hash_file(killed / file.name), file.name
+    runs = whole_and_resumed(train_command(_name(recipe), terminology.path, model, settings), tmp_path)
+    for file in sorted(runs.whole.glob("*.safetensors")):
+        assert artefact.hash_file(file) == artefact.hash_file(runs.resumed / file.name), file.name
 
 
 def test_the_log_can_be_read_by_tensorboard(

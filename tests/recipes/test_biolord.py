@@ -1,11 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +25,7 @@ from alphita.training.forward import TermForward
 from alphita.training.phases import Phase
 from alphita.training.sentence_tasks import SentenceTasks
 from alphita.training.term_batches import TermSteps
+from tests.killing import train_command, whole_and_resumed
 from tests.reference import info_nce as reference
 from tests.stanzas import Stanza, defined, ontology
 from tests.tiny import SITES, tiny_model
@@ -311,29 +307,11 @@ def test_a_run_that_was_cut_in_any_phase_goes_on_to_the_same_weights(
 
 def test_kill_9_while_distilling_and_resume_give_the_unbroken_run(data: Path, tmp_path: Path) -> None:
     settings = config(data, steps=40, seeds=1).model_dump(exclude_unset=True)
-    command = [
-        sys.executable, "-m", "alphita", "train", "biolord", "-t", str(data / "t.terminology"), "--encoder",
-        str(data / "model"), "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
-    unbroken, killed = tmp_path / "unbroken", tmp_path / "killed"
-    subprocess.run([*command, "-o", str(unbroken)], check=True, capture_output=True)
-    process = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list((tmp_path / "killed.phases" / "distilled_0.training").glob("step-*/state.json")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not killed.exists()
-    refused = subprocess.run([*command, "-o", str(killed)], capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "--resume" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    again = subprocess.run([*command, "-o", str(killed), "--resume"], check=True, capture_output=True, text=True)
-    assert "greedy soup, by dev score" in again.stderr
-    assert "dev_retrieval" in again.stdout
-    assert weights(killed) == weights(unbroken)
+    command = train_command("biolord", data / "t.terminology", data / "model", settings)
+    runs = whole_and_resumed(command, tmp_path, work="killed.phases/distilled_0.training")
+    assert "greedy soup, by dev score" in runs.said.stderr
+    assert "dev_retrieval" in runs.said.stdout
+    assert weights(runs.resumed) == weights(runs.whole)
 
 
 def test_another_run_cannot_take_the_phases_over(

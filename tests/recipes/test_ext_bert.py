@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +25,7 @@ from alphita.terminology.text import clean
 from alphita.training import corpus_sequences, masked_steps
 from alphita.training.masked_language import NAME, MaskedLanguageHead
 from alphita.training.masked_steps import MaskedSteps
+from tests.killing import train_command, whole_and_resumed
 from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 
 SMALL: dict[str, Any] = {
@@ -239,27 +235,8 @@ def test_kill_9_and_resume_give_the_unbroken_run(
     terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
 ) -> None:
     settings = SMALL | {"corpus": corpus, "steps": 60, "checkpoint_every": 2}
-    command = [
-        sys.executable, "-m", "alphita", "train", "ext_bert", "-t", str(terminology.path), "--encoder", str(model),
-        "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    subprocess.run([*command, "-o", str(whole)], check=True, capture_output=True)
-    process = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(killed.with_name("killed.training").glob("step-*/state.json")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not killed.exists()
-    refused = subprocess.run([*command, "-o", str(killed)], capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert "--resume" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    subprocess.run([*command, "-o", str(killed), "--resume"], check=True, capture_output=True)
-    same_weights(whole, killed)
+    runs = whole_and_resumed(train_command("ext_bert", terminology.path, model, settings), tmp_path)
+    same_weights(runs.whole, runs.resumed)
 
 
 def test_a_dry_run_tells_sizes_and_writes_nothing(

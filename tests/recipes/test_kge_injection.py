@@ -1,11 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +21,7 @@ from alphita.terminology.store import Terminology
 from alphita.training import injection_run
 from alphita.training.injection_steps import InjectionSteps
 from alphita.training.mention_store import Mentions
+from tests.killing import train_command, whole_and_resumed
 from tests.tiny import tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of, texts_of
 
@@ -184,23 +180,8 @@ def test_a_run_that_was_cut_goes_on_to_the_same_weights(
 
 def test_kill_9_and_resume_give_the_unbroken_run(terminology, model, paths, tmp_path) -> None:
     settings = SMALL | paths | {"steps": 120, "checkpoint_every": 5}
-    command = [
-        sys.executable, "-m", "alphita", "train", "kge_injection", "-t", str(terminology.path), "--encoder", str(model),
-        "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
-    subprocess.run([*command, "-o", str(tmp_path / "whole")], check=True, capture_output=True)
-    killed = tmp_path / "killed"
-    process = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(killed.with_name("killed.training").glob("step-*/state.json")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not killed.exists()
-    subprocess.run([*command, "-o", str(killed), "--resume"], check=True, capture_output=True)
-    same_files(tmp_path / "whole", killed)
+    runs = whole_and_resumed(train_command("kge_injection", terminology.path, model, settings), tmp_path)
+    same_files(runs.whole, runs.resumed)
 
 
 def test_another_seed_draws_other_batches(terminology, model, paths, tmp_path) -> None:

@@ -1,12 +1,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +26,7 @@ from alphita.training import teachers
 from alphita.training.pair_batches import PairBatches, numbered
 from alphita.training.term_batches import TermSteps
 from alphita.training.translation_data import gather
+from tests.killing import train_command, whole_and_resumed
 from tests.tiny import FINDINGS, SITES, tiny_model
 
 ITALIAN = dict(zip(SITES, ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio"), strict=True))
@@ -382,23 +378,8 @@ def test_a_run_that_was_cut_goes_on_to_the_same_weights(
 
 def test_kill_9_and_resume_give_the_unbroken_run(terminology: Terminology, model: Path, tmp_path: Path) -> None:
     settings = SMALL | {"steps": 120, "checkpoint_every": 5}
-    command = [
-        sys.executable, "-m", "alphita", "train", "multilingual", "-t", str(terminology.path), "--encoder", str(model),
-        "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
-    subprocess.run([*command, "-o", str(tmp_path / "whole")], check=True, capture_output=True)
-    killed = tmp_path / "killed"
-    process = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not list(killed.with_name("killed.training").glob("step-*/state.json")):
-        assert process.poll() is None, "ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not killed.exists()
-    subprocess.run([*command, "-o", str(killed), "--resume"], check=True, capture_output=True)
-    whole, resumed = (artefact.hash_file(path / "model.safetensors") for path in (tmp_path / "whole", killed))
+    runs = whole_and_resumed(train_command("multilingual", terminology.path, model, settings), tmp_path)
+    whole, resumed = (artefact.hash_file(path / "model.safetensors") for path in runs[:2])
     assert whole == resumed
 
 

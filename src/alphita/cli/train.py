@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -12,6 +13,10 @@ from typer.core import TyperGroup
 from alphita import config, registry
 from alphita.cli._settings import SettingsCommand, plain
 from alphita.errors import UsageError
+from alphita.progress import say
+
+if TYPE_CHECKING:
+    from alphita.training.plain_export import Distilling
 
 RECIPES = "alphita.recipes"
 
@@ -60,10 +65,16 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Run a few batches and say what the whole takes; write nothing.")
         ] = False,
+        export: Annotated[
+            str, typer.Option(help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open.")
+        ] = "",
+        export_settings: Annotated[
+            list[str] | None, typer.Option("--export-set", help="A setting of the export, key=value; repeatable.")
+        ] = None,
     ) -> None:
         run(
             name, terminology, out, encoder, split, settings or [], config_file, threads,
-            resume=resume, force=force, dry_run=dry_run,
+            resume=resume, force=force, dry_run=dry_run, export=export, export_settings=export_settings or [],
         )  # fmt: skip
 
     command = typer.main.get_command(single)
@@ -85,8 +96,16 @@ def run(
     resume: bool,
     force: bool,
     dry_run: bool,
+    export: str = "",
+    export_settings: Sequence[str] = (),
 ) -> None:
-    """Train recipe `name` and print where the model lies and its last figures."""
+    """Train recipe `name`, export the model if asked to, and print where each lies and its last figures.
+
+    With `resume` and an export, a model that is finished is not trained again.
+
+    Raises:
+        UsageError: options exclude each other, or the recipe's models cannot be exported so.
+    """
     from alphita import machine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
@@ -94,13 +113,45 @@ def run(
     if resume and force:
         raise UsageError("--resume and --force exclude each other")
     recipe = registry.load(RECIPES, name)
+    kinds = getattr(recipe, "EXPORTS", ())
+    if export and export not in kinds:
+        offered = f"it takes {', '.join(kinds)}" if kinds else "its models are plain encoders already"
+        raise UsageError(f"--export {export} does not go with {name}: {offered}")
+    if export_settings and not export:
+        raise UsageError("--export-set needs --export")
+    plain_out = out.with_name(f"{out.name}.{export}")
+    if export and plain_out.exists() and not force:
+        raise UsageError(f"{plain_out} already exists; choose another output or use --force")
     machine.set_threads(threads)
     resolved = config.resolve(recipe.Config, file=config_file, sets=settings)
-    figures = recipe.train(
-        load_terminology(terminology), encoder, out, resolved,
-        split=Split.load(split) if split else None, resume=resume, force=force,
-        dry_run=dry_run,
-    )  # fmt: skip
+    learns = _export_config(export_settings) if export else None
+    given = load_terminology(terminology), Split.load(split) if split else None
+    if not (export and resume and out.exists()):
+        figures = recipe.train(
+            given[0], encoder, out, resolved, split=given[1], resume=resume, force=force, dry_run=dry_run
+        )
+        _tell(out, figures, dry_run=dry_run)
+    if learns is None:
+        return
+    if dry_run and not out.exists():
+        say("the export can be measured once the model is there, by --resume --dry-run")
+        return
+    from alphita.training.plain_export import distil_plain
+
+    figures = distil_plain(
+        out, plain_out, given[0], learns, split=given[1], resume=resume, force=force, dry_run=dry_run
+    )
+    _tell(plain_out, figures, dry_run=dry_run)
+
+
+def _export_config(settings: Sequence[str]) -> Distilling:
+    from alphita.training.plain_export import Distilling
+
+    return config.resolve(Distilling, sets=settings)
+
+
+def _tell(out: Path, figures: Mapping[str, float], *, dry_run: bool) -> None:
+    """Print where a model lies and its last figures."""
     # Nothing to tell after a dry run, nor by the further processes of a run of several.
     if dry_run or int(os.environ.get("RANK", "0")) > 0:
         return

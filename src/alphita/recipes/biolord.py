@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita.training.loop import Length
     from alphita.training.phases import Phase
-    from alphita.training.sentence_run import Length
 
 CITATION = (
     "F. Remy, K. Demuynck, T. Demeester. BioLORD-2023: semantic textual representations fusing large language models "
@@ -326,7 +326,8 @@ def train(
 
 def _length(config: Config, batches: float, epochs: float, learning_rate: float) -> Length:
     """Return how long a phase trains: `steps`, or its epochs of `batches` batches; 5% of it are warm-up."""
-    from alphita.training.sentence_run import Length, steps_of
+    from alphita.training.loop import Length
+    from alphita.training.sentence_run import steps_of
 
     steps = config.steps or steps_of(batches, epochs, config.accumulation)
     return Length(steps, round(WARMUP * steps) if config.warmup_steps < 0 else config.warmup_steps, learning_rate)

@@ -25,7 +25,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from alphita.training.corpus_sequences import HeldOut
     from alphita.training.mention_store import Specials
     from alphita.training.phases import Phase
-    from alphita.training.term_batches import TermSteps
 
 CITATION = (
     "D. Amore Bondarenko, R. Ferrod, L. Di Caro. Combining contrastive learning and knowledge graph embeddings to "
@@ -234,13 +233,12 @@ def read(
     from alphita.progress import say
     from alphita.training import corpus_sequences, dry_run, ranks, runs
     from alphita.training.forward import TermForward
-    from alphita.training.loop import Plan, fit
+    from alphita.training.loop import Length, Plan, fit
     from alphita.training.masked_language import NAME, MaskedLanguageHead, masking_of
     from alphita.training.masked_steps import MaskedSteps, SequenceBatches
     from alphita.training.mentions import open_tokenizer
     from alphita.training.phases import manifest_fields
     from alphita.training.sentence_run import steps_of
-    from alphita.training.soup import copy_of, mix_in
 
     everyone, work = ranks.connect(), runs.folder(phase.out)
     torch.manual_seed(config.seed)
@@ -275,19 +273,15 @@ def read(
 
     # Loop.
     steps = config.steps or steps_of(batches.batches, config.epochs, config.accumulation)
-    plan = Plan(
-        steps, config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps), config.learning_rate,
-        config.accumulation, config.clip, config.weight_decay, config.log_every, config.evaluate_every,
-        config.checkpoint_every, config.schedule, config.ema, config.keep, config.tensorboard,
-    )  # fmt: skip
+    warmup = config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps)
+    plan = Plan.of(config, Length(steps, warmup, config.learning_rate))
     micro = MaskedSteps(
         forward, head, tokens, batches.batch, masking, seed=config.seed, tokens_at_once=config.tokens_at_once,
         ranks=everyone,
     )  # fmt: skip
     trained = {"encoder": forward.module, NAME: head}
     if phase.dry_run:
-        # It asks of the steps what these have too.
-        told, _ = dry_run.estimate("ext_bert", sizes, cast("TermSteps", micro), trained, plan)
+        told, _ = dry_run.estimate("ext_bert", sizes, micro, trained, plan, bf16=forward.bf16)
         if everyone.first:
             say(told)
         return {}
@@ -295,7 +289,6 @@ def read(
         say(sizes)
         say(f"an epoch is {batches.batches / config.accumulation:,.1f} steps; training takes {steps:,}")
     before = micro.score(dev)["dev_log_probability"] if len(dev) and everyone.first else 0.0
-    start = copy_of(forward.module) if config.start_share > 0 else {}
     figures = fit(
         trained, micro, plan, work, fingerprint=runs.fingerprint(facts), resume=phase.resume,
         evaluate=(lambda: micro.score(dev)) if len(dev) else None,
@@ -303,8 +296,6 @@ def read(
         describe=lambda number: ", ".join(f"sequence {row}" for row in batches.batch(number).terms), ranks=everyone,
         label="training ext_bert",
     )  # fmt: skip
-    if config.start_share > 0:
-        mix_in(forward.module, start, config.start_share)
     if everyone.first:
         if len(dev):
             figures |= {"dev_log_probability_before": before, **micro.score(dev)}

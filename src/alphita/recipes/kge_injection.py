@@ -49,6 +49,9 @@ CITATION = (
     "develop medical word embeddings for the Italian language."
 )
 
+EXPORTS = ("distilled",)
+"""What its models can be turned into: see `training.plain_export`."""
+
 
 class Config(TermTraining):
     """Settings of the injection; the defaults are the paper's where it states them."""
@@ -108,8 +111,8 @@ def train(
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
     from alphita.training.injection_run import Injecting, inject_entities
+    from alphita.training.loop import Length
     from alphita.training.phases import Phase
-    from alphita.training.sentence_run import Length
 
     return inject_entities(
         "kge_injection", Phase("injected", out, resume, force, dry_run), config,

@@ -63,7 +63,7 @@ def train(
         UsageError: v3 without the graph's vectors.
     """
     from alphita.training.margin_phase import train_margins
+    from alphita.training.phases import Phase
 
-    return train_margins(
-        "kge_margin", terminology, encoder, out, config, split=split, resume=resume, force=force, dry_run=dry_run
-    )
+    phase = Phase("margins", out, resume, force, dry_run)
+    return train_margins("kge_margin", phase, config, terminology, encoder, split=split)

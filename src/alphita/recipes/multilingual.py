@@ -126,9 +126,8 @@ def train(
     from alphita.training import dry_run as trial
     from alphita.training import ranks, runs, teachers, translation_dev
     from alphita.training.forward import TermForward
-    from alphita.training.loop import Plan, fit
+    from alphita.training.loop import Length, Plan, fit
     from alphita.training.pair_batches import PairBatches, numbered
-    from alphita.training.soup import copy_of, mix_in
     from alphita.training.term_batches import Batch, TermSteps
     from alphita.training.tokens import tokenize
     from alphita.training.translation_data import gather
@@ -202,18 +201,15 @@ def train(
         return {"loss": regression(own[given["place"]], given["target"])}
 
     # Loop.
-    plan = Plan(
-        steps, config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps), config.learning_rate,
-        config.accumulation, config.clip, config.weight_decay, config.log_every, config.evaluate_every,
-        config.checkpoint_every, config.schedule, config.ema, config.keep, config.tensorboard,
-    )  # fmt: skip
+    warmup = config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps)
+    plan = Plan.of(config, Length(steps, warmup, config.learning_rate))
     micro = TermSteps(
         forward, tokenize(student, table.strings), draw, loss, seed=config.seed, tokens_at_once=config.tokens_at_once,
         ranks=processes,
     )  # fmt: skip
     if dry_run:
         sizes = f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}"
-        told, _ = trial.estimate("multilingual", sizes, micro, {"encoder": forward.module}, plan)
+        told, _ = trial.estimate("multilingual", sizes, micro, {"encoder": forward.module}, plan, bf16=forward.bf16)
         first = trial.duration(teachers.seconds(teacher, named))
         tell(f"{told}\n  before: the teacher encodes {len(named):,} names, about {first}")
         return {}
@@ -221,15 +217,12 @@ def train(
     def dev_score() -> dict[str, float]:
         return translation_dev.accuracy(data.dev, student)
 
-    start = copy_of(forward.module) if config.start_share > 0 else {}
     figures = fit(
         {"encoder": forward.module}, micro, plan, work, fingerprint=runs.fingerprint(facts), resume=resume,
         evaluate=dev_score if len(data.dev) else None,
         describe=lambda number: ", ".join(table.strings[string] for string in micro.terms(number)), ranks=processes,
         label="training multilingual",
     )  # fmt: skip
-    if config.start_share > 0:
-        mix_in(forward.module, start, config.start_share)
 
     # The model.
     if processes.first:

@@ -6,24 +6,48 @@ import resource
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
 
 from alphita.errors import InputError
 from alphita.training import memory
+from alphita.training.loop import MicroSteps
 
 if TYPE_CHECKING:
     from alphita.training.forward import TermForward
     from alphita.training.loop import Plan
-    from alphita.training.term_batches import TermSteps
+    from alphita.training.ranks import Ranks
 
 TRIALS = 4
 
 
+class Timed(MicroSteps, Protocol):
+    """Micro-steps that can be estimated.
+
+    Attributes:
+        tokens_at_once: tokens encoded at once with gradients.
+        ranks: the processes that share the work.
+    """
+
+    tokens_at_once: int
+    ranks: Ranks
+
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return what micro-batch `number` has of each thing: {"term rows": 256, "tokens": 2048}."""
+        ...
+
+
 def estimate(
-    what: str, sizes: str, steps: TermSteps, trained: Mapping[str, torch.nn.Module], plan: Plan, *, most: int = 0
+    what: str,
+    sizes: str,
+    steps: Timed,
+    trained: Mapping[str, torch.nn.Module],
+    plan: Plan,
+    *,
+    bf16: bool,
+    most: int = 0,
 ) -> tuple[str, float]:
     """Run a few micro-batches, throw their gradients away, and return what to tell and the seconds of the whole.
 
@@ -33,13 +57,13 @@ def estimate(
         steps: gives the micro-batches.
         trained: what is trained, by name; it stays as it is.
         plan: how long.
+        bf16: whether it computes in bf16.
         most: micro-batches to run at most; 0: a few.
     """
     trials = max(1, min(TRIALS, plan.steps, most or TRIALS))
     for module in trained.values():
         module.train()
-    batches = [steps.draw(number) for number in range(trials)]
-    lengths = np.diff(steps.tokens.offsets)
+    batches = [steps.sizes(number) for number in range(trials)]
     optimizer = torch.optim.AdamW([p for module in trained.values() for p in module.parameters()], lr=0.0)
     steps.start(0, trials)
     seconds, updates = [], []
@@ -55,19 +79,17 @@ def estimate(
     batch, update = (float(np.median(taken[1:] or taken)) for taken in (seconds, updates))
     second = batch * plan.accumulation + update
     numbers = sum(p.numel() for module in trained.values() for p in module.parameters() if p.requires_grad)
-    rows = np.mean([batch.rows for batch in batches])
-    distinct = np.mean([len(batch.terms) for batch in batches])
-    tokens = np.mean([int(lengths[batch.terms].sum()) for batch in batches])
-    device = steps.forward.device
+    mean = {name: np.mean([batch[name] for batch in batches]) for name in batches[0]}
+    device = next(parameter.device for module in trained.values() for parameter in module.parameters())
     return (
         f"dry run of {what}: nothing is written\n"
         f"  {sizes}\n"
         f"  trained numbers: {numbers:,} ({memory.state_bytes(list(trained.values())) / 2**30:.2f} GB with gradients "
         "and AdamW's moments)\n"
-        f"  a batch: {rows:,.0f} term rows, {distinct:,.0f} distinct, {tokens:,.0f} tokens (at most "
+        f"  a batch: {', '.join(f'{value:,.0f} {name}' for name, value in mean.items())} (at most "
         f"{steps.tokens_at_once:,} are encoded at once)\n"
         f"  a step: {plan.accumulation} batches, {second:.2f} s on {device}, "
-        f"{'bf16' if steps.forward.bf16 else 'fp32'}, {steps.ranks.size} process(es)\n"
+        f"{'bf16' if bf16 else 'fp32'}, {steps.ranks.size} process(es)\n"
         f"  {plan.steps:,} steps: about {duration(second * plan.steps)}, without dev scores\n"
         f"  memory: about {_peak(device) / 2**30:.1f} GB",
         second * plan.steps,

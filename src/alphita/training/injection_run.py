@@ -8,8 +8,6 @@ It opens encoder and data, puts the injection into the encoder, trains it by L_M
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,22 +20,20 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert, check_layer, inject
 from alphita.errors import InputError
 from alphita.progress import say
-from alphita.training import dry_run, injection_data, memory, ranks, runs
+from alphita.training import dry_run, injection_data, ranks, runs
 from alphita.training.forward import TermForward
 from alphita.training.injection_steps import InjectionSteps, linking_accuracy
-from alphita.training.loop import Plan, fit
+from alphita.training.loop import Length, Plan, fit
 from alphita.training.masked_language import NAME, MaskedLanguageHead, masking_of
 from alphita.training.masked_steps import SequenceBatches
 from alphita.training.mentions import open_tokenizer
 from alphita.training.phases import Phase, manifest_fields
 from alphita.training.settings import ENGINE_ONLY, TermTraining
-from alphita.training.soup import copy_of, mix_in
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.injection_data import LinkedMentions
-    from alphita.training.sentence_run import Length
 
 DEV = 32
 """Which stream of random numbers chooses the dev sequences."""
@@ -163,30 +159,26 @@ def inject_entities(
         injected, head, data, batches, masking, seed=config.seed, linking=settings.linking, bf16=forward.bf16,
         tokens_at_once=config.tokens_at_once, ranks=processes,
     )  # fmt: skip
-    plan = Plan(
-        length.steps, length.warmup_steps, length.learning_rate, config.accumulation, config.clip, config.weight_decay,
-        config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule, config.ema, config.keep,
-        config.tensorboard,
-    )  # fmt: skip
+    # Of the starting weights only the encoder's are mixed in: the injection has none from before.
+    plan = Plan.of(config, length)
     modules = _modules(injected, head)
     per_epoch = batches.batches / config.accumulation
     if phase.dry_run:
-        tell(_estimate(recipe, steps, modules, plan, per_epoch=per_epoch))
+        told, _ = dry_run.estimate(
+            recipe, f"an epoch is {per_epoch:,.1f} steps", steps, modules, plan, bf16=forward.bf16
+        )
+        tell(told)
         return {}
     tell(f"an epoch is {per_epoch:,.1f} steps; training takes {plan.steps:,}")
 
     def dev_score() -> dict[str, float]:
         return linking_accuracy(injected, data, dev, batch=settings.batch, bf16=forward.bf16)
 
-    start = copy_of(injected.model) if config.start_share > 0 else {}
     figures = fit(
         modules, steps, plan, work, fingerprint=runs.fingerprint(facts), resume=phase.resume,
         evaluate=dev_score if len(dev) else None, describe=lambda number: ", ".join(steps.names(number)),
         ranks=processes, label=f"training {recipe}",
     )  # fmt: skip
-    # The injection has no weights from before; the encoder's own are mixed.
-    if config.start_share > 0:
-        mix_in(injected.model, start, config.start_share)
 
     # The model.
     if processes.first:
@@ -220,47 +212,3 @@ def _check_lengths(data: LinkedMentions, encoder: TermEncoder) -> None:
             f"its longest sequence has {longest} tokens, and the encoder has {positions} positions",
             file=data.mentions.path, remedy=f"make it again with --sequence-tokens {positions - special}",
         )  # fmt: skip
-
-
-def _estimate(
-    what: str,
-    steps: InjectionSteps,
-    modules: Mapping[str, torch.nn.Module],
-    plan: Plan,
-    *,
-    per_epoch: float,
-) -> str:
-    """Run a few micro-batches, throw their gradients away, and return what to tell."""
-    trials = min(dry_run.TRIALS, plan.steps)
-    for module in modules.values():
-        module.train()
-    optimizer = torch.optim.AdamW([p for module in modules.values() for p in module.parameters()], lr=0.0)
-    steps.start(0, trials)
-    seconds = []
-    for number in range(trials):
-        begin = time.perf_counter()
-        steps(number, 1.0)
-        batch = time.perf_counter() - begin
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        seconds.append((plan.accumulation - 1) * batch + time.perf_counter() - begin)
-    steps.stop()
-    # The first ones warm up.
-    second = float(np.median(seconds[1:] or seconds))
-    batches = [steps.draw(number) for number in range(trials)]
-    mentions, tokens = (
-        np.mean([value(one) for one in batches])
-        for value in (lambda one: len(one.mentions), lambda one: one.attention_mask.sum())
-    )
-    numbers = sum(p.numel() for module in modules.values() for p in module.parameters() if p.requires_grad)
-    return (
-        f"dry run of {what}: nothing is written\n"
-        f"  an epoch is {per_epoch:,.1f} steps\n"
-        f"  trained numbers: {numbers:,} ({memory.state_bytes(list(modules.values())) / 2**30:.2f} GB with gradients "
-        "and AdamW's moments)\n"
-        f"  a batch: {len(batches[0].input_ids):,} sequences, {mentions:,.0f} mentions, {tokens:,.0f} tokens (at most "
-        f"{steps.tokens_at_once:,} are encoded at once)\n"
-        f"  a step: {plan.accumulation} batches, {second:.2f} s on {steps.device}, {'bf16' if steps.bf16 else 'fp32'}, "
-        f"{steps.ranks.size} process(es)\n"
-        f"  {plan.steps:,} steps: about {dry_run.duration(second * plan.steps)}, without dev scores"
-    )

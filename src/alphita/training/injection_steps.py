@@ -191,6 +191,12 @@ class InjectionSteps:
         batch = self.data.mentions.sequences.batch(self._rows(number))
         return [self.data.mentions.strings[form].as_py() for form in dict.fromkeys(batch.mentions[:, 3].tolist())]
 
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return how many sequences, mentions and tokens batch `number` has."""
+        batch = self.draw(number)
+        tokens = int(batch.attention_mask.sum())
+        return {"sequences": len(batch.input_ids), "mentions": len(batch.mentions), "tokens": tokens}
+
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients.
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -20,6 +20,10 @@ from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita.progress import bar
 from alphita.training import checkpoints
 from alphita.training.ranks import Ranks
+from alphita.training.soup import copy_of, mix_in
+
+if TYPE_CHECKING:
+    from alphita.training.settings import TermTraining
 
 MicroLoss = Callable[[int], dict[str, torch.Tensor]]
 """Micro-batch number -> scalars by name: "loss" is what is minimised, "rows" the number of term rows."""
@@ -76,6 +80,15 @@ class Plain:
 
 
 @dataclass(frozen=True)
+class Length:
+    """How long and how fast a run or phase trains, where the config leaves that open: see `Plan`."""
+
+    steps: int
+    warmup_steps: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """How long and how fast to train.
 
@@ -91,6 +104,8 @@ class Plan:
         ema: decay of the exponential average of the weights that is kept in the end; 0: none.
         keep: "last", or "best": the weights of the best dev score.
         tensorboard: also write the log for TensorBoard.
+        start_share: share of the starting weights of the module "encoder" that is averaged into the final ones: they
+            keep what names alone do not teach, such as misspellings and words around a term.
     """
 
     steps: int
@@ -106,6 +121,17 @@ class Plan:
     ema: float = 0.0
     keep: str = "last"
     tensorboard: bool = False
+    start_share: float = 0.0
+
+    @classmethod
+    def of(cls, config: TermTraining, length: Length | None = None) -> Plan:
+        """Return the plan of a recipe's config; `length` replaces the config's own."""
+        own = length or Length(config.steps, config.warmup_steps, config.learning_rate)
+        return cls(
+            own.steps, own.warmup_steps, own.learning_rate, config.accumulation, config.clip, config.weight_decay,
+            config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule, config.ema, config.keep,
+            config.tensorboard, config.start_share,
+        )  # fmt: skip
 
 
 def learning_rate_factor(step: int, warmup: int, total: int, schedule: str = "linear") -> float:
@@ -162,6 +188,7 @@ def fit(
         AlphitaError: the loss is no longer finite, or there is no memory left.
     """
     ranks = ranks or Ranks()
+    begun = copy_of(modules["encoder"]) if plan.start_share > 0 else {}
     if plan.keep == "best" and evaluate is None:
         raise UsageError("keep=best needs dev scores: set dev_synonyms and evaluate_every")
     optimizer = _adamw(modules, plan)
@@ -239,6 +266,8 @@ def fit(
         ranks.wait()
         for name, module in modules.items():
             checkpoints.load_module(work / BEST / f"{name}.safetensors", module)
+    if plan.start_share > 0:
+        mix_in(modules["encoder"], begun, plan.start_share)
     _train_mode(modules, on=False)
     return figures
 

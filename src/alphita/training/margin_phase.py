@@ -6,7 +6,6 @@ Data, objective and loop stand in the order of the paper (Amore Bondarenko, Ferr
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -17,6 +16,8 @@ from alphita.errors import InputError, UsageError
 from alphita.training.settings import TermTraining, language_weights
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
     from alphita.graph.store import EntityVectors
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
     from alphita.training.mention_rows import MentionRows
     from alphita.training.mention_sampler import MentionSampler
+    from alphita.training.phases import Phase
     from alphita.training.term_batches import Batch
 
 # 20k of 50k steps (§4).
@@ -79,21 +81,22 @@ class MarginTraining(TermTraining):
 
 def train_margins(
     recipe: str,
-    terminology: Terminology,
-    encoder: str,
-    out: Path,
+    phase: Phase,
     config: MarginTraining,
+    terminology: Terminology,
+    encoder: str | Path,
     *,
     split: Split | None = None,
-    resume: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
 ) -> dict[str, float]:
-    """Train an encoder and save it to `out`; see `recipes.coder.train` for the arguments.
+    """Train, save the model and return the last figures; in a dry run only measure and return nothing.
 
     Args:
-        recipe: whose run this is, for the manifest.
-        terminology: so are the others as there.
+        recipe: its name.
+        phase: where the model goes; it is the last of its run.
+        config: the settings.
+        terminology: whose names and mentions train.
+        encoder: what training starts from; one with entities injected trains as well.
+        split: what is held out; the mentions were made with it.
 
     Raises:
         InputError: no concept has two names or contexts; the mentions are of another tokenizer or split; the graph's
@@ -103,15 +106,15 @@ def train_margins(
     import torch
 
     from alphita.objectives.kge_margin import ms_v1, ms_v2, ms_v3
+    from alphita.training.loop import Length
     from alphita.training.mention_index import NONE, HardNegatives
     from alphita.training.mention_run import MentionRun
-    from alphita.training.sentence_run import Length
     from alphita.training.term_batches import Batch
 
     vectors = open_graph(config, split) if config.version == "v3" else None
     run = MentionRun(
-        recipe, config, terminology, encoder, out, mentions=config.mentions, contexts=config.contexts,
-        bare=config.bare, split=split, resume=resume, force=force, dry_run=dry_run,
+        recipe, config, terminology, str(encoder), phase.out, mentions=config.mentions, contexts=config.contexts,
+        bare=config.bare, split=split, resume=phase.resume, force=phase.force, dry_run=phase.dry_run,
     )  # fmt: skip
     rows = run.rows
 
@@ -133,7 +136,7 @@ def train_margins(
         start = step - step % refresh_every
         if start == index.step:
             return
-        if dry_run:
+        if phase.dry_run:
             index.guess()
             return
         encode = None
@@ -157,7 +160,7 @@ def train_margins(
 
     # Objective: the MS loss of all pairs of the batch; S is the cosine of two mentions, S_kge that of their concepts.
     constants: dict[str, Any] = {"alpha": config.alpha, "beta": config.beta, "eps": config.eps, "mining": config.mining}
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"phases": dict(phase.before)} if phase.before else {}
     if vectors is not None:
         entity, _ = vectors.rows_of_terminology(terminology)
         trained = np.unique(rows.concepts)
@@ -188,7 +191,7 @@ def train_margins(
     # Loop, and the model.
     warmup = round(WARMUP * steps) if config.warmup_steps < 0 else config.warmup_steps
     length = Length(steps, warmup, config.learning_rate)
-    return run.fit(draw, loss, length, fields=fields, before_step=refresh, fence=refresh_every)
+    return run.train(draw, loss, length, fields=fields, before_step=refresh, fence=refresh_every)
 
 
 def open_graph(config: MarginTraining, split: Split | None) -> EntityVectors:

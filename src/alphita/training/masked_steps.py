@@ -135,6 +135,11 @@ class MaskedSteps:
         if self._ahead is not None:
             self._ahead.stop()
 
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return how many sequences and tokens batch `number` has."""
+        batch = self.draw(number)
+        return {"sequences": batch.rows, "tokens": int(np.diff(self.tokens.offsets)[batch.terms].sum())}
+
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         """Add `share` times the gradient of micro-batch `number` and return its loss and rows, without gradients.
 

@@ -2,7 +2,7 @@
 
 run = MentionRun("kge_margin", config, terminology, encoder, out, mentions="x.mentions", split=split, ...)
 ... the recipe's data and objective, from run.rows: `draw` and `loss` ...
-return run.fit(draw, loss, Length(...), before_step=..., fence=...)
+return run.train(draw, loss, Length(...), before_step=..., fence=...)
 """
 
 from __future__ import annotations
@@ -15,21 +15,17 @@ from typing import TYPE_CHECKING, Any
 from alphita.encoder import layout
 from alphita.encoder.tags import with_tags
 from alphita.errors import InputError
-from alphita.training import runs
-from alphita.training.dry_run import estimate
-from alphita.training.loop import Plan, fit
+from alphita.training.loop import Length
 from alphita.training.mention_rows import MentionRows, mention_rows
 from alphita.training.mention_steps import MentionForward
 from alphita.training.mention_store import Mentions
 from alphita.training.settings import TermTraining
-from alphita.training.soup import copy_of, mix_in
-from alphita.training.term_batches import BatchLoss, Draw, TermSteps
+from alphita.training.term_batches import BatchLoss, Draw
 from alphita.training.term_run import TermRun
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.sentence_run import Length
 
 
 class MentionRun(TermRun):
@@ -103,7 +99,7 @@ class MentionRun(TermRun):
         """Note what else the result depends on, such as the hash of an artefact."""
         self._facts |= facts
 
-    def fit(  # type: ignore[override]
+    def train(
         self,
         draw: Draw,
         loss: BatchLoss,
@@ -113,48 +109,11 @@ class MentionRun(TermRun):
         before_step: Callable[[int], None] | None = None,
         fence: int = 0,
     ) -> dict[str, float]:
-        """Train, save the model and return the last figures; in a dry run only measure and return nothing.
-
-        Args:
-            draw: gives the batches; their terms are rows.
-            loss: of a batch's vectors.
-            length: how long and how fast.
-            fields: what the manifest says beside recipe, config, seed and hashes.
-            before_step, fence: see `loop.fit`.
-        """
-        config = self._config
-        trained = {"encoder": self.forward.module}
-        steps = TermSteps(
-            self.forward, self.rows.tokens, draw, loss, seed=config.seed, tokens_at_once=config.tokens_at_once,
-            ranks=self._ranks,
+        """Train on rows; see `TermRun.fit`."""
+        return self.fit(
+            draw, loss, fields=fields, before_step=before_step, fence=fence, length=length, tokens=self.rows.tokens,
+            name=self._name,
         )  # fmt: skip
-        plan = Plan(
-            length.steps, length.warmup_steps, length.learning_rate, config.accumulation, config.clip,
-            config.weight_decay, config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule,
-            config.ema, config.keep, config.tensorboard,
-        )  # fmt: skip
-        if self._dry_run:
-            if before_step is not None:
-                before_step(0)
-            told, _ = estimate(self._recipe, self._sizes(), steps, trained, plan)
-            self.say(told)
-            return {}
-        start = copy_of(self.forward.module) if config.start_share > 0 else {}
-        figures = fit(
-            trained, steps, plan, self.work, fingerprint=runs.fingerprint(self._facts), resume=self.resume,
-            evaluate=self.names.dev_accuracy(self.encoder) if config.dev_synonyms else None, before_step=before_step,
-            fence=fence, describe=lambda number: ", ".join(map(self._name, steps.terms(number).tolist())),
-            ranks=self._ranks, label=f"training {self._recipe}",
-        )  # fmt: skip
-        if config.start_share > 0:
-            mix_in(self.forward.module, start, config.start_share)
-        if self._ranks.first:
-            runs.save_model(
-                self._out, self.encoder, self.work, force=self._force,
-                fields=self._facts | {"config": config.model_dump(), **(fields or {}), "figures": figures},
-            )  # fmt: skip
-        self._ranks.wait()
-        return figures
 
     def _name(self, row: int) -> str:
         return self.names.strings[self.rows.names[row]]

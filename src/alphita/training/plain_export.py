@@ -27,10 +27,11 @@ from alphita.index import neighbours
 from alphita.objectives.multi_similarity import unit
 from alphita.objectives.regression import regression
 from alphita.training import ranks, teachers
+from alphita.training.loop import Length
 from alphita.training.masked_steps import SequenceBatches
 from alphita.training.names import TrainingNames
 from alphita.training.phases import Phases
-from alphita.training.sentence_run import Length, SentenceRun
+from alphita.training.sentence_run import SentenceRun
 from alphita.training.settings import TermTraining, language_weights
 from alphita.training.term_batches import Batch
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,9 @@ from alphita.progress import say
 from alphita.terminology.text import DEFAULT_RULES
 from alphita.training import dry_run, ranks, runs
 from alphita.training.forward import TermForward
-from alphita.training.loop import Plan, fit
+from alphita.training.loop import Length, Plan, fit
 from alphita.training.phases import Phase, manifest_fields
 from alphita.training.settings import ENGINE_ONLY, TermTraining
-from alphita.training.soup import copy_of, mix_in
 from alphita.training.term_batches import BatchLoss, Draw, TermSteps
 from alphita.training.tokens import tokenize
 
@@ -33,21 +32,6 @@ if TYPE_CHECKING:
 
 Dev = Callable[[TermEncoder], dict[str, float]]
 """Encoder -> dev scores by name, greater is better."""
-
-
-@dataclass(frozen=True)
-class Length:
-    """How long a phase trains, and how fast.
-
-    Attributes:
-        steps: optimiser steps.
-        warmup_steps: of linear warm-up.
-        learning_rate: the peak.
-    """
-
-    steps: int
-    warmup_steps: int
-    learning_rate: float
 
 
 def steps_of(batches: float, epochs: float, accumulation: int) -> int:
@@ -146,21 +130,18 @@ class SentenceRun:
             **{name: module.to(self.forward.device) for name, module in extra.items()},
         }
         watched = names if names is not None and config.dev_synonyms else None
-        plan = Plan(
-            length.steps, length.warmup_steps, length.learning_rate, config.accumulation, config.clip,
-            config.weight_decay, config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule,
-            config.ema, config.keep if watched else "last", config.tensorboard,
-        )  # fmt: skip
+        plan = Plan.of(config, length)
+        if watched is None:
+            plan = replace(plan, keep="last")
         steps = TermSteps(
             self.forward, tokenize(self.encoder, strings), draw, loss, seed=self._seed,
             tokens_at_once=config.tokens_at_once, ranks=self._ranks,
         )  # fmt: skip
         label = f"{self._recipe}, {self._phase.name}"
         if self._phase.dry_run:
-            told, _ = dry_run.estimate(label, sizes, steps, trained, plan)
+            told, _ = dry_run.estimate(label, sizes, steps, trained, plan, bf16=self.forward.bf16)
             self.say(told)
             return {}
-        start = copy_of(self.forward.module) if config.start_share > 0 else {}
         work = runs.folder(self._phase.out)
         figures = fit(
             trained, steps, plan, work, fingerprint=runs.fingerprint(self._facts), resume=self._phase.resume,
@@ -168,8 +149,6 @@ class SentenceRun:
             describe=lambda number: ", ".join(strings[term] for term in steps.terms(number)), ranks=self._ranks,
             label=f"training {label}",
         )  # fmt: skip
-        if config.start_share > 0:
-            mix_in(self.forward.module, start, config.start_share)
         if self._ranks.first:
             if dev is not None:
                 figures |= dev(self.encoder)

@@ -120,6 +120,12 @@ class TermSteps:
         """Return the terms of batch `number`."""
         return self.draw(number).terms
 
+    def sizes(self, number: int) -> dict[str, float]:
+        """Return how many rows, distinct terms and tokens batch `number` has."""
+        batch = self.draw(number)
+        tokens = int(np.diff(self.tokens.offsets)[batch.terms].sum())
+        return {"term rows": batch.rows, "distinct": len(batch.terms), "tokens": tokens}
+
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients.
 

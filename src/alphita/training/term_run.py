@@ -21,12 +21,11 @@ from alphita.terminology.text import DEFAULT_RULES
 from alphita.training import ranks, runs
 from alphita.training.dry_run import check_encoder, estimate
 from alphita.training.forward import TermForward
-from alphita.training.loop import Plan, fit
+from alphita.training.loop import Length, Plan, fit
 from alphita.training.names import TrainingNames
 from alphita.training.settings import ENGINE_ONLY, TermTraining, language_weights
-from alphita.training.soup import copy_of, mix_in
 from alphita.training.term_batches import BatchLoss, Draw, TermSteps
-from alphita.training.tokens import tokenize
+from alphita.training.tokens import TokenTable, tokenize
 from alphita.training.triples import between_pairs
 
 if TYPE_CHECKING:
@@ -121,6 +120,9 @@ class TermRun:
         fields: Mapping[str, Any] | None = None,
         before_step: Callable[[int], None] | None = None,
         fence: int = 0,
+        length: Length | None = None,
+        tokens: TokenTable | None = None,
+        name: Callable[[int], str] | None = None,
     ) -> dict[str, float]:
         """Train, save the model and return the last figures; in a dry run only measure and return nothing.
 
@@ -130,34 +132,30 @@ class TermRun:
             modules: what is trained beside the encoder, by name; saved beside the model as NAME.safetensors.
             fields: what the manifest says beside recipe, config, seed and hashes.
             before_step, fence: see `loop.fit`.
+            length: how long and how fast; None: as the config says.
+            tokens: what the batches' terms are rows of; None: the names' tokens.
+            name: the name of such a row, for messages; None: that of the name of this number.
         """
         config, extra = self._config, dict(modules or {})
         trained = {"encoder": self.forward.module, **{name: module.to(self.device) for name, module in extra.items()}}
         steps = TermSteps(
-            self.forward, tokenize(self.encoder, self.names.strings), draw, loss, seed=config.seed,
-            tokens_at_once=config.tokens_at_once, ranks=self._ranks,
+            self.forward, tokenize(self.encoder, self.names.strings) if tokens is None else tokens, draw, loss,
+            seed=config.seed, tokens_at_once=config.tokens_at_once, ranks=self._ranks,
         )  # fmt: skip
-        plan = Plan(
-            config.steps, config.warmup_steps, config.learning_rate, config.accumulation, config.clip,
-            config.weight_decay, config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule,
-            config.ema, config.keep, config.tensorboard,
-        )  # fmt: skip
+        named = name or self.names.strings.__getitem__
+        plan = Plan.of(config, length)
         if self._dry_run:
             if before_step is not None:
                 before_step(0)
-            told, _ = estimate(self._recipe, self._sizes(), steps, trained, plan, most=fence)
+            told, _ = estimate(self._recipe, self._sizes(), steps, trained, plan, bf16=self.forward.bf16, most=fence)
             self.say(told)
             return {}
-        start = copy_of(self.forward.module) if config.start_share > 0 else {}
         figures = fit(
             trained, steps, plan, self.work, fingerprint=runs.fingerprint(self._facts), resume=self.resume,
             evaluate=self.names.dev_accuracy(self.encoder) if config.dev_synonyms else None, before_step=before_step,
-            fence=fence, describe=lambda number: ", ".join(self.names.strings[term] for term in steps.terms(number)),
+            fence=fence, describe=lambda number: ", ".join(map(named, steps.terms(number).tolist())),
             ranks=self._ranks, label=f"training {self._recipe}",
         )  # fmt: skip
-        # Some of the starting weights keep what names alone do not teach: misspellings, words around a term.
-        if config.start_share > 0:
-            mix_in(self.forward.module, start, config.start_share)
         if self._ranks.first:
             runs.save_model(
                 self._out, self.encoder, self.work, force=self._force,

@@ -8,9 +8,7 @@ the parts of the same side, so that it cannot tell head from tail; the one here 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from alphita.errors import require
 from alphita.graph import settings
@@ -23,14 +21,8 @@ PARTS = 2
 COMPARED = "product"
 
 
-class Config(settings.GraphTraining):
+class Config(settings.ProductTraining):
     """SimplE's settings."""
-
-    loss: Literal["infonce", "nssa", "softplus", "margin"] = Field("infonce", description=settings.LOSS)
-    margin: float = Field(0.0, ge=0, description=settings.MARGIN)
-    temperature: float = Field(1.0, gt=0, description=settings.TEMPERATURE)
-    learning_rate: float = Field(0.01, gt=0, description="Adam's (ours)")
-    regularization: float = Field(0.05, ge=0, description=settings.REGULARIZATION)
 
 
 def build(dim: int, options: dict[str, Any]) -> torch.nn.Module:

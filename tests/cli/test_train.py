@@ -1,0 +1,80 @@
+"""`alphita train` and what it exports; the recipes themselves have their own tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alphita import artefact
+from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.injected_bert import InjectedBert
+from tests.cli.command import alphita
+from tests.tiny import tiny_model, tiny_terminology
+from tests.training.linked_texts import graph_of, mentions_of
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory) -> list[str]:
+    """A command that injects a graph in a few steps, but for its output."""
+    folder = tmp_path_factory.mktemp("data")
+    terminology = tiny_terminology(folder / "t.terminology")
+    model = tiny_model(folder / "model")
+    ids = [terminology.concept_id(row) for row in range(terminology.n_concepts)]
+    settings = {
+        "mentions": mentions_of(terminology, model, folder / "x.mentions"), "graph": graph_of(ids, folder / "x.vectors"),
+        "layer": 1, "nearest": 5, "steps": 4, "warmup_steps": 1, "precision": "fp32",
+    }  # fmt: skip
+    sets = [f"--set={key}={value}" for key, value in settings.items()]
+    return ["train", "kge_injection", "-t", str(terminology.path), "--encoder", str(model), "--threads", "1", *sets]
+
+
+EXPORT = ["--export", "distilled", "--export-set=steps=3", "--export-set=warmup_steps=1", "--export-set=dev_synonyms=5"]
+
+
+def test_an_injected_model_is_exported_as_a_plain_one(words: list[str], tmp_path: Path, capsys) -> None:
+    out = tmp_path / "m"
+    assert alphita(*words, "-o", out, *EXPORT) == 0
+    told = capsys.readouterr().out
+    for part in (f"model: {out}\n", f"model: {out}.distilled\n", "dev_acc1_injected: ", "dev_cosine: "):
+        assert part in told
+    assert isinstance(TermEncoder.load(out).module.model, InjectedBert)
+    plain = tmp_path / "m.distilled"
+    assert not isinstance(TermEncoder.load(plain).module.model, InjectedBert)
+    assert artefact.verify(plain, "model")["injected"] == TermEncoder.load(out).content_hash
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m", "m.distilled"]
+
+
+def test_a_model_that_is_there_is_exported_without_more_training(words: list[str], tmp_path: Path, capsys) -> None:
+    out = tmp_path / "m"
+    assert alphita(*words, "-o", out) == 0
+    before = artefact.open_manifest(out, "model")["content_hash"]
+    assert alphita(*words, "-o", out, *EXPORT, "--resume", "--dry-run") == 0
+    assert "3 steps: about" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    assert alphita(*words, "-o", out, *EXPORT, "--resume") == 0
+    assert "training kge_injection" not in capsys.readouterr().err
+    assert artefact.open_manifest(out, "model")["content_hash"] == before
+    assert (tmp_path / "m.distilled").exists()
+    out.rename(tmp_path / "elsewhere")
+    assert alphita(*words, "-o", out, *EXPORT) == 2
+    assert "m.distilled already exists" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options", "told"),
+    [
+        ("kge_margin", ["--export", "distilled"], "its models are plain encoders already"),
+        ("kge_injection", ["--export", "onnx"], "it takes distilled"),
+        ("kge_injection", ["--export-set=steps=3"], "--export-set needs --export"),
+        ("kge_injection", ["--export", "distilled", "--export-set=step=3"], "step"),
+    ],
+)
+def test_an_export_that_cannot_be_is_refused_before_training(
+    words: list[str], tmp_path: Path, capsys, recipe: str, options: list[str], told: str
+) -> None:
+    command = ["train", recipe, *words[2:]] if recipe == "kge_injection" else ["train", recipe, *words[2:8]]
+    assert alphita(*command, "-o", tmp_path / "m", *options) == 2
+    assert told in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,54 @@
+"""A training run of the command line, killed in its midst and gone on with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SECONDS = 120
+
+
+def train_command(recipe: str, terminology: Path, model: Path, settings: Mapping[str, Any]) -> list[str]:
+    """Return the words of `alphita train RECIPE`, but for the output."""
+    return [
+        sys.executable, "-m", "alphita", "train", recipe, "-t", str(terminology), "--encoder", str(model),
+        "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
+    ]  # fmt: skip
+
+
+class Runs(NamedTuple):
+    """Two models of one command, and what the second run printed when it went on."""
+
+    whole: Path
+    resumed: Path
+    said: subprocess.CompletedProcess[str]
+
+
+def whole_and_resumed(command: list[str], folder: Path, work: str = "killed.training") -> Runs:
+    """Run a command to its end, and again with kill -9 once `work` has a checkpoint; go on.
+
+    A killed run leaves no model, and is not begun anew unasked.
+    """
+    whole, killed = folder / "whole", folder / "killed"
+    subprocess.run([*command, "-o", str(whole)], check=True, capture_output=True)
+    process = subprocess.Popen([*command, "-o", str(killed)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + SECONDS
+    while not list((folder / work).glob("step-*/state.json")):
+        assert process.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not killed.exists()
+    refused = subprocess.run([*command, "-o", str(killed)], capture_output=True, text=True)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    said = subprocess.run([*command, "-o", str(killed), "--resume"], check=True, capture_output=True, text=True)
+    return Runs(whole, killed, said)

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from alphita import artefact
+from alphita.config import resolve
+from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.injected_bert import InjectedBert
+from alphita.errors import InputError, UsageError
+from alphita.graph.store import EntityVectors
+from alphita.recipes import kge_injection, kge_margin, pipelined
+from alphita.terminology.store import Terminology
+from alphita.training.injection_steps import InjectionSteps
+from alphita.training.term_batches import TermSteps
+from tests.killing import train_command, whole_and_resumed
+from tests.tiny import tiny_model, tiny_terminology
+from tests.training.linked_texts import graph_of, mentions_of
+
+SMALL: dict[str, Any] = {
+    "layer": 1, "nearest": 5, "injection_batch": 6, "injection_steps": 20, "injection_warmup_steps": 2,
+    "injection_learning_rate": 2e-3, "prototypes": 4, "positives": 4, "negatives": 6, "steps": 20, "warmup_steps": 4,
+    "accumulation": 2, "learning_rate": 2e-3, "precision": "fp32", "log_every": 1, "checkpoint_every": 5,
+    "refresh_every": 8,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def terminology(tmp_path_factory) -> Terminology:
+    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory, terminology, model) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("data")
+    ids = [terminology.concept_id(row) for row in range(terminology.n_concepts) if row % 8]
+    return {
+        "mentions": str(mentions_of(terminology, model, folder / "x.mentions")),
+        "graph": str(graph_of(ids, folder / "x.vectors")),
+    }
+
+
+def config(paths: dict[str, str], **changes: object) -> pipelined.Config:
+    return pipelined.Config(**SMALL | paths | changes)
+
+
+def weights(folder: Path) -> dict[str, str]:
+    return {file.name: artefact.hash_file(file) for file in sorted(folder.glob("*.safetensors"))}
+
+
+def test_its_settings_are_those_of_its_two_phases() -> None:
+    found, injection, margin = pipelined.Config(), kge_injection.Config(), kge_margin.Config()
+    for name in kge_margin.Config.model_fields:
+        assert getattr(found, name) == getattr(margin, name), name
+    for name in ("layer", "nearest", "share", "linking", "dev_sequences"):
+        assert getattr(found, name) == getattr(injection, name), name
+    for name in ("batch", "steps", "accumulation", "learning_rate", "warmup_steps"):
+        assert getattr(found, f"injection_{name}") == getattr(injection, name), name
+    own = pipelined.Config.__annotations__
+    assert all("(" in pipelined.Config.model_fields[name].description for name in own)
+
+
+@pytest.mark.parametrize("bad", ["version=v2", "layer=-1", "injection_batch=0", "languages=en:1,it:2"])
+def test_bad_settings_are_refused(bad: str) -> None:
+    with pytest.raises(UsageError, match=bad.split("=")[0]):
+        resolve(pipelined.Config, sets=[bad])
+
+
+def test_the_phases_are_the_two_recipes_one_after_the_other(terminology, model, paths, tmp_path) -> None:
+    figures = pipelined.train(terminology, str(model), tmp_path / "m", config(paths))
+    assert figures["loss"] >= 0
+    names = ("layer", "nearest", "precision", "log_every", "checkpoint_every")
+    first = kge_injection.Config(
+        **paths, batch=6, steps=20, warmup_steps=2, learning_rate=2e-3, **{name: SMALL[name] for name in names}
+    )
+    kge_injection.train(terminology, str(model), tmp_path / "injected", first)
+    kept = tmp_path / "m.phases" / "injected"
+    assert weights(kept) == weights(tmp_path / "injected")
+    second = kge_margin.Config(
+        **paths, **{name: value for name, value in SMALL.items() if name in kge_margin.Config.model_fields}
+    )
+    kge_margin.train(terminology, str(tmp_path / "injected"), tmp_path / "margins", second)
+    assert weights(tmp_path / "m") == weights(tmp_path / "margins")
+
+    manifest = artefact.verify(tmp_path / "m", "model")
+    assert manifest["recipe"] == "pipelined"
+    assert manifest["phases"] == {"injected": artefact.open_manifest(kept, "model")["figures"]}
+    assert manifest["config"] == config(paths).model_dump()
+
+
+def test_all_weights_train_in_both_phases_but_the_entities(terminology, model, paths, tmp_path) -> None:
+    pipelined.train(terminology, str(model), tmp_path / "m", config(paths))
+    folders = (tmp_path / "m.phases" / "injected", tmp_path / "m")
+    before, after = (TermEncoder.load(folder, precision="fp32").module.model for folder in folders)
+    assert isinstance(after, InjectedBert)
+    entities = EntityVectors.load(paths["graph"]).vectors
+    for each in (before, after):
+        np.testing.assert_array_equal(each.injection.entities.numpy(), entities)
+    other = dict(before.named_parameters())
+    for name, value in after.named_parameters():
+        shared = value[: len(other[name])] if value.shape != other[name].shape else value
+        # A key's bias moves all similarities of a token alike, so softmax gives it no gradient.
+        assert name.endswith("key.bias") or not torch.equal(shared, other[name]), name
+
+
+@pytest.mark.parametrize(("steps", "stop_at"), [(InjectionSteps, 13), (TermSteps, 7)])
+def test_a_run_that_was_cut_in_any_phase_goes_on_to_the_same_weights(
+    terminology, model, paths, tmp_path, monkeypatch, steps, stop_at
+) -> None:
+    settings = config(paths)
+    pipelined.train(terminology, str(model), tmp_path / "whole", settings)
+    step = steps.__call__
+
+    def cut(self: Any, number: int, share: float) -> dict[str, torch.Tensor]:
+        if number == stop_at:
+            raise KeyboardInterrupt
+        return step(self, number, share)
+
+    monkeypatch.setattr(steps, "__call__", cut)
+    with pytest.raises(KeyboardInterrupt):
+        pipelined.train(terminology, str(model), tmp_path / "cut", settings)
+    monkeypatch.undo()
+    assert not (tmp_path / "cut").exists()
+    pipelined.train(terminology, str(model), tmp_path / "cut", settings, resume=True)
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    assert weights(tmp_path / "cut.phases" / "injected") == weights(tmp_path / "whole.phases" / "injected")
+    log = [json.loads(line)["step"] for line in (tmp_path / "cut" / "log.jsonl").read_text().splitlines()]
+    assert log == list(range(1, 21))
+
+
+def test_kill_9_and_resume_give_the_unbroken_run(terminology, model, paths, tmp_path) -> None:
+    settings = SMALL | paths | {"steps": 60}
+    runs = whole_and_resumed(train_command("pipelined", terminology.path, model, settings), tmp_path)
+    assert weights(runs.resumed) == weights(runs.whole)
+
+
+def test_another_run_cannot_take_a_phase_over(terminology, model, paths, tmp_path, monkeypatch) -> None:
+    def cut(self: TermSteps, number: int, share: float) -> dict[str, torch.Tensor]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TermSteps, "__call__", cut)
+    with pytest.raises(KeyboardInterrupt):
+        pipelined.train(terminology, str(model), tmp_path / "m", config(paths))
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="--resume"):
+        pipelined.train(terminology, str(model), tmp_path / "m", config(paths))
+    with pytest.raises(InputError, match="another recipe, config"):
+        pipelined.train(terminology, str(model), tmp_path / "m", config(paths, layer=2), resume=True)
+
+
+def test_a_dry_run_measures_both_phases_and_writes_nothing(terminology, model, paths, tmp_path, capsys) -> None:
+    assert pipelined.train(terminology, str(model), tmp_path / "m", config(paths), dry_run=True) == {}
+    told = capsys.readouterr().err
+    assert "entities are added after layer 1 of 2" in told
+    assert told.count("20 steps: about") == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_it_needs_is_asked_for(terminology, model, paths, tmp_path) -> None:
+    for lacking in ("mentions", "graph"):
+        with pytest.raises(UsageError, match=lacking):
+            pipelined.train(terminology, str(model), tmp_path / "m", config(paths, **{lacking: ""}))
+    windows = mentions_of(terminology, model, tmp_path / "w.mentions", sequence_tokens=0)
+    with pytest.raises(InputError, match="sequence"):
+        pipelined.train(terminology, str(model), tmp_path / "m", config(paths, mentions=str(windows)))
+    assert not list(tmp_path.glob("m*"))
