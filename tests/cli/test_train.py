@@ -22,7 +22,8 @@ def words(tmp_path_factory) -> list[str]:
     model = tiny_model(folder / "model")
     ids = [terminology.concept_id(row) for row in range(terminology.n_concepts)]
     settings = {
-        "mentions": mentions_of(terminology, model, folder / "x.mentions"), "graph": graph_of(ids, folder / "x.vectors"),
+        "mentions": mentions_of(terminology, model, folder / "x.mentions"),
+        "graph": graph_of(ids, folder / "x.vectors"),
         "layer": 1, "nearest": 5, "steps": 4, "warmup_steps": 1, "precision": "fp32",
     }  # fmt: skip
     sets = [f"--set={key}={value}" for key, value in settings.items()]
