@@ -16,8 +16,10 @@ from alphita import config
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Source, _terminology_targets, held_out_synonyms, load_benchmark
 from alphita.evaluation.linking import Queries, Targets
+from alphita.index import segment
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
+from alphita.terminology.text import DEFAULT_RULES
 
 DICTIONARY_COLUMNS = ("id", "name")
 QUERY_COLUMNS = ("query", "mention", "id")
@@ -84,13 +86,22 @@ class Tables:
 def from_split(terminology: Path, split: Path) -> Tables:
     """Return the test strings of a split, and the names of the live concepts without all that the split holds out.
 
+    Names of retired concepts count as names of what replaced them, as in an index of the terminology.
+
     Raises:
         InputError: an artefact is damaged, or they do not belong together.
         UsageError: the split has no test strings.
     """
-    module = held_out_synonyms
-    data = module.load(Source(terminology=load_terminology(terminology)), module.Options(split=split))
-    return _tables(data.queries, data.targets, dict(data.notes) | {"split_hash": Split.load(split).hash})
+    module, opened, held_out = held_out_synonyms, load_terminology(terminology), Split.load(split)
+    data = module.load(Source(terminology=opened), module.Options(split=split))
+    content = segment.collect(opened, DEFAULT_RULES, held_out.cleaned)
+    ids = content.concepts.table.column("id").take(content.terms.column("concept")).to_pylist()
+    terms = sorted(
+        zip(ids, (not one for one in content.terms.column("preferred").to_pylist()),
+            content.terms.column("string").to_pylist(), strict=True)
+    )  # fmt: skip
+    targets = Targets([one for one, _, _ in terms], [name for _, _, name in terms])
+    return _tables(data.queries, targets, dict(data.notes) | {"split_hash": held_out.hash})
 
 
 def from_benchmark(name: str, data: Path, sets: Sequence[str] = ()) -> Tables:

@@ -13,7 +13,7 @@ from alphita.normalizer import examples, fitting
 from alphita.normalizer.normalizer import Normalizer
 from alphita.terminology.splits import Split
 from tests.cli.command import alphita
-from tests.doubles import small_terminology
+from tests.doubles import SmallTerminology, small_terminology
 from tests.normalizer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
@@ -139,3 +139,19 @@ def test_wrong_use_and_bad_input_are_one_line(index, tmp_path, capsys):
     (tmp_path / "labels.csv").write_text("text,concept_id\n")
     assert "has no column 'mention'" in failed(1, "--index", index.path, "--labels", tmp_path / "labels.csv")
     assert drafts(index.path) == []
+
+
+def test_a_calibration_is_taken_over_from_another_index(index, tmp_path, capsys):
+    assert alphita("calibrate", "--index", index.path) == 0
+    rows = [(f"U:{number}", f"name of thing {number}", "exact") for number in range(30)]
+    other = build(SmallTerminology(rows), ENCODER, tmp_path / "other.index")
+    capsys.readouterr()
+    assert alphita("calibrate", "--index", other.path) == 1
+    assert "take over the calibration of another index" in capsys.readouterr().err
+    assert alphita("calibrate", "--index", other.path, "--from", index.path) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("taken over; its confidence was fitted on ")
+    assert told.endswith(f"calibration: {other.path / 'calibration'}\n")
+    assert Normalizer.load(other.path, encoder=ENCODER).normalize(["name of thing 7"])[0].concept_id == "U:7"
+    assert alphita("calibrate", "--index", other.path, "--from", index.path, "--split", "s.split", "--force") == 2
+    assert "--from takes a calibration as it is" in capsys.readouterr().err

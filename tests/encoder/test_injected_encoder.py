@@ -55,10 +55,11 @@ def test_bare_terms_are_encoded_as_any_model_does(encoder, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("half", [False, True])
-def test_it_saves_and_loads_as_any_other(tmp_path, precision, half) -> None:
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_it_saves_and_loads_as_any_other(tmp_path, precision, kind) -> None:
     encoder = TermEncoder.load(write_model(tmp_path / "plain"), precision=precision, device="cpu")
-    inject(encoder, entities().astype(np.float16) if half else entities(), layer=2, nearest=5)
+    inject(encoder, entities().astype(kind), layer=2, nearest=5)
+    assert encoder.module.model.injection.entities.dtype == (torch.float16 if kind is np.float16 else torch.float32)
     loud(encoder)
     before = encoder.content_hash
     encoder.module(*encoder.pad(encoder.tokenize(TERMS))).sum().backward()

@@ -214,6 +214,26 @@ def test_a_head_for_masked_tokens_is_extended_and_kept(tmp_path, tied_weight_is_
     assert (load(source).encode(SAME) == load(tmp_path / "extended").encode(SAME)).all()
 
 
+@pytest.mark.parametrize("own_decoder", [False, True])
+def test_a_head_kept_beside_the_model_is_extended_alike(tmp_path, own_decoder):
+    source = write_model(tmp_path / "source")
+    rows = len(load_file(source / "model.safetensors")["embeddings.word_embeddings.weight"])
+    chance = torch.Generator().manual_seed(1)
+    head = {"dense.weight": torch.randn(4, 4, generator=chance), "bias": torch.randn(rows, generator=chance)}
+    if own_decoder:
+        head["decoder"] = torch.randn(rows, 4, generator=chance)
+    save_file(head, source / "masked_language_head.safetensors")
+    extend(source, TOKENS, tmp_path / "extended")
+    kept = load_file(tmp_path / "extended" / "masked_language_head.safetensors")
+    assert kept.keys() == head.keys()
+    assert torch.equal(kept["dense.weight"], head["dense.weight"])
+    spelt = [OLD[piece] for piece in ("lung", "##s")]
+    for name in head.keys() - {"dense.weight"}:
+        assert torch.equal(kept[name][:rows], head[name])
+        assert len(kept[name]) == rows + 5
+        np.testing.assert_allclose(kept[name][rows + 2], head[name][spelt].mean(0), atol=1e-6)
+
+
 def test_electra_has_narrower_embeddings(tmp_path):
     from transformers import ElectraConfig, ElectraModel
 

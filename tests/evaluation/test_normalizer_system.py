@@ -12,10 +12,11 @@ from alphita.evaluation import linking
 from alphita.evaluation.systems import Answer, ConceptRanker, System, VectorSystem, load_system
 from alphita.evaluation.systems import normalizer as module
 from alphita.evaluation.systems.encoder import EncoderSystem
+from alphita.index.store import build
 from alphita.normalizer.normalizer import Normalizer
 from alphita.terminology.splits import Split
 from alphita.terminology.text import DEFAULT_RULES
-from tests.normalizer.synthetic import VocabularyEncoder, quickly, synthetic_terminology
+from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, quickly, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
 MADE = synthetic_terminology(120)
@@ -47,7 +48,7 @@ def test_it_is_a_system_that_ranks_concepts():
     assert system.rules == DEFAULT_RULES
     assert system.facts == {
         "kind": "normalizer", "encoder": "hash", "content_hash": ENCODER.content_hash, "ranking": "letters",
-        "contexts": False, "split": None, "seed": 3,
+        "contexts": False, "split": None, "calibration": None, "seed": 3,
     }  # fmt: skip
     assert load_system("normalizer").name == "normalizer:minilm,learned"
     assert load_system("normalizer:hash,name=mine").name == "mine"
@@ -218,3 +219,18 @@ def test_an_encoder_trained_with_another_split_is_refused(tmp_path, monkeypatch)
                 system.rank_concepts(MENTIONS, IDS, NAMES, 5, None)
         else:
             assert system.rank_concepts(MENTIONS, IDS, NAMES, 5, None)[0]
+
+
+def test_names_of_one_a_concept_are_ranked_by_another_indexs_ranker(tmp_path):
+    first = dict(zip(reversed(IDS), reversed(NAMES), strict=True))
+    ids, names = list(first), list(first.values())
+    with pytest.raises(InputError, match="only 0 held-out strings"):
+        load_system("normalizer:hash,name=own").rank_concepts(names, ids, names, 5, None)
+    source = build(synthetic_terminology(), ENCODER, tmp_path / "s.index")
+    quick_fit(source, ENCODER).save(source.path / "calibration")
+    system = load_system(f"normalizer:hash,calibration={source.path}")
+    answers = system.rank_concepts(names, ids, names, 5, None)
+    assert [one[0].concept_id for one in answers] == ids
+    assert system.facts["calibration"] == str(source.path)
+    with pytest.raises(UsageError, match="exclude each other"):
+        load_system(f"normalizer:hash,calibration={source.path},split=s.split")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import UsageError
-from alphita.training.mention_sampler import MentionSampler, spread
+from alphita.training.mention_sampler import MentionSampler, OfForms, spread
 
 # The form of each window, and the concepts of each form; form 5 names two, concept 3 has one window, concept 4 none.
 FORMS = [0, 0, 0, 0, 1, 1, 2, 2, 2, 3, 4, 4, 5, 5]
@@ -21,10 +20,7 @@ CONCEPTS = [[0], [0], [0], [3], [1], [1, 2]]
 def mentions(forms=FORMS, concepts=CONCEPTS, n=5):
     offsets = np.cumsum([0, *map(len, concepts)])
     flat = np.array([concept for some in concepts for concept in some], np.int32)
-    return SimpleNamespace(
-        windows=SimpleNamespace(forms=np.array(forms, np.int32)), form_offsets=offsets, form_concepts=flat,
-        concept_ids=[f"T:{number}" for number in range(n)],
-    )  # fmt: skip
+    return np.array(forms, np.int32), OfForms(offsets, flat, n)
 
 
 def windows_of(concept: int) -> list[int]:
@@ -33,7 +29,7 @@ def windows_of(concept: int) -> list[int]:
 
 def test_prototypes_are_of_different_synonyms_where_there_are_some():
     for seed in range(20):
-        sampler = MentionSampler(mentions(), seed=seed, prototypes_a_concept=3)
+        sampler = MentionSampler(*mentions(), seed=seed, prototypes_a_concept=3)
         by_concept = {
             concept: sampler.prototypes[sampler.prototype_concepts == concept].tolist() for concept in range(5)
         }
@@ -45,7 +41,7 @@ def test_prototypes_are_of_different_synonyms_where_there_are_some():
 
 
 def test_positives_use_other_synonyms_first():
-    sampler = MentionSampler(mentions(), seed=0, positives=6)
+    sampler = MentionSampler(*mentions(), seed=0, positives=6)
     seen = set()
     for number in range(50):
         batch = sampler[number]
@@ -63,18 +59,18 @@ def test_positives_use_other_synonyms_first():
 
 
 def test_a_step_follows_from_the_seed_and_its_number():
-    one, other = MentionSampler(mentions(), seed=4), MentionSampler(mentions(), seed=4)
+    one, other = MentionSampler(*mentions(), seed=4), MentionSampler(*mentions(), seed=4)
     numbers = [7, 0, 3, 7]
     for number in numbers:
         first, second = one[number], other[number]
         assert first.prototypes.tolist() == second.prototypes.tolist()
         assert [a.tolist() for a in first.positives] == [b.tolist() for b in second.positives]
-    changed = MentionSampler(mentions(), seed=5)
+    changed = MentionSampler(*mentions(), seed=5)
     assert any(one[n].prototypes.tolist() != changed[n].prototypes.tolist() for n in range(3))
 
 
 def test_an_epoch_draws_every_prototype_once():
-    sampler = MentionSampler(mentions(), seed=1, batch=2)
+    sampler = MentionSampler(*mentions(), seed=1, batch=2)
     assert (len(sampler.prototypes), sampler.steps_an_epoch) == (8, 4)
     for epoch in range(3):
         drawn = np.concatenate([sampler[4 * epoch + step].prototypes for step in range(4)])
@@ -83,7 +79,7 @@ def test_an_epoch_draws_every_prototype_once():
 
 
 def test_fewer_prototypes_than_a_step_takes():
-    sampler = MentionSampler(mentions([0, 0], [[0]], 1), seed=0, batch=4)
+    sampler = MentionSampler(*mentions([0, 0], [[0]], 1), seed=0, batch=4)
     assert sampler.steps_an_epoch == 1
     assert sorted(sampler[3].prototypes.tolist()) == [0, 1]
     assert [len(found) for found in sampler[3].positives] == [1, 1]
@@ -91,9 +87,9 @@ def test_fewer_prototypes_than_a_step_takes():
 
 def test_wrong_use():
     with pytest.raises(UsageError, match="positives must be 1 or more, not 0"):
-        MentionSampler(mentions(), seed=0, positives=0)
+        MentionSampler(*mentions(), seed=0, positives=0)
     with pytest.raises(UsageError, match="no concept of the mentions has two windows"):
-        MentionSampler(mentions([0, 1], [[0], [1]], 2), seed=0)
+        MentionSampler(*mentions([0, 1], [[0], [1]], 2), seed=0)
 
 
 @given(st.lists(st.integers(0, 4), max_size=20), st.integers(0, 100))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alphita import machine
+from alphita.errors import UsageError
 
 if TYPE_CHECKING:
     from alphita.normalizer.calibration_store import Calibration
@@ -24,6 +25,11 @@ def calibrate(
         Path | None,
         typer.Option(help="Mentions that people mapped: a table with the columns mention and concept_id (NIL: none)."),
     ] = None,
+    carry_from: Annotated[
+        Path | None,
+        typer.Option("--from", help="Instead of fitting, take over the calibration of this index, of the same encoder: "
+                     "for a terminology with too few synonyms. Nothing is certified then."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to create; INDEX/calibration, where it is found.")
     ] = None,
@@ -39,14 +45,24 @@ def calibrate(
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
     from alphita.normalizer.calibration_store import FOLDER
+    from alphita.normalizer.carrying import carry_over
     from alphita.normalizer.fitting import fit
     from alphita.normalizer.labels import read_labels
     from alphita.terminology.splits import Split
 
+    if carry_from is not None and (split is not None or labels is not None):
+        raise UsageError("--from takes a calibration as it is: --split and --labels would not be used")
     opened = Index.open(index)
     out = output or index / FOLDER
     artefact.refuse_existing(out, force)
     encoder = TermEncoder.load(opened.model_path, precision=precision, device=device, threads=threads)
+    if carry_from is not None:
+        carried = carry_over(opened, lambda: encoder, Index.open(carry_from))
+        carried.save(out, force=force)
+        origin = carried.fields["carried_over_from"]["population"]
+        print(f"taken over; its confidence was fitted on {origin}, nothing is certified for this index")
+        print(f"calibration: {out}")
+        return
     fitted = fit(
         opened, lambda: encoder, split=None if split is None else Split.load(split),
         labels=() if labels is None else read_labels(labels), seed=seed,

@@ -144,7 +144,8 @@ def inject(
 
     Args:
         encoder: runs on torch.
-        entities: (E, d) vectors of the graph. In float16 they take half the room, in memory and in the saved model.
+        entities: (E, d) vectors of the graph. In float16 they take half the room, in memory and in the saved model;
+            all others become float32, as they are when the model is loaded.
         layer: the layer after which entities are added, from 1.
         nearest: entities among which a mention is shared out.
         outside: ids of tokens that belong to no mention, beside those that the tokenizer puts round every term.
@@ -160,6 +161,8 @@ def inject(
         raise InputError("the encoder has entities injected already", file=encoder.folder, remedy="give a plain one")
     check_layer(model, layer)
     vectors = torch.from_numpy(np.array(entities)) if isinstance(entities, np.ndarray) else entities
+    if vectors.dtype != torch.float16:
+        vectors = vectors.float()
     injection = Injection(vectors, model.config.hidden_size, nearest=nearest, eps=model.config.layer_norm_eps)
     injection.follow(model.encoder.layer[layer - 1].output.LayerNorm)
     special = sorted({*encoder.tokenize([""])[0], *outside})

@@ -26,6 +26,8 @@ DEFAULT_MAX_LENGTH = 64
 SHORTEST = 3
 # What stands before the model_type of a BERT with entities injected, in config.json: no other library knows it.
 INJECTED = "kge_injected_"
+# A head that guesses masked tokens, trained with the encoder and kept beside it under this name.
+MASKED_LANGUAGE_HEAD = "masked_language_head"
 ONNX_FILES = {"int8": "onnx/model_int8.onnx", "fp32": "onnx/model.onnx"}
 # What a tokenizer needs beside tokenizer.json, under transformers.
 TOKENIZER_FILES = (

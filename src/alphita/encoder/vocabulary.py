@@ -67,7 +67,7 @@ def extend(
 ) -> Extension:
     """Write an encoder with more tokens, as a model artefact.
 
-    A head for masked language modelling, where the encoder's file has one, is extended alike and kept.
+    A head for masked language modelling, in the encoder's file or beside it, is extended alike and kept.
 
     Args:
         encoder: `minilm`, a model folder, or a hub name, of WordPiece tokens.
@@ -104,6 +104,7 @@ def extend(
             TermEncoder.load(stage, precision="fp32", device="cpu").save(draft.path, onnx=False)
             # The source's own names of the weights, and with them the head.
             layout.copy_files(stage, draft.path, ("config.json", "model.safetensors"))
+            _extend_head(source.folder, draft.path, list(ids.values()), spelt, seed)
             draft.fields.update({"extended_from": source.content_hash, "seed": seed, **asdict(done), **(fields or {})})
     return done
 
@@ -153,6 +154,19 @@ def _extend_weights(source: Path, target: Path, ids: list[int], spelt: list[list
     for shard in target.glob("model*.safetensors*"):
         shard.unlink()
     save_file(state, target / "model.safetensors", metadata={"format": "pt"})
+
+
+def _extend_head(source: Path, target: Path, ids: list[int], spelt: list[list[int]], seed: int) -> None:
+    """Write the head that lies beside the model in `source`, where there is one, with the new rows into `target`."""
+    from safetensors.torch import load_file, save_file
+
+    name = f"{layout.MASKED_LANGUAGE_HEAD}.safetensors"
+    if not (source / name).is_file():
+        return
+    state = load_file(source / name)
+    for tensor in {"bias", "decoder"} & state.keys():
+        state[tensor] = _with_rows(state[tensor], ids, spelt, seed)
+    save_file(state, target / name)
 
 
 def _weights(folder: Path) -> dict[str, torch.Tensor]:

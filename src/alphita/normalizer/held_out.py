@@ -73,7 +73,8 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
     if len(known.strings) < LEAST:
         raise InputError(
             f"only {len(known.strings)} held-out strings name concepts of this index; at least {LEAST} are needed",
-            file=index.path, remedy="use a larger calibration part",
+            file=index.path, remedy="use a larger calibration part, or take over the calibration of another index of "
+            "the same encoder: alphita calibrate --from OTHER.index",
         )  # fmt: skip
     return known
 

@@ -6,8 +6,7 @@ Data, objective and loop stand in the order of the paper (Amore Bondarenko, Ferr
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -231,14 +230,10 @@ def vectors_hash(vectors: EntityVectors) -> str:
 
 def sampler_of(rows: MentionRows, n_concepts: int, config: MarginTraining) -> MentionSampler:
     """Return what draws prototypes and positives from rows, each as if it were a window of its name."""
-    from alphita.training.mention_sampler import MentionSampler
-    from alphita.training.mention_store import Mentions
+    from alphita.training.mention_sampler import MentionSampler, OfForms
 
-    of_rows = SimpleNamespace(
-        windows=SimpleNamespace(forms=rows.names), form_offsets=np.arange(len(rows.name_concepts) + 1),
-        form_concepts=rows.name_concepts, concept_ids=range(n_concepts),
-    )  # fmt: skip
+    concepts = OfForms(np.arange(len(rows.name_concepts) + 1), rows.name_concepts, n_concepts)
     return MentionSampler(
-        cast(Mentions, of_rows), seed=config.seed, batch=config.prototypes, positives=config.positives,
+        rows.names, concepts, seed=config.seed, batch=config.prototypes, positives=config.positives,
         prototypes_a_concept=config.prototypes_a_concept,
     )  # fmt: skip

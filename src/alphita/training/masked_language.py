@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.training.mention_store import Specials
 
-NAME = "masked_language_head"
+NAME = layout.MASKED_LANGUAGE_HEAD
 """Name of the head among a run's modules: it is kept as NAME.safetensors beside the model, and found there again."""
 # Where checkpoints keep a head: layer, norm, bias, decoder. BERT and MobileBERT; ELECTRA's generator; RoBERTa, XLM-R,
 # CamemBERT and MPNet; DistilBERT.

@@ -8,12 +8,15 @@ How many prototypes a concept has is not stated; 50k steps of 4 prototypes in 4 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import UsageError
-from alphita.training.mention_store import Mentions
+
+if TYPE_CHECKING:
+    from alphita.training.mention_store import Mentions
 
 Int64 = NDArray[np.int64]
 _PROTOTYPES, _EPOCH, _STEP = 31, 32, 33
@@ -25,7 +28,7 @@ class VirtualBatch:
 
     Attributes:
         prototypes: (b,) numbers of windows.
-        concepts: (b,) the concept, by its place in `Mentions.concept_ids`, that each stands for.
+        concepts: (b,) the concept that each stands for.
         positives: b arrays of at most k windows of that concept each; none is the prototype itself.
     """
 
@@ -34,22 +37,45 @@ class VirtualBatch:
     positives: list[Int64]
 
 
+@dataclass(frozen=True)
+class OfForms:
+    """The concepts that each form names.
+
+    Attributes:
+        offsets: (forms + 1,) where those of each begin.
+        concepts: the concepts, form by form.
+        n: how many concepts there are.
+    """
+
+    offsets: NDArray[np.integer[Any]]
+    concepts: NDArray[np.integer[Any]]
+    n: int
+
+
 class MentionSampler:
     """Draws virtual batches; each follows from the seed and its number alone.
 
     Attributes:
         prototypes: (p,) windows, by concept.
-        prototype_concepts: (p,) the concept of each, by its place in `Mentions.concept_ids`.
+        prototype_concepts: (p,) the concept of each.
         without_positives: concepts that have a single window, and so no prototype.
     """
 
     def __init__(
-        self, mentions: Mentions, *, seed: int, batch: int = 4, positives: int = 20, prototypes_a_concept: int = 3
+        self,
+        forms: Int64,
+        concepts: OfForms,
+        *,
+        seed: int,
+        batch: int = 4,
+        positives: int = 20,
+        prototypes_a_concept: int = 3,
     ) -> None:
         """Choose the prototypes.
 
         Args:
-            mentions: whose windows are drawn.
+            forms: (n,) the form, or name, of each window.
+            concepts: those that each form names.
             seed: of all choices.
             batch: prototypes a step.
             positives: windows a prototype at most, k.
@@ -62,8 +88,8 @@ class MentionSampler:
             if value < 1:
                 raise UsageError(f"{name} must be 1 or more, not {value}")
         self.seed, self.batch, self.positives = seed, batch, positives
-        self._forms = mentions.windows.forms.astype(np.int64)
-        self._windows, self._offsets = _by_concept(mentions, self._forms)
+        self._forms = forms.astype(np.int64)
+        self._windows, self._offsets = _by_concept(self._forms, concepts)
         chance = np.random.default_rng([seed, _PROTOTYPES])
         sizes = np.diff(self._offsets)
         chosen, owners = [], []
@@ -76,6 +102,14 @@ class MentionSampler:
             raise UsageError("no concept of the mentions has two windows, so that there are no positives")
         self.prototypes: Int64 = np.concatenate(chosen)
         self.prototype_concepts: Int64 = np.concatenate(owners)
+
+    @classmethod
+    def of(cls, mentions: Mentions, *, seed: int, batch: int = 4, positives: int = 20) -> MentionSampler:
+        """Draw windows of `mentions`; concepts are then places in its `concept_ids`."""
+        concepts = OfForms(
+            np.asarray(mentions.form_offsets), np.asarray(mentions.form_concepts), len(mentions.concept_ids)
+        )
+        return cls(mentions.windows.forms, concepts, seed=seed, batch=batch, positives=positives)
 
     @property
     def steps_an_epoch(self) -> int:
@@ -123,13 +157,13 @@ def spread(windows: Int64, forms: Int64, chance: np.random.Generator) -> Int64:
     return mixed[np.argsort(turns, kind="stable")]
 
 
-def _by_concept(mentions: Mentions, forms: Int64) -> tuple[Int64, Int64]:
+def _by_concept(forms: Int64, of_forms: OfForms) -> tuple[Int64, Int64]:
     """Return the windows of each concept, concept by concept, and (c + 1,) offsets into them."""
-    starts, ends = mentions.form_offsets[forms], mentions.form_offsets[forms + 1]
+    starts, ends = of_forms.offsets[forms], of_forms.offsets[forms + 1]
     windows = np.repeat(np.arange(len(forms)), ends - starts)
     lengths = ends - starts
     places = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
-    concepts = np.asarray(mentions.form_concepts)[places]
+    concepts = of_forms.concepts[places]
     order = np.argsort(concepts, kind="stable")
-    counts = np.bincount(concepts, minlength=len(mentions.concept_ids))
+    counts = np.bincount(concepts, minlength=of_forms.n)
     return windows[order], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

@@ -5,7 +5,9 @@
     normalizer:path/to/model,contexts=false        abbreviations are not looked for in the text around a mention
 
 The ranker is fitted on the names that mentions are ranked against, each taken as not there. Of an encoder that was
-trained on these very names it would think too well: `split=S.split` gives those that it was not trained on.
+trained on these very names it would think too well: `split=S.split` gives those that it was not trained on. Names of
+which a concept has one each have nothing to fit on: `calibration=X.index` takes over the ranker of that index, which
+has the same encoder.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from alphita.errors import UsageError
 from alphita.evaluation.systems import Answer, encoder, refuse_unknown
 from alphita.index.store import Index, build
 from alphita.normalizer.calibration_store import Calibration
+from alphita.normalizer.carrying import carry_over
 from alphita.normalizer.fitting import fit
 from alphita.normalizer.normalizer import RANKINGS, Normalizer
 from alphita.terminology.splits import Split
@@ -34,7 +37,7 @@ from alphita.terminology.text import DEFAULT_RULES
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
-OPTIONS = ("ranking", "contexts", "split", "seed", "precision", "name")
+OPTIONS = ("ranking", "contexts", "split", "calibration", "seed", "precision", "name")
 PREFIX = "NAME"
 KEPT = 2
 
@@ -43,12 +46,13 @@ class NormalizerSystem:
     """The normaliser, as a benchmark sees it. Ranks concepts; a pair of strings has the encoder's cosine."""
 
     def __init__(
-        self, terms: TermEncoder, name: str, *, ranking: str, contexts: bool, split: Path | None, seed: int,
-        facts: dict[str, Any],
+        self, terms: TermEncoder, name: str, *, ranking: str, contexts: bool, split: Path | None,
+        calibration: Path | None, seed: int, facts: dict[str, Any],
     ) -> None:  # fmt: skip
         """Use `load`."""
         self.name, self.facts, self.rules = name, facts, DEFAULT_RULES
         self._encoder, self._ranking, self._contexts, self._split, self._seed = terms, ranking, contexts, split, seed
+        self._source = calibration
         self._pairs = encoder.EncoderSystem(terms, name, rules=DEFAULT_RULES, facts=facts)
 
     def rank_concepts(
@@ -83,15 +87,20 @@ class NormalizerSystem:
         made = _made_of(self._encoder, ids, names)
         calibration = None
         if registry.load(RANKINGS, self._ranking).LEARNED:
-            given = (str(self._split), self._seed)
+            given = (str(self._split), str(self._source), self._seed)
             if given not in made.calibrations:
-                split = None if self._split is None else _renamed(self._loaded_split(made.opened), made.id_of)
-                made.calibrations[given] = fit(made.opened, lambda: self._encoder, split=split, seed=self._seed)
+                made.calibrations[given] = self._calibrate(made)
             calibration = made.calibrations[given]
         normalizer = Normalizer(
             made.opened, encoder=self._encoder, ranking=self._ranking, calibration=calibration, floor=-1
         )
         return normalizer, made.id_of
+
+    def _calibrate(self, made: _Made) -> Calibration:
+        if self._source is not None:
+            return carry_over(made.opened, lambda: self._encoder, Index.open(self._source))
+        split = None if self._split is None else _renamed(self._loaded_split(made.opened), made.id_of)
+        return fit(made.opened, lambda: self._encoder, split=split, seed=self._seed)
 
     def _loaded_split(self, index: Index) -> Split:
         """Return the split; checked here, for what is made of a benchmark's names is never what was trained on."""
@@ -107,7 +116,7 @@ class _Made(NamedTuple):
 
     opened: Index
     id_of: dict[str, str]
-    calibrations: dict[tuple[str, int], Calibration]
+    calibrations: dict[tuple[str, str, int], Calibration]
     folder: tempfile.TemporaryDirectory[str]
 
 
@@ -156,7 +165,8 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
 
     Args:
         argument: minilm, a folder or a hub name.
-        options: `ranking` (learned), `contexts` (true or false), `split` (a folder), `seed`, `precision`, `name`.
+        options: `ranking` (learned), `contexts` (true or false), `split` (a folder), `calibration` (an index),
+            `seed`, `precision`, `name`.
     """
     refuse_unknown("normalizer", options, OPTIONS)
     ranking = options.get("ranking", "learned")
@@ -172,10 +182,15 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     short = Path(argument).name if Path(argument).exists() else argument
     facts = {
         "kind": "normalizer", "encoder": argument, "content_hash": opened.content_hash, "ranking": ranking,
-        "contexts": contexts == "true", "split": options.get("split"), "seed": int(seed),
+        "contexts": contexts == "true", "split": options.get("split"), "calibration": options.get("calibration"),
+        "seed": int(seed),
     }  # fmt: skip
+    if "split" in options and "calibration" in options:
+        raise UsageError("options split and calibration of the normalizer exclude each other: the one is to fit by")
     split = Path(options["split"]) if "split" in options else None
+    source = Path(options["calibration"]) if "calibration" in options else None
     name = options.get("name") or f"normalizer:{short},{ranking}" + ("" if contexts == "true" else ",contexts=false")
     return NormalizerSystem(
-        opened, name, ranking=ranking, contexts=contexts == "true", split=split, seed=int(seed), facts=facts
-    )
+        opened, name, ranking=ranking, contexts=contexts == "true", split=split, calibration=source, seed=int(seed),
+        facts=facts,
+    )  # fmt: skip
