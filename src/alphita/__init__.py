@@ -14,6 +14,7 @@ _PUBLIC = {
     "AlphitaError": "alphita.errors",
     "Index": "alphita.index.store",
     "Normalizer": "alphita.normalizer.normalizer",
+    "ProductSearch": "alphita.search",
     "TermEncoder": "alphita.encoder.encoder",
     "Terminology": "alphita.terminology.store",
     "load_terminology": "alphita.terminology.store",
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from alphita.errors import AlphitaError as AlphitaError
     from alphita.index.store import Index as Index
     from alphita.normalizer.normalizer import Normalizer as Normalizer
+    from alphita.search import ProductSearch as ProductSearch
     from alphita.terminology.store import Terminology as Terminology
     from alphita.terminology.store import load_terminology as load_terminology
 

@@ -43,6 +43,7 @@ REBUILD = {
     "report": "alphita evaluate …",
     "graph_vectors": "alphita graph train MODEL -t X.terminology -o X.vectors",
     "mentions": "alphita mentions CORPUS -t X.terminology -o X.mentions",
+    "product_search": "alphita search build --model … -t … -o X.search",
     "calibration": "alphita calibrate --index X.index --split S.split --force",
 }
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.encoder import packed
+from alphita.encoder import flat_bert, packed
+from alphita.encoder.batches import by_token_budget
 
 SIZES = {
     "vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40,
@@ -14,13 +17,21 @@ SIZES = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["BertModel", "RobertaModel", "XLMRobertaModel"])
+# ELECTRA with embeddings as wide as its layers, and narrower.
+KINDS = {
+    "bert": ("BertModel", {}), "roberta": ("RobertaModel", {}), "xlm": ("XLMRobertaModel", {}),
+    "electra": ("ElectraModel", {"embedding_size": 24}), "projected": ("ElectraModel", {"embedding_size": 16}),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def bert(request) -> torch.nn.Module:
     import transformers
 
     torch.manual_seed(1)
-    kind = getattr(transformers, request.param)
-    return kind(kind.config_class(**SIZES, pad_token_id=0)).eval()
+    name, facts = KINDS[request.param]
+    kind = getattr(transformers, name)
+    return kind(kind.config_class(**SIZES, **facts, pad_token_id=0)).eval()
 
 
 def packing_of(rows: list[list[int]]) -> packed.Packing:
@@ -61,6 +72,39 @@ def test_gradients_equal_the_models_own(bert) -> None:
     assert ours.keys() == own.keys()
     for name, gradient in own.items():
         torch.testing.assert_close(ours[name], gradient, atol=2e-5, rtol=1e-4, msg=name)
+
+
+def test_other_tokens_in_the_same_places(bert) -> None:
+    rows = [[3, 4, 5], [6] * 11, [7, 8]]
+    packing, others = packing_of(rows), packing_of([[token + 9 for token in row] for row in rows])
+    with torch.no_grad():
+        flat = packed.forward(bert, packing, others.ids)
+        assert torch.equal(flat, packed.forward(bert, others))
+        assert not torch.allclose(flat, packed.forward(bert, packing))
+
+
+def test_flat_forward_equals_the_models_own(bert) -> None:
+    assert flat_bert.runs(bert)
+    assert flat_bert.supports(bert) == (type(bert).__name__ != "ElectraModel")
+    flat = flat_bert.FlatBert(bert, torch.float32)
+    rows = [[3, 4, 5], [6] * 11, [7, 8, 9], [1, 2]]
+    with torch.inference_mode():
+        for numbers, batch in by_token_budget(rows, 1000):
+            found = flat_bert.pool(flat(batch), batch.runs, mean=True)
+            for number, vector in zip(numbers, found, strict=True):
+                own = bert(torch.tensor([rows[number]])).last_hidden_state[0].mean(0)
+                torch.testing.assert_close(vector, own, atol=1e-5, rtol=1e-4)
+
+
+def test_parts_hold_each_row_once_within_the_budget() -> None:
+    lengths = np.array([5, 3, 9, 30, 2, 2, 8])
+    own = np.array([0, 1, 3, 4, 5, 6])
+    for budget in (1, 8, 12, 1000):
+        parts = packed.within(own, lengths, budget)
+        assert np.concatenate(parts).tolist() == own.tolist()
+        assert all(lengths[part].sum() <= budget or len(part) == 1 for part in parts)
+        assert all(lengths[a].sum() + lengths[b[0]] > budget for a, b in itertools.pairwise(parts))
+    assert packed.within(own[:0], lengths, 10) == []
 
 
 def test_sizes_are_rounded_so_that_few_occur() -> None:

@@ -146,6 +146,30 @@ def test_a_system_that_cannot_do_a_benchmark_is_told_apart(folds, tmp_path):
     ]
 
 
+def test_a_system_that_fails_leaves_the_others_their_figures(folds, tmp_path, monkeypatch, capsys):
+    opened = run.load_system
+
+    def load(spec: str):
+        loaded = opened("tfidf")
+        loaded.name = spec
+        if spec == "broken":
+            loaded.neighbours = lambda *_: (_ for _ in ()).throw(InputError("it broke", remedy="mend it"))
+        return loaded
+
+    monkeypatch.setattr(run, "load_system", load)
+    out = tmp_path / "report"
+    assert alphita("evaluate", "psytar", "-m", "broken", "-m", "sound", "--data", folds, "-o", out) == 1
+    told = capsys.readouterr().err
+    assert "psytar: broken: not scored: it broke; mend it" in told
+    assert "not scored, for reasons that the report gives: psytar: broken" in told
+    first, second = json.loads((out / "report.json").read_text())["benchmarks"][0]["systems"]
+    assert first == {"name": "broken", "not_applicable": "it broke; mend it", "failed": True}
+    assert second["figures"]
+    with pytest.raises(InputError, match="it broke"):
+        run.run(Plan(["psytar"], ["broken"], data=folds), tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
 def test_a_model_trained_without_the_split_gets_a_word_of_caution(terminology, tmp_path, monkeypatch):
     trained = {"recipe": "coder", "terminology": "t", "split": None}
     monkeypatch.setattr(run, "load_system", lambda spec: system(spec, trained=trained))

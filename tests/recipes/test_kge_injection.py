@@ -21,7 +21,6 @@ from alphita.terminology.store import Terminology
 from alphita.training import injection_run
 from alphita.training.injection_steps import InjectionSteps
 from alphita.training.mention_store import Mentions
-from tests.killing import train_command, whole_and_resumed
 from tests.tiny import tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of, texts_of
 
@@ -66,12 +65,6 @@ def test_defaults_are_the_papers() -> None:
     found = kge_injection.Config()
     assert (found.layer, found.batch, found.steps, found.warmup_steps) == (8, 6, 40_000, 4_000)
     assert (found.learning_rate, found.weight_decay, found.share, found.pooling) == (1e-5, 0.01, 0.15, "mean")
-    assert kge_injection.CITATION
-    for name, field in kge_injection.Config.model_fields.items():
-        assert field.description
-        assert not field.is_required()
-        if name in kge_injection.Config.__annotations__:
-            assert "(" in field.description, f"{name} names no source"
 
 
 @pytest.mark.parametrize(
@@ -137,16 +130,15 @@ def _golds(paths: dict[str, str], terminology: Terminology) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("stop_at", [13, 31])
-def test_a_run_that_was_cut_goes_on_to_the_same_weights(
-    terminology, model, paths, tmp_path, monkeypatch, stop_at
+def test_a_run_with_dev_scores_that_was_cut_goes_on_to_the_same_weights(
+    terminology, model, paths, tmp_path, monkeypatch
 ) -> None:
     settings = config(paths, steps=36, dropout=0.1, dev_sequences=10, evaluate_every=9)
     kge_injection.train(terminology, str(model), tmp_path / "whole", settings)
     step = InjectionSteps.__call__
 
     def cut(self: InjectionSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == stop_at:
+        if number == 31:
             raise KeyboardInterrupt
         return step(self, number, share)
 
@@ -176,20 +168,6 @@ def test_a_run_that_was_cut_goes_on_to_the_same_weights(
 
     assert losses("cut") == losses("whole")
     assert len(losses("whole")) == 36
-
-
-def test_kill_9_and_resume_give_the_unbroken_run(terminology, model, paths, tmp_path) -> None:
-    settings = SMALL | paths | {"steps": 120, "checkpoint_every": 5}
-    runs = whole_and_resumed(train_command("kge_injection", terminology.path, model, settings), tmp_path)
-    same_files(runs.whole, runs.resumed)
-
-
-def test_another_seed_draws_other_batches(terminology, model, paths, tmp_path) -> None:
-    losses = {
-        kge_injection.train(terminology, str(model), tmp_path / f"{number}", config(paths, steps=2, seed=seed))["loss"]
-        for number, seed in enumerate([0, 0, 1])
-    }
-    assert len(losses) == 2
 
 
 def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(terminology, model, paths, tmp_path, capsys) -> None:
@@ -239,18 +217,6 @@ def test_the_best_weights_are_kept(terminology, model, paths, tmp_path, monkeypa
     kge_injection.train(terminology, str(model), tmp_path / "ten", config(paths, steps=10, **settings))
     # A head is no part of an encoder's vectors, but of the state that was best.
     same_files(tmp_path / "best", tmp_path / "ten")
-
-
-def test_the_average_of_the_weights_is_the_exponential_one(terminology, model, paths, tmp_path) -> None:
-    """After two steps with decay 0.5 the average is half the first step's weights and half the second's."""
-    for name, changes in (("average", {"steps": 2, "ema": 0.5}), ("one", {"steps": 1}), ("two", {"steps": 2})):
-        settings = config(paths, schedule="constant", warmup_steps=0, **changes)
-        kge_injection.train(terminology, str(model), tmp_path / name, settings)
-    average, one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("average", "one", "two"))
-    for name, value in average.items():
-        torch.testing.assert_close(value, 0.5 * one[name] + 0.5 * two[name], atol=1e-6, rtol=1e-5, msg=name)
-    for name in ("injection.down.weight", "injection.up.weight", "injection.norm.weight"):
-        assert float((one[name] - two[name]).abs().max()) > 1e-4
 
 
 def test_some_of_the_starting_weights_are_averaged_in(terminology, model, paths, tmp_path) -> None:

@@ -22,6 +22,7 @@ from alphita.cli import (
     mentions,
     normalize,
     quickstart,
+    search,
     terminology,
     train,
     vocabulary,
@@ -61,6 +62,7 @@ app.command("index")(index.index)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(mappings.app, name="mappings")
 app.command("normalize")(normalize.normalize)
+app.add_typer(search.app, name="search")
 
 
 def main() -> None:

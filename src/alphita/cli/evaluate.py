@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, NamedTuple
@@ -153,3 +154,12 @@ def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> Non
     report = run(Plan(**{**chosen._asdict(), "terminology": opened}), out, force=force)
     Console().print(markdown.summary_tables(report))
     print(f"the report: {out / 'report.html'}")
+    failed = [
+        f"{entry['name']}: {one['name']}"
+        for entry in report["benchmarks"]
+        for one in entry["systems"]
+        if one.get("failed")
+    ]
+    if failed:
+        print(f"not scored, for reasons that the report gives: {'; '.join(failed)}", file=sys.stderr)
+        raise typer.Exit(1)

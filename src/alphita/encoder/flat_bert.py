@@ -17,21 +17,28 @@ from torch.nn import functional
 from alphita.encoder.batches import Batch
 
 SUPPORTED = ("BertModel", "RobertaModel", "XLMRobertaModel", "CamembertModel")
+FROM_ZERO = ("BertModel", "ElectraModel")
 
 
 def supports(model: torch.nn.Module) -> bool:
-    """Tell whether `FlatBert` computes what `model`'s own forward does."""
-    config = getattr(model, "config", None)
-    return (
-        type(model).__name__ in SUPPORTED
-        and getattr(config, "position_embedding_type", "absolute") in (None, "absolute")
-        and not getattr(config, "is_decoder", False)
-    )
+    """Tell whether `model` is a plain BERT or RoBERTa, whose embeddings are as wide as its layers."""
+    return type(model).__name__ in SUPPORTED and _plain(model)
+
+
+def runs(model: torch.nn.Module) -> bool:
+    """Tell whether `FlatBert` and `packed.forward` compute what `model`'s own forward does: ELECTRA's as well."""
+    return type(model).__name__ in (*SUPPORTED, "ElectraModel") and _plain(model)
 
 
 def first_position(model: Any) -> int:  # noqa: ANN401 - a transformers model
     """Return the position of a row's first token: RoBERTa's positions start behind the padding token's."""
-    return 0 if type(model).__name__ == "BertModel" else int(model.config.pad_token_id) + 1
+    return 0 if type(model).__name__ in FROM_ZERO else int(model.config.pad_token_id) + 1
+
+
+def _plain(model: torch.nn.Module) -> bool:
+    config = getattr(model, "config", None)
+    absolute = getattr(config, "position_embedding_type", "absolute") in (None, "absolute")
+    return absolute and not getattr(config, "is_decoder", False)
 
 
 class Linear:
@@ -73,10 +80,10 @@ class LayerNorm:
 
 
 class FlatBert:
-    """A BERT (or RoBERTa) with its weights laid out for encoding in one precision."""
+    """A BERT (or RoBERTa, or ELECTRA) with its weights laid out for encoding in one precision."""
 
     def __init__(self, model: Any, dtype: torch.dtype) -> None:  # noqa: ANN401 - a transformers model
-        """Copy the weights of `model`, which `supports` must accept, in precision `dtype`."""
+        """Copy the weights of `model`, which `runs` must accept, in precision `dtype`."""
         config, embeddings = model.config, model.embeddings
         self.heads: int = config.num_attention_heads
         first = first_position(model)
@@ -84,6 +91,9 @@ class FlatBert:
             positions = embeddings.position_embeddings.weight[first:] + embeddings.token_type_embeddings.weight[0]
             self.words, self.positions = embeddings.word_embeddings.weight.to(dtype), positions.to(dtype)
             self.norm = LayerNorm(embeddings.LayerNorm, dtype)
+            # ELECTRA's embeddings may be narrower than its layers.
+            project = getattr(model, "embeddings_project", None)
+            self.project = None if project is None else Linear(project.weight.to(dtype), project.bias.to(dtype))
             self.layers = [_Layer(layer, self.heads, dtype) for layer in model.encoder.layer]
 
     def __call__(self, batch: Batch) -> torch.Tensor:
@@ -91,6 +101,8 @@ class FlatBert:
         device = self.words.device
         places = torch.cat([torch.arange(length, device=device).repeat(rows) for rows, length in batch.runs])
         hidden = self.norm(self.words[torch.from_numpy(batch.ids).to(device)] + self.positions[places])
+        if self.project is not None:
+            hidden = self.project(hidden)
         for layer in self.layers:
             hidden = layer(hidden, batch.runs)
         return hidden

@@ -3,12 +3,13 @@
 Medical terms have about 8 tokens and batches hold some of 20 or more, so a padded batch is mostly padding. Here the
 tokens of all rows lie end to end: embeddings, projections and feed-forward layers run on real tokens only, and the word
 embedding's gradient is made once a step. Only the attention's small score matrices are padded. The result equals the
-module's own forward (tests hold it to 1e-5); models that are neither BERT nor RoBERTa use their own forward instead.
+module's own forward (tests hold it to 1e-5); models that are neither BERT, RoBERTa nor ELECTRA use their own instead.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,26 @@ class Packing:
         self.groups = [_Group(ordered[row:end], device) for row, end in itertools.pairwise([0, *ends])]
 
 
+def within(rows: NDArray[np.int64], lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
+    """Return rows in parts of at most `budget` tokens; a longer row is a part alone.
+
+    Args:
+        rows: (m,) which.
+        lengths: (n,) tokens of each row there is.
+        budget: tokens a part.
+    """
+    parts: list[list[int]] = []
+    left = 0
+    for row in rows.tolist():
+        length = int(lengths[row])
+        if not parts or length > left:
+            parts.append([])
+            left = budget
+        parts[-1].append(row)
+        left -= length
+    return [np.array(part, np.int64) for part in parts]
+
+
 def _positions(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return 0, 1, ... length - 1 for each of `lengths`, end to end."""
     starts = np.cumsum(lengths) - lengths
@@ -120,19 +141,43 @@ def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def forward(model: Any, packing: Packing) -> torch.Tensor:  # noqa: ANN401 - a transformers model
+def forward(model: Any, packing: Packing, ids: torch.Tensor | None = None) -> torch.Tensor:  # noqa: ANN401 - a transformers model
     """Return the last hidden state of every place of `packing.ids`, (flat, hidden).
 
-    `flat_bert.supports` says of which models. Dropout follows the model's training mode and probabilities.
+    `flat_bert.runs` says of which models. Dropout follows the model's training mode and probabilities.
+
+    Args:
+        model: the model.
+        packing: where the tokens lie.
+        ids: (flat,) other tokens in the places of `packing.ids`.
     """
-    embeddings = model.embeddings
+    hidden = embed(model.embeddings, packing, ids, first=first_position(model))
+    # ELECTRA's embeddings may be narrower than its layers.
+    project = getattr(model, "embeddings_project", None)
+    return through(model.encoder.layer, hidden if project is None else project(hidden), packing)
+
+
+def embed(embeddings: Any, packing: Packing, ids: torch.Tensor | None = None, *, first: int) -> torch.Tensor:  # noqa: ANN401
+    """Return the embedding of every place, (flat, e): of token, position and type, normalised.
+
+    Args:
+        embeddings: a model's.
+        packing: where the tokens lie.
+        ids: (flat,) other tokens in the places of `packing.ids`.
+        first: position of a row's first token, `flat_bert.first_position`.
+    """
     hidden = (
-        embeddings.word_embeddings(packing.ids)
-        + embeddings.position_embeddings(packing.positions + first_position(model))
+        embeddings.word_embeddings(packing.ids if ids is None else ids)
+        + embeddings.position_embeddings(packing.positions + first)
         + embeddings.token_type_embeddings.weight[0]
     )
-    hidden = embeddings.dropout(embeddings.LayerNorm(hidden))
-    for layer in model.encoder.layer:
+    embedded: torch.Tensor = embeddings.dropout(embeddings.LayerNorm(hidden))
+    return embedded
+
+
+def through(layers: Iterable[Any], hidden: torch.Tensor, packing: Packing) -> torch.Tensor:
+    """Return the states (flat, hidden) of every place behind a model's `layers`."""
+    for layer in layers:
         hidden = _layer(layer, hidden, packing)
     return hidden
 

@@ -120,7 +120,7 @@ class TorchRuntime:
     @property
     def one_length(self) -> bool:
         """Whether a batch must hold rows of one length only."""
-        return not flat_bert.supports(self._model)
+        return not flat_bert.runs(self._model)
 
     @property
     def exportable(self) -> bool:
@@ -144,7 +144,7 @@ class TorchRuntime:
         if self._forward is not None and not self._trained:
             return
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
-        if flat_bert.supports(self._model):
+        if flat_bert.runs(self._model):
             self._forward = flat_bert.FlatBert(self._model, dtype)
         else:
             model = self._model if dtype == torch.float32 else copy.deepcopy(self._model).to(dtype)

@@ -102,7 +102,7 @@ def train_wordpiece(texts: Iterable[str], size: int, *, like: Tokenizer, min_fre
     Raises:
         UsageError: `size` is smaller than the number of characters, or no word is left.
     """
-    return _train(count_words(texts, like), size, like=like, min_frequency=min_frequency)
+    return train_counted(count_words(texts, like), size, like=like, min_frequency=min_frequency)
 
 
 def propose(
@@ -132,7 +132,7 @@ def propose(
     """
     if keep is not None and keep < 1:
         raise UsageError(f"the tokens to keep must be 1 or more, not {keep}")
-    tokens = _train(words, size, like=like, min_frequency=min_frequency)
+    tokens = train_counted(words, size, like=like, min_frequency=min_frequency)
     tokens = [token for token in tokens if why_not(token, like) is None]
     if protected:
         tokens = sparing(tokens, protected, like)
@@ -284,7 +284,8 @@ def changed(words: Mapping[str, int], before: Any, after: Any) -> float:  # noqa
     return differing / max(sum(words.values()), 1)
 
 
-def _train(words: Mapping[str, int], size: int, *, like: Tokenizer, min_frequency: int) -> list[str]:
+def train_counted(words: Mapping[str, int], size: int, *, like: Tokenizer, min_frequency: int = 2) -> list[str]:
+    """Train a WordPiece vocabulary on counted words, from `count_words`; see `train_wordpiece`."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     prefix, longest = like.model.continuing_subword_prefix, like.model.max_input_chars_per_word

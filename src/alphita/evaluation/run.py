@@ -83,7 +83,8 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
     """Score every system on every benchmark and write the report folder, whole or not at all.
 
     All data are read before anything is scored. Of "all", benchmarks without data stand in the report as not run, with
-    where to get the data; one that was asked for by name and has none is an error.
+    where to get the data; one that was asked for by name and has none is an error. A system that fails on a benchmark
+    stands there as not scored, with the reason, and the others go on; only if nothing was scored its error is raised.
 
     Returns:
         The report, as report.json holds it.
@@ -100,7 +101,10 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
     with artefact.create(out, KIND, force=force) as draft:
         (draft.path / "rows").mkdir()
         everything = list(plan.benchmarks) == [ALL]
-        entries = [_entry(task, systems, baseline, plan.seed, draft.path, everything) for task in tasks]
+        failed: list[AlphitaError] = []
+        entries = [_entry(task, systems, baseline, plan.seed, draft.path, everything, failed) for task in tasks]
+        if failed and not any("figures" in one for entry in entries for one in entry["systems"]):
+            raise failed[0]
         files = {f"{task.name}/{path.name}": artefact.hash_file(path) for task in tasks for path in task.read}
         if plan.terminology is not None:
             files["terminology"] = plan.terminology.manifest["content_hash"]
@@ -195,9 +199,25 @@ def _open(specs: Sequence[str]) -> dict[str, Any]:
 
 
 def _entry(
-    task: _Task, systems: Mapping[str, Any], baseline: str | None, seed: int, folder: Path, everything: bool
+    task: _Task,
+    systems: Mapping[str, Any],
+    baseline: str | None,
+    seed: int,
+    folder: Path,
+    everything: bool,
+    failed: list[AlphitaError],
 ) -> dict[str, Any]:
-    """Score every system on one benchmark; of "all", a system that cannot do it is told so and the work goes on."""
+    """Score every system on one benchmark; one that cannot do it is told so and the work goes on.
+
+    Args:
+        task: the benchmark.
+        systems: by name.
+        baseline: the one that the others are compared with.
+        seed: of the intervals.
+        folder: of the report.
+        everything: of "all" benchmarks, those that a system cannot do are no failure of the run.
+        failed: gets what was raised.
+    """
     info = task.info
     entry: dict[str, Any] = {
         "name": task.name, "title": info.title, "task": info.task, "citation": info.citation,
@@ -222,9 +242,9 @@ def _entry(
         try:
             result = results[name] = task.module.evaluate(task.data, system, task.options)
         except AlphitaError as error:
-            if not everything:
-                raise
-            entry["systems"].append({"name": name, "not_applicable": str(error)})
+            progress.say(f"{task.name}: {name}: not scored: {error}")
+            entry["systems"].append({"name": name, "not_applicable": str(error), "failed": not everything})
+            failed.append(error)
             continue
         seconds = time.perf_counter() - start
         _warn_of_training(result, system, info)

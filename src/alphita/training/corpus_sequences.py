@@ -3,7 +3,7 @@
 A document is cut into pieces that fit a sequence, each cut where a word begins, as late as possible. Pieces that hold a
 held-out string are dropped, and no cut goes through one. The others are put end to end, the token behind a text
 ([SEP]) between them, as many as fit; none is divided for that. A corpus larger than memory works: it is read as a
-stream, and the sequences lie in a file.
+stream, and the sequences lie in a file. `span_sequences` packs so too, and knows which tokens belong together.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,34 @@ CHARACTERS, DOCUMENTS = 2_000_000, 1024
 LEAST = 3
 NOTE = "sequences.json"
 _BLOCK = 1 << 22
+_NO_SPANS = np.empty((0, 2), np.int64)
+
+
+class Marker(Protocol):
+    """Finds the tokens that belong together, those of a word, say.
+
+    Attributes:
+        counts: of what was met, to stand with those of the packing.
+    """
+
+    counts: dict[str, int]
+
+    def __call__(self, texts: Sequence[str], encodings: Sequence[Encoding]) -> Sequence[Int64]:
+        """Return of each text, (m, 2), first tokens of spans and those behind their last, apart and in order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Tokens of a text.
+
+    Attributes:
+        ids: (t,) int32.
+        spans: (m, 2) first token, and that behind the last, of each span.
+    """
+
+    ids: Int32
+    spans: Int64
 
 
 class HeldOut:
@@ -60,7 +89,7 @@ class HeldOut:
     def spans(self, texts: Sequence[str]) -> list[Int64]:
         """Return of each text the (m, 2) first characters of held-out strings and those behind their last."""
         if self._matcher is None:
-            return [np.empty((0, 2), np.int64)] * len(texts)
+            return [_NO_SPANS] * len(texts)
         found = self._matcher(texts)
         return np.split(np.stack([found.starts, found.ends], 1), found.offsets[1:-1]) if texts else []
 
@@ -84,6 +113,7 @@ def pack(
     length: int,
     held_out: HeldOut,
     made_with: Any = None,  # noqa: ANN401 - anything JSON has
+    marker: Marker | None = None,
 ) -> None:
     """Write the sequences of some texts into `folder`, which appears whole or not at all.
 
@@ -95,6 +125,8 @@ def pack(
         length: tokens of a sequence, special ones counted.
         held_out: strings that no sequence may hold.
         made_with: what the sequences follow from, to know them again.
+        marker: finds spans, which are written too, and cut only where one is longer than a sequence; see
+            `span_sequences`.
 
     Raises:
         InputError: no text has a token that may train.
@@ -107,12 +139,20 @@ def pack(
     counts = dict.fromkeys(("documents", "empty", "pieces", "pieces_with_held_out", "tokens", "sequences"), 0)
     counts["held_out_too_short"] = held_out.too_short
     lengths: list[int] = []
+    numbers: list[int] = []
     try:
-        with open(aside / "ids.raw", "wb") as file, progress.bar("tokenizing the corpus", None, "documents") as bar:
-            for sequence in _joined(_pieces(texts, tokenizer, room, held_out, counts, bar), specials.behind, room):
-                whole = np.concatenate([specials.before, sequence, specials.behind]).astype("<i4")
+        with (
+            open(aside / "ids.raw", "wb") as file,
+            open(aside / "spans.raw", "wb") as spans,
+            progress.bar("tokenizing the corpus", None, "documents") as bar,
+        ):
+            pieces = _pieces(texts, tokenizer, room, held_out, marker, counts, bar)
+            for sequence in _joined(pieces, specials.behind, room):
+                whole = np.concatenate([specials.before, sequence.ids, specials.behind]).astype("<i4")
                 file.write(whole.tobytes())
+                spans.write((sequence.spans + len(specials.before)).astype("<i4").tobytes())
                 lengths.append(len(whole))
+                numbers.append(len(sequence.spans))
         if not lengths:
             raise InputError(
                 f"the corpus has no text to train on: {counts['documents']:,} documents, {counts['empty']:,} of them "
@@ -120,8 +160,14 @@ def pack(
                 remedy="look at corpus, text_field and --split",
             )  # fmt: skip
         counts["sequences"], counts["tokens"] = len(lengths), sum(lengths)
-        np.save(aside / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), allow_pickle=False)
-        _with_header(aside / "ids.raw", aside / "ids.npy", counts["tokens"])
+        np.save(aside / "offsets.npy", _offsets(lengths), allow_pickle=False)
+        _with_header(aside / "ids.raw", aside / "ids.npy", (counts["tokens"],))
+        if marker is None:
+            (aside / "spans.raw").unlink()
+        else:
+            counts |= {"spans": sum(numbers), **marker.counts}
+            np.save(aside / "span_offsets.npy", _offsets(numbers), allow_pickle=False)
+            _with_header(aside / "spans.raw", aside / "spans.npy", (counts["spans"], 2))
         note = json.dumps({"made_with": made_with, "counts": counts})
         (aside / NOTE).write_text(note, encoding="utf-8")
         aside.rename(folder)
@@ -180,8 +226,14 @@ def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _pieces(
-    texts: Iterable[str], tokenizer: Tokenizer, room: int, held_out: HeldOut, counts: dict[str, int], bar: progress.Bar
-) -> Iterator[Int32]:
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    room: int,
+    held_out: HeldOut,
+    marker: Marker | None,
+    counts: dict[str, int],
+    bar: progress.Bar,
+) -> Iterator[Piece]:
     """Yield the pieces of documents that may train, of 1 to `room` tokens; count the others."""
     for block in _blocks(texts):
         hidden = held_out.spans(block)
@@ -190,17 +242,20 @@ def _pieces(
             counts["documents"] += len(some)
             bar.advance(len(some))
             encodings = tokenizer.encode_batch(some, add_special_tokens=False)
-            for encoding, spans in zip(encodings, hidden[start : start + DOCUMENTS], strict=True):
-                if not encoding.ids:
+            marked: Sequence[Int64] = marker(some, encodings) if marker else [_NO_SPANS] * len(some)
+            here = hidden[start : start + DOCUMENTS]
+            for encoding, characters, spans in zip(encodings, here, marked, strict=True):
+                ids = np.array(encoding.ids, np.int32)
+                if not len(ids):
                     counts["empty"] += 1
                     continue
-                ids = np.array(encoding.ids, np.int32)
-                closed = _tokens_of(encoding, spans)
-                for first, last in _cuts(encoding, closed, room):
+                closed = _tokens_of(encoding, characters)
+                for first, last in _cuts(encoding, np.concatenate([closed, spans]), room):
                     held = bool(((closed[:, 0] < last) & (closed[:, 1] > first)).any())
                     counts["pieces_with_held_out" if held else "pieces"] += 1
                     if not held:
-                        yield ids[first:last]
+                        inside = spans[(spans[:, 0] < last) & (spans[:, 1] > first)]
+                        yield Piece(ids[first:last], np.clip(inside, first, last) - first)
 
 
 def _tokens_of(encoding: Encoding, spans: Int64) -> Int64:
@@ -225,8 +280,9 @@ def _cuts(encoding: Encoding, closed: Int64, room: int) -> Iterator[tuple[int, i
     words = np.array([-1 if word is None else word for word in encoding.word_ids], np.int64)
     may_cut = np.ones(n + 1, bool)
     may_cut[1:-1] = words[1:] != words[:-1]
-    for start, end in closed.tolist():
-        may_cut[start + 1 : end] = False
+    some = closed[closed[:, 1] > closed[:, 0]]
+    opened = np.bincount(some[:, 0] + 1, minlength=n + 1) - np.bincount(some[:, 1], minlength=n + 1)
+    may_cut &= np.cumsum(opened) == 0
     latest = np.maximum.accumulate(np.where(may_cut, np.arange(n + 1), 0))
     start = 0
     while start < n:
@@ -236,26 +292,33 @@ def _cuts(encoding: Encoding, closed: Int64, room: int) -> Iterator[tuple[int, i
         start = end
 
 
-def _joined(pieces: Iterable[Int32], between: Sequence[int], room: int) -> Iterator[NDArray[np.integer[Any]]]:
+def _joined(pieces: Iterable[Piece], between: Sequence[int], room: int) -> Iterator[Piece]:
     """Yield pieces end to end, `between` between them, as many as go into `room` tokens."""
-    kept: list[Sequence[int] | Int32] = []
+    gap = np.array(between, np.int32)
+    kept: list[Int32] = []
+    spans: list[Int64] = []
     size = 0
     for piece in pieces:
-        if kept and size + len(between) + len(piece) > room:
-            yield np.concatenate(kept)
-            kept, size = [], 0
+        if kept and size + len(gap) + len(piece.ids) > room:
+            yield Piece(np.concatenate(kept), np.concatenate(spans))
+            kept, spans, size = [], [], 0
         if kept:
-            kept.append(between)
-            size += len(between)
-        kept.append(piece)
-        size += len(piece)
+            kept.append(gap)
+            size += len(gap)
+        kept.append(piece.ids)
+        spans.append(piece.spans + size)
+        size += len(piece.ids)
     if kept:
-        yield np.concatenate(kept)
+        yield Piece(np.concatenate(kept), np.concatenate(spans))
 
 
-def _with_header(raw: Path, target: Path, n: int) -> None:
-    """Turn a file of n int32 numbers into an .npy file."""
+def _offsets(lengths: Sequence[int]) -> Int64:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _with_header(raw: Path, target: Path, shape: tuple[int, ...]) -> None:
+    """Turn a file of int32 numbers into an .npy file."""
     with open(raw, "rb") as source, artefact.atomic_file(target, "wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": (n,)})
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": shape})
         shutil.copyfileobj(source, file, _BLOCK)
     raw.unlink()

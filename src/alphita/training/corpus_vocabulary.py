@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from alphita.encoder import wordpieces
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 EXAMPLES = 12
-# Copies of a word in one text.
-COPIES = 10_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ def learn(words: Mapping[str, Mapping[str, int]], size: int, *, like: Tokenizer,
     together: Counter[str] = Counter()
     for counted in words.values():
         together.update(counted)
-    trained = wordpieces.train_wordpiece(_texts(together), size, like=like, min_frequency=min_frequency)
+    trained = wordpieces.train_counted(together, size, like=like, min_frequency=min_frequency)
     reasons = {token: wordpieces.why_not(token, like) for token in trained}
     tokens = [token for token, reason in reasons.items() if reason is None]
     known = sum(reason == "known" for reason in reasons.values())
@@ -72,13 +69,6 @@ def learn(words: Mapping[str, Mapping[str, int]], size: int, *, like: Tokenizer,
         for when, model in (("before", like.model), ("after", new)):
             figures[f"{name}_tokens_a_word_{when}"] = wordpieces.fertility(counted, model).tokens_a_word
     return Learnt(tokens, figures, _examples(together, like.model, new))
-
-
-def _texts(words: Mapping[str, int]) -> Iterator[str]:
-    """Yield each word as often as it occurs, some at a time."""
-    for word, count in words.items():
-        for done in range(0, count, COPIES):
-            yield " ".join(repeat(word, min(COPIES, count - done)))
 
 
 def _examples(words: Mapping[str, int], old: Any, new: Any) -> list[list[Any]]:  # noqa: ANN401 - WordPiece models

@@ -129,15 +129,22 @@ def _owners(ids: Int64, spans: Int64, masking: Masking) -> Int64:
     if ids.ndim != 2 or spans.ndim != 2 or spans.shape[1] != 3:
         raise ValueError(f"ids must be (n, length) and spans (m, 3), not {ids.shape} and {spans.shape}")
     n, length = ids.shape
-    owner = len(spans) + np.arange(n * length).reshape(n, length)
-    free = np.ones((n, length), bool)
-    for number, (row, start, end) in enumerate(spans.tolist()):
-        if not (0 <= row < n and 0 <= start < end <= length):
-            raise ValueError(f"span {number}, {[row, start, end]}, does not lie in {n} sequences of {length} tokens")
-        if not free[row, start:end].all():
-            raise ValueError(f"span {number}, {[row, start, end]}, lies over another")
-        free[row, start:end] = False
-        owner[row, start:end] = number
+    row, start, end = spans[:, 0], spans[:, 1], spans[:, 2]
+    outside = (row < 0) | (row >= n) | (start < 0) | (start >= end) | (end > length)
+    if outside.any():
+        number = int(outside.argmax())
+        span = spans[number].tolist()
+        raise ValueError(f"span {number}, {span}, does not lie in {n} sequences of {length} tokens")
+    sizes = end - start
+    within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    places = np.repeat(row * length + start, sizes) + within
+    if len(np.unique(places)) < len(places):
+        taken = np.sort(places)
+        number = int(np.repeat(np.arange(len(spans)), sizes)[places == taken[:-1][taken[1:] == taken[:-1]][0]][1])
+        raise ValueError(f"span {number}, {spans[number].tolist()}, lies over another")
+    owner = len(spans) + np.arange(n * length)
+    owner[places] = np.repeat(np.arange(len(spans)), sizes)
+    owner = owner.reshape(n, length)
     owner[np.isin(ids, masking.special_ids)] = -1
     return owner
 

@@ -42,7 +42,7 @@ class TermForward:
         self.encoder, self.module = encoder, encoder.module
         self.device = next(self.module.parameters()).device
         self.bf16 = precision == "bf16" or (precision == "auto" and (self.device.type == "cuda" or machine.fast_bf16()))
-        self._pack = flat_bert.supports(encoder.module.model) and encoder.pooling in ("mean", "cls")
+        self._pack = flat_bert.runs(encoder.module.model) and encoder.pooling in ("mean", "cls")
         if dropout is not None:
             for part in self.module.modules():
                 if isinstance(part, torch.nn.Dropout):

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from alphita.errors import AlphitaError
 from alphita.objectives.entity_linking import entity_linking, masked_language_model
 from alphita.training import memory
-from alphita.training.ahead import Ahead
+from alphita.training.ahead import MadeAhead
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
 from alphita.training.ranks import Ranks
 
@@ -116,7 +116,7 @@ class _Ready:
     tokens: int
 
 
-class InjectionSteps:
+class InjectionSteps(MadeAhead[_Ready]):
     """Runs micro-batches: `steps(number, share)` adds `share` times the gradient of batch `number`.
 
     A batch of more tokens than fit the memory goes in parts; the gradients are those of the whole, for both losses are
@@ -159,26 +159,6 @@ class InjectionSteps:
         self.seed, self.linking, self.bf16, self.ranks = seed, linking, bf16, ranks or Ranks()
         self.device = injected.device
         self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(injected, self.device)
-        self._ahead: Ahead[_Ready] | None = None
-
-    @property
-    def waited(self) -> float:
-        """Seconds waited for batches so far."""
-        return self._ahead.waited if self._ahead else 0.0
-
-    def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Begin to make the batches `first` up to before `last`; those from `until` on when they are allowed."""
-        self._ahead = Ahead(self._make, first, last, until=until)
-
-    def allow(self, until: int) -> None:
-        """Let the batches before number `until` be made."""
-        assert self._ahead is not None, "start() comes first"
-        self._ahead.allow(until)
-
-    def stop(self) -> None:
-        """Make no more batches."""
-        if self._ahead is not None:
-            self._ahead.stop()
 
     def draw(self, number: int) -> MaskedSequences:
         """Return batch `number`."""
@@ -207,8 +187,7 @@ class InjectionSteps:
         Raises:
             AlphitaError: it does not fit the memory.
         """
-        assert self._ahead is not None, "start() comes first"
-        ready = self._ahead.get(number)
+        ready = self._made(number)
         own: dict[str, torch.Tensor] = {}
         try:
             for place, part in enumerate(ready.parts):

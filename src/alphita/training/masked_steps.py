@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from alphita.encoder import packed
 from alphita.errors import AlphitaError
 from alphita.training import memory
-from alphita.training.ahead import Ahead
+from alphita.training.ahead import MadeAhead
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
 from alphita.training.forward import Rows, TermForward
 from alphita.training.masked_language import MaskedLanguageHead, token_states
@@ -80,7 +81,7 @@ class _Ready:
     rows: int
 
 
-class MaskedSteps:
+class MaskedSteps(MadeAhead[_Ready]):
     """Runs micro-batches of masked sequences: `steps(number, share)` adds `share` times the gradient of one.
 
     Attributes:
@@ -114,26 +115,6 @@ class MaskedSteps:
         self.forward, self.head, self.tokens, self.draw, self.masking = forward, head, tokens, draw, masking
         self.seed, self.ranks = seed, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or _tokens_that_fit(forward, masking)
-        self._ahead: Ahead[_Ready] | None = None
-
-    @property
-    def waited(self) -> float:
-        """Seconds waited for batches so far."""
-        return self._ahead.waited if self._ahead else 0.0
-
-    def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Begin to make the batches `first` up to before `last`; those from `until` on when they are allowed."""
-        self._ahead = Ahead(self._make, first, last, until=until)
-
-    def allow(self, until: int) -> None:
-        """Let the batches before number `until` be made."""
-        assert self._ahead is not None, "start() comes first"
-        self._ahead.allow(until)
-
-    def stop(self) -> None:
-        """Make no more batches."""
-        if self._ahead is not None:
-            self._ahead.stop()
 
     def sizes(self, number: int) -> dict[str, float]:
         """Return how many sequences and tokens batch `number` has."""
@@ -148,8 +129,7 @@ class MaskedSteps:
         Raises:
             AlphitaError: it does not fit the memory.
         """
-        assert self._ahead is not None, "start() comes first"
-        ready = self._ahead.get(number)
+        ready = self._made(number)
         total = torch.zeros((), device=self.forward.device)
         try:
             for place, part in enumerate(ready.parts):
@@ -227,7 +207,7 @@ class MaskedSteps:
         grid[real] = ids
         shown, labels = mask_by_token(grid, np.empty((0, 3), np.int64), self.masking, random)
         parts = []
-        for rows in _within(own, lengths, self.tokens_at_once):
+        for rows in packed.within(own, lengths, self.tokens_at_once):
             row, place = np.nonzero(labels[rows] != NOT_MASKED)
             if len(row):
                 laid = self.forward.lay_out(shown[rows][real[rows]], lengths[rows])
@@ -240,20 +220,6 @@ class MaskedSteps:
         with torch.autocast(self.forward.device.type, torch.bfloat16, enabled=self.forward.bf16):
             logits: torch.Tensor = self.head(token_states(self.forward, part.rows, part.row, part.place))
         return logits.float()
-
-
-def _within(rows: Int64, lengths: Int64, budget: int) -> list[Int64]:
-    """Return rows in parts of at most `budget` tokens; a longer row is a part alone."""
-    parts: list[list[int]] = []
-    left = 0
-    for row in rows.tolist():
-        length = int(lengths[row])
-        if not parts or length > left:
-            parts.append([])
-            left = budget
-        parts[-1].append(row)
-        left -= length
-    return [np.array(part, np.int64) for part in parts]
 
 
 def _tokens_that_fit(forward: TermForward, masking: Masking) -> int:

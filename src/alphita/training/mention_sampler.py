@@ -63,7 +63,7 @@ class MentionSampler:
 
     def __init__(
         self,
-        forms: Int64,
+        forms: NDArray[np.integer[Any]],
         concepts: OfForms,
         *,
         seed: int,

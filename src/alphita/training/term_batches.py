@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import AlphitaError
 from alphita.training import memory
-from alphita.training.ahead import Ahead
+from alphita.training.ahead import MadeAhead
 from alphita.training.forward import Rows, TermForward
 from alphita.training.ranks import Ranks
 from alphita.training.tokens import TokenTable
@@ -62,7 +62,7 @@ class _Ready:
     parts: list[tuple[NDArray[np.int64], Rows]]
 
 
-class TermSteps:
+class TermSteps(MadeAhead[_Ready]):
     """Runs micro-batches: `steps(number, share)` adds `share` times the gradient of batch `number`.
 
     Attributes:
@@ -95,26 +95,6 @@ class TermSteps:
         self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
         self.seed, self.ranks = seed, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(forward.module, forward.device)
-        self._ahead: Ahead[_Ready] | None = None
-
-    @property
-    def waited(self) -> float:
-        """Seconds waited for batches so far."""
-        return self._ahead.waited if self._ahead else 0.0
-
-    def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Begin to make the batches `first` up to before `last`; those from `until` on when they are allowed."""
-        self._ahead = Ahead(self._make, first, last, until=until)
-
-    def allow(self, until: int) -> None:
-        """Let the batches before number `until` be made."""
-        assert self._ahead is not None, "start() comes first"
-        self._ahead.allow(until)
-
-    def stop(self) -> None:
-        """Make no more batches."""
-        if self._ahead is not None:
-            self._ahead.stop()
 
     def terms(self, number: int) -> NDArray[np.integer[Any]]:
         """Return the terms of batch `number`."""
@@ -132,8 +112,7 @@ class TermSteps:
         Raises:
             AlphitaError: it does not fit the memory; the message says how much does.
         """
-        assert self._ahead is not None, "start() comes first"
-        ready = self._ahead.get(number)
+        ready = self._made(number)
         try:
             return self._run(ready, number, share)
         except (RuntimeError, MemoryError) as error:

@@ -1,0 +1,256 @@
+"""The Italian system of Amore Bondarenko, Ferrod and Di Caro (2022), row by row: its tables 2 to 5 on given data.
+
+    python bench/italian.py tables TERMS.tsv RELATIONS.tsv -o FOLDER
+    python bench/italian.py scarce EN.terminology -o SCARCE.terminology --held-out CUT.split
+    python bench/italian.py bilingual OPEN.terminology -o IT.terminology --held-out IT.split --language it
+    python bench/italian.py groups UMLS.terminology -o UMLS_ITA.terminology --sources ICPCITA,MDRITA,MSHITA
+    python bench/italian.py graph --terminology T -o GRAPHS [--data BENCHMARKS]
+    python bench/italian.py run --terminology T --corpus TEXT --graphs GRAPHS -o OUT [--data BENCHMARKS]
+    python bench/italian.py table OUT [--graphs GRAPHS]
+    python bench/italian.py rows
+
+runs/italian_open.sh and runs/italian_umls.sh make the terminologies and call this. OUT/ROW/SEED/ holds a row's model
+and its report, OUT/mentions/SEED the mentions found with the extended encoder of that seed. What is there whole is not
+made again, and an unfinished training goes on, so the same command goes on with a run that was cut. Seeds are the outer
+loop. Every step is a command of `alphita`, which is printed.
+
+Settings are the paper's, the recipes' own, unless --steps says how long to train: see italian_rows.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import italian_data
+import italian_graph
+import italian_rows
+from alphita import artefact, machine, registry
+from alphita.errors import AlphitaError, UsageError
+from alphita.progress import say
+from alphita.terminology.store import load_terminology
+from italian_data import whole
+
+
+def tables(given: argparse.Namespace) -> None:
+    """Write terms and relations as `alphita terminology import table` reads them."""
+    counts = italian_data.write_tables(given.terms, given.relations, given.output)
+    say(f"{given.output}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+
+
+def scarce(given: argparse.Namespace) -> None:
+    """Cut a terminology to few names a concept, unless that is done."""
+    if whole(given.output, "terminology") and whole(given.held_out, "split"):
+        return
+    terminology = load_terminology(given.terminology)
+    tables, cut = italian_data.scarce(terminology, given.names, given.seed, given.queries)
+    if not whole(given.output, "terminology"):
+        italian_data.save(tables, given.output, {"scarce": cut.facts}, terminology)
+    cut.save(given.held_out, force=True)
+    facts = cut.facts
+    say(
+        f"{given.output}: {facts['names_kept']:,} of {facts['names_before']:,} names for {facts['concepts']:,} "
+        f"concepts; {len(cut):,} of those cut away are to be found"
+    )
+
+
+def bilingual(given: argparse.Namespace) -> None:
+    """Write the concepts with names in a language, and hold some of these names out, unless that is done."""
+    if whole(given.output, "terminology") and whole(given.held_out, "split"):
+        return
+    terminology = load_terminology(given.terminology)
+    made, split = italian_data.bilingual(
+        terminology, given.language, given.target_language, given.fraction, given.seed, given.output
+    )
+    split.save(given.held_out, force=True)
+    say(f"{given.output}: {made.n_concepts:,} concepts; {len(split):,} names in {given.language} are held out")
+
+
+def groups(given: argparse.Namespace) -> None:
+    """Write the concepts of the paper's 13 groups, unless that is done."""
+    if not whole(given.output, "terminology"):
+        terminology = load_terminology(given.terminology)
+        sources = _listed(given.sources)
+        tables = italian_data.grouped(terminology, sources)
+        italian_data.save(tables, given.output, {"groups": list(italian_data.GROUPS), "sources": sources}, terminology)
+    counts = load_terminology(given.output).manifest["counts"]
+    say(f"{given.output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))
+
+
+def graph(given: argparse.Namespace) -> None:
+    """Train and score graph models with every seed, and write their table."""
+    models = _chosen("model", given.models, italian_graph.MODELS)
+    terminology = artefact.open_manifest(given.terminology, "terminology")
+    facts: dict[str, Any] = {
+        "terminology": terminology["content_hash"], "relations": terminology["counts"]["relations"],
+        "settings": given.settings, "scoring": given.scoring,
+    }  # fmt: skip
+    italian_rows.begin(facts, given.output)
+    alphita = italian_rows.caller(given.threads)
+    for seed in _seeds(given.seeds):
+        for model in models:
+            italian_graph.make(
+                given.terminology, given.output, model, seed, given.settings, given.data, given.scoring, alphita,
+                device=given.device,
+            )  # fmt: skip
+            italian_rows.write_table(facts, given.output, given.output)
+            say(f"{model}, seed {seed}: done")
+
+
+def run(given: argparse.Namespace) -> None:
+    """Train and score the rows of tables 3 to 5."""
+    names = _chosen("row", given.rows, tuple(italian_rows.BY_NAME))
+    benchmarks = _chosen("benchmark", given.benchmarks, italian_rows.BENCHMARKS)
+    rows = [italian_rows.BY_NAME[name] for name in names]
+    for needed, value, what in (
+        ("relatedness", given.data, "--data, the benchmarks' files"),
+        ("held_out_synonyms", given.cut, "--cut, names to be found"),
+        ("held_out_translations", given.split, "--split, translations to be found"),
+    ):
+        if needed in benchmarks and value is None:
+            raise UsageError(f"{needed} needs {what}; or leave it out of --benchmarks")
+    if any(row.graph for row in rows) and given.graphs is None:
+        raise UsageError("--graphs is needed: what `graph` made, for the rows that take the graph")
+    settings = {phase: tuple(getattr(given, phase)) for phase in ("ext", "margin", "injection")}
+    plan = italian_rows.Plan(
+        given.terminology, given.output, tuple(given.corpus), given.language, given.target_language, given.graphs,
+        given.split, given.cut, given.data, given.encoder, given.steps, given.sequence_tokens, settings,
+        tuple(benchmarks), tuple(given.scoring), given.threads, given.keep_models,
+    )  # fmt: skip
+    italian_rows.run(plan, rows, _seeds(given.seeds))
+    _show(given.output)
+
+
+def table(given: argparse.Namespace) -> None:
+    """Write and print the tables of what is finished."""
+    note = given.out / italian_rows.PLAN
+    if not note.is_file():
+        raise UsageError(f"there is nothing made by `run` or `graph` in {given.out}")
+    facts: Mapping[str, Any] = json.loads(note.read_text(encoding="utf-8"))
+    italian_rows.write_table(facts, given.out, given.graphs or given.out)
+    _show(given.out)
+
+
+def rows(_: argparse.Namespace) -> None:
+    """List the rows."""
+    for row in italian_rows.ROWS:
+        print(f"{row.name:<18} {row.title}")
+
+
+def _show(out: Path) -> None:
+    print((out / f"{italian_rows.TABLE}.md").read_text(encoding="utf-8"), end="")
+
+
+def _listed(text: str) -> list[str]:
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _chosen(what: str, text: str, known: Sequence[str]) -> list[str]:
+    for name in (wanted := _listed(text)):
+        if name not in known:
+            raise UsageError(registry.unknown(what, name, list(known)))
+    return wanted
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in _listed(text)]
+    except ValueError:
+        raise UsageError(f"--seeds {text!r} are not whole numbers with commas between") from None
+
+
+def _setting(text: str) -> str:
+    if not text.partition("=")[1]:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    return text
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(action: Any) -> argparse.ArgumentParser:  # noqa: ANN401
+        one = commands.add_parser(action.__name__, help=(action.__doc__ or "").rstrip("."))
+        one.set_defaults(action=action)
+        return one
+
+    def making(action: Any) -> argparse.ArgumentParser:  # noqa: ANN401
+        one = command(action)
+        one.add_argument("terminology", type=Path)
+        one.add_argument("--output", "-o", type=Path, required=True, help="X.terminology")
+        return one
+
+    one = command(tables)
+    one.add_argument("terms", type=Path)
+    one.add_argument("relations", type=Path)
+    one.add_argument("--output", "-o", type=Path, required=True, help="a folder")
+    one = making(scarce)
+    one.add_argument("--held-out", type=Path, required=True, help="X.split: names cut away that are to be found")
+    one.add_argument("--names", type=float, default=italian_data.NAMES, help="names a concept")
+    one.add_argument("--queries", type=int, default=5000, help="names to be found, at most")
+    one.add_argument("--seed", type=int, default=42)
+    one = making(bilingual)
+    one.add_argument("--held-out", type=Path, required=True, help="X.split: names in the language to be found")
+    one.add_argument("--language", default="it")
+    one.add_argument("--target-language", default="en")
+    one.add_argument("--fraction", type=float, default=0.2, help="of the concepts whose names are held out")
+    one.add_argument("--seed", type=int, default=42)
+    one = making(groups)
+    one.add_argument("--sources", default="", help="names of these only, with commas between; all by default")
+
+    def scoring(action: Any, seeds: str) -> argparse.ArgumentParser:  # noqa: ANN401
+        one = command(action)
+        one.add_argument("--terminology", type=Path, required=True)
+        one.add_argument("--output", "-o", type=Path, required=True)
+        one.add_argument("--data", type=Path, help="the benchmarks' files, for relatedness")
+        one.add_argument("--seeds", default=seeds)
+        one.add_argument("--score", dest="scoring", action="append", default=[], type=_setting,
+                         help="of a benchmark: BENCHMARK.key=value")  # fmt: skip
+        one.add_argument("--threads", type=int, help="of every command; all cores by default")
+        return one
+
+    one = scoring(graph, "0")
+    one.add_argument("--models", default=",".join(italian_graph.MODELS))
+    one.add_argument("--set", dest="settings", action="append", default=[], type=_setting, help="of every training")
+    one.add_argument("--device", default="cpu", help="cpu or cuda")
+    one = scoring(run, "0,1,2")
+    one.add_argument("--corpus", type=Path, action="append", required=True, help="a file of text; may be repeated")
+    one.add_argument("--graphs", type=Path, help="what `graph` made")
+    one.add_argument("--language", default="it", help="of names and text")
+    one.add_argument("--target-language", default="en", help="of names that held-out translations are to find")
+    one.add_argument("--split", type=Path, help="held out of training: translations to be found")
+    one.add_argument("--cut", type=Path, help="names that the terminology lacks, to be found; made by `scarce`")
+    one.add_argument("--encoder", default="minilm")
+    one.add_argument("--rows", default=",".join(italian_rows.BY_NAME), help="names with commas between")
+    one.add_argument("--benchmarks", default="mcsm,clustering_pairs", help="what is scored, with commas between")
+    one.add_argument("--steps", type=int, default=0, help="of the contrastive training; 0: the paper's")
+    one.add_argument("--sequence-tokens", type=int, default=254, help="of a text for the injection")
+    for phase in ("ext", "margin", "injection"):
+        one.add_argument(f"--{phase}", action="append", default=[], type=_setting, help=f"of {phase}: key=value")
+    one.add_argument("--keep-models", action="store_true", help="also those that nothing starts from")
+    one = command(table)
+    one.add_argument("out", type=Path, help="what `run` or `graph` made")
+    one.add_argument("--graphs", type=Path, help="what `graph` made")
+    command(rows)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    given = _parser().parse_args(arguments)
+    os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
+    try:
+        given.action(given)
+    except AlphitaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

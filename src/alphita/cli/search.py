@@ -1,0 +1,133 @@
+"""`alphita search`: products ranked for queries, with the reasons."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from alphita import machine, progress
+from alphita.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from alphita.search.records import Product
+
+app = typer.Typer(help="Products ranked for a query, by their titles and attributes.", no_args_is_help=True)
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")]
+Precision = Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")]
+Device = Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")]
+
+
+@app.command("build")
+def build(
+    model: Annotated[str, typer.Option(help="Encoder: a model folder, a hub name, or 'minilm'.")],
+    terminology: Annotated[
+        Path, typer.Option("--terminology", "-t", help="Products, from 'alphita terminology import products'.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Search folder to create, e.g. X.search.")],
+    attribute: Annotated[
+        list[str] | None,
+        typer.Option(help="A relation that is an attribute; repeatable. By default all but those to parents."),
+    ] = None,
+    language: Annotated[
+        list[str] | None, typer.Option(help="Names in this language only (en, zh, ...); repeatable.")
+    ] = None,
+    exclude_split: Annotated[
+        Path | None, typer.Option(help="Leave out the strings and triples that this split holds out, to evaluate.")
+    ] = None,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
+    force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
+) -> None:
+    """Encode the titles and the attributes' values of a terminology's products into one folder."""
+    threads = machine.set_threads(threads)
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.search import store
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import load_terminology
+
+    products = load_terminology(terminology)
+    split = None if exclude_split is None else Split.load(exclude_split)
+    encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
+    counts = store.build(
+        products, encoder, output, attributes=attribute or (), languages=language or (), split=split, force=force
+    )
+    left_out = f" ({counts['held_out_triples']:,} held-out ones left out)" if split is not None else ""
+    print(
+        f"{output}: {counts['products']:,} products, {counts['values']:,} values of {counts['attributes']:,} "
+        f"attributes, {counts['triples']:,} triples{left_out}"
+    )
+    progress.say(f'next: alphita search query {output} "what you seek"')
+
+
+@app.command("query")
+def query(
+    path: Annotated[Path, typer.Argument(metavar="X.search", help="Search folder, from 'alphita search build'.")],
+    queries: Annotated[list[str] | None, typer.Argument(metavar="[QUERY...]", help="What is sought.")] = None,
+    file: Annotated[str | None, typer.Option(help="Text file with a query a line; '-' is stdin.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Products for each query.")] = 10,
+    route: Annotated[
+        str,
+        typer.Option(
+            help="titles, values (of attributes), predicted (values that the table lacks, by a model of "
+            "electra_em_pap), or fused: all of them."
+        ),
+    ] = "fused",
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ATTRIBUTE=VALUE", help="Products with this value only; repeatable, of one attribute any will do."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each query, a line each.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Rehash the whole folder first, however large.")] = False,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Print the products that fit each query best, with the title or the attribute's value that it matched."""
+    if bool(queries) == (file is not None):
+        raise UsageError("give queries, or a file of them by --file")
+    threads = machine.set_threads(threads)
+    from alphita.search import ProductSearch
+
+    asked = list(queries or ()) if file is None else _lines(file)
+    search = ProductSearch.load(path, verify=verify or None, precision=precision, device=device, threads=threads)
+    answers = search.rank(asked, top=top, route=route, where=where or ())
+    for one, products in zip(asked, answers, strict=True):
+        print(_json(one, products) if as_json else _text(one, products))
+
+
+def _lines(file: str) -> list[str]:
+    """Return the queries of a file; lines that are empty after cleaning are counted and left out."""
+    from alphita.terminology.text import clean
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read as UTF-8 text: {error}", file=file) from None
+    lines = text.splitlines()
+    kept = [line.strip() for line in lines if clean(line)]
+    if not kept:
+        raise InputError("holds no query", file=file, remedy="one a line")
+    if len(kept) < len(lines):
+        progress.say(f"{len(lines) - len(kept):,} empty lines left out")
+    return kept
+
+
+def _json(query: str, products: list[Product]) -> str:
+    answers = [asdict(product) | {"why": product.why} for product in products]
+    return json.dumps({"query": query, "products": answers}, ensure_ascii=False)
+
+
+def _text(query: str, products: list[Product]) -> str:
+    lines = [query]
+    width = max((len(product.title) for product in products), default=0)
+    for rank, product in enumerate(products, 1):
+        lines.append(f"{rank:>4}  {product.title:<{width}}  {product.score:5.2f}  {product.why}")
+    return "\n".join(lines if products else [*lines, "      nothing found"])

@@ -1,0 +1,217 @@
+"""Attribute ranking: a title with an attribute's name finds the value that was held out, among 100 of the attribute.
+
+The triples of a terminology read as products (head: title, relation: attribute, tail: value); those that a saved split
+holds out are asked about. Beside the true value stand 99 others of the same attribute, drawn evenly by a seed, none of
+them joined to the title by any triple. A model that was trained with a projection for this (`attribute_projection`,
+saved beside it) ranks by the distance of projected vectors, as it was trained; other systems by their similarity of
+the text "title attribute" and the value. Ranks are realistic: of equal ones the mean of the best and the worst place.
+Beside every system stands what the frequency of a value with the attribute alone gives.
+
+The task by which Liu, Jiang and Lyu 2022 pre-train (§3.2); they report no figures on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita.config import Config
+from alphita.errors import InputError, UsageError
+from alphita.evaluation.benchmarks import Info, Source
+from alphita.evaluation.results import Figure, Metric, Result
+from alphita.evaluation.systems import System, VectorSystem
+from alphita.evaluation.systems.encoder import EncoderSystem
+from alphita.graph.triples import held_out_pairs
+from alphita.terminology.splits import Split
+from alphita.terminology.text import clean_many
+from alphita.training.attribute_data import Questions, questions
+from alphita.training.product_table import NOT_THERE, ProductTable, Related, read_products, values_of
+
+INFO = Info(
+    title="held-out attribute values of products among others of the attribute",
+    task="relations",
+    citation="the terminology given; task of Liu, Jiang and Lyu 2022",
+    where="any terminology with relations (--terminology), and a split of it: alphita terminology split --triples 0.1",
+    needs=("terminology",),
+    systems="any",
+    tested_on_real_data=True,
+    main_metric="accuracy@1",
+)
+PUBLISHED = ()
+METRICS = (Metric("accuracy@1", ("right",)), Metric("MRR", ("reciprocal_rank",)), Metric("hits@10", ("hits@10",)))
+
+# Attributes by which figures are broken down: the most frequent ones.
+SHOWN = 20
+Floats = NDArray[np.floating[Any]]
+
+
+class Options(Config):
+    """What is asked, and how."""
+
+    held_out: Path | None = Field(
+        None, description="a saved split (X.split) whose held-out triples are asked; required"
+    )
+    attributes: str = Field("", description="relations that are attributes, joined by ','; empty: all of them")
+    candidates: int = Field(100, ge=2, description="values that are ranked, the true one counted")
+    together: bool = Field(
+        True, description="for a model with a projection: title and attribute are one text, else added as vectors"
+    )
+    max_test: int | None = Field(None, ge=1, description="ask a seeded sample of the held-out triples only")
+    seed: int = Field(0, description="of the candidates and of the sample")
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is asked.
+
+    Attributes:
+        table: titles, attributes and values.
+        questions: numbers of its strings and attributes.
+        often: (q, c) in how many triples that are not held out each candidate is a value of the attribute.
+        split: hash of the split.
+        notes: what is asked and what is left out.
+    """
+
+    table: ProductTable
+    questions: Questions
+    often: NDArray[np.int64]
+    split: str
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+def load(source: Source, options: Options) -> Data:
+    """Choose the held-out triples and their candidates.
+
+    Raises:
+        UsageError: no terminology, no split, or an unknown attribute.
+        InputError: the split holds no triples out, or none that can be asked.
+    """
+    terminology = source.require_terminology()
+    if options.held_out is None:
+        raise UsageError(
+            "attribute_ranking asks held-out triples; make a split and name it: "
+            "alphita terminology split ... --triples 0.1; --set attribute_ranking.held_out=X.split"
+        )
+    split = Split.load(options.held_out)
+    _, notes = held_out_pairs(terminology, split, options.held_out)
+    table = read_products(terminology, attributes=options.attributes, split=split)
+    held = table.held_out()
+    known = [values for values, _ in values_of(table.triples, len(table.labels))]
+    asked = questions(
+        table.triples[held], known, Related(table), seed=options.seed, candidates=options.candidates
+    )  # fmt: skip
+    several = asked.candidates[:, 1] != NOT_THERE
+    rows = np.flatnonzero(several)
+    if not len(rows):
+        raise InputError(
+            "none of the split's held-out triples is of an attribute that has values to choose from",
+            file=options.held_out, remedy="hold out a greater share, or name other attributes",
+        )  # fmt: skip
+    if options.max_test is not None and len(rows) > options.max_test:
+        chosen = np.random.default_rng([options.seed, 1]).permutation(len(rows))[: options.max_test]
+        rows = rows[np.sort(chosen)]
+    asked = Questions(asked.triples[rows], asked.candidates[rows])
+    notes |= {f"triples, {name}": count for name, count in table.counts.items()}
+    notes |= {
+        "asked": len(asked), "left out, for the attribute has no other value": int((~several).sum()),
+        f"with fewer than {options.candidates} candidates": asked.short,
+    }  # fmt: skip
+    train = values_of(table.triples[~held], len(table.labels))
+    often = np.zeros(asked.candidates.shape, np.int64)
+    for row, attribute in enumerate(asked.triples[:, 1].tolist()):
+        values, counts = train[attribute]
+        if len(values):
+            places = np.minimum(np.searchsorted(values, asked.candidates[row]), len(values) - 1)
+            often[row] = np.where(values[places] == asked.candidates[row], counts[places], 0)
+    return Data(table, asked, often, split.hash, notes)
+
+
+def evaluate(data: Data, system: System, options: Options) -> Result:
+    """Score one system; one row a held-out triple."""
+    asked, table = data.questions, data.table
+    distances, by = _distances(data, system, options)
+    ranks = asked.ranks(distances)
+    there = asked.candidates != NOT_THERE
+    known = np.where(there & ~np.isnan(distances), distances, np.inf)
+    nearest = np.where(
+        np.isfinite(known.min(axis=1)), asked.candidates[np.arange(len(asked)), known.argmin(axis=1)], NOT_THERE
+    )  # fmt: skip
+    titles, values = ([table.written[row] for row in asked.triples[:, column].tolist()] for column in (0, 2))
+    attributes = [table.labels[number] for number in asked.triples[:, 1].tolist()]
+    frequent = np.argsort(-np.bincount(table.triples[:, 1]), kind="stable")[:SHOWN]
+    rows = pl.DataFrame({
+        "title": titles, "attribute": attributes, "value": values, "candidates": there.sum(axis=1),
+        "nearest": [None if row == NOT_THERE else table.written[row] for row in nearest.tolist()],
+        "rank": ranks, "reciprocal_rank": 1 / ranks, "right": ranks == 1, "hits@10": ranks <= 10,
+        "shares_a_word": ["yes" if _share_a_word(table, *triple) else "no" for triple in asked.triples.tolist()],
+        "frequent_attribute": [
+            table.labels[number] if number in frequent else None for number in asked.triples[:, 1].tolist()
+        ],
+    })  # fmt: skip
+    plain = asked.ranks(-data.often.astype(np.float64))
+    found = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
+    figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in found.items()]
+    trained = getattr(system, "facts", {}).get("trained")
+    notes = data.notes | {
+        "ranked by": by, "questions without an answer": int(np.isnan(distances[:, 0]).sum()),
+        "trained with this split": "not known" if trained is None else trained.get("split") == data.split,
+    }  # fmt: skip
+    return Result(rows, METRICS, ("frequent_attribute", "shares_a_word"), figures, notes)
+
+
+def _distances(data: Data, system: System, options: Options) -> tuple[Floats, str]:
+    """Return the distance of each candidate, (q, c), NaN where the system has none; and what it is."""
+    asked = data.questions
+    strings = clean_many(data.table.written, system.rules)
+    names = clean_many(data.table.names, system.rules)
+    if isinstance(system, EncoderSystem):
+        found = _projected(asked, system, strings, names, together=options.together)
+        if found is not None:
+            return found, "distance of projected vectors"
+    titles = [f"{strings[title]} {names[name]}" for title, name, _ in asked.triples.tolist()]
+    there = asked.candidates != NOT_THERE
+    values = asked.candidates[there]
+    similarity = np.full(there.shape, np.nan, np.float32)
+    if isinstance(system, VectorSystem):
+        heads = system.encode(titles)
+        distinct, place = np.unique(values, return_inverse=True)
+        tails = system.encode([strings[value] for value in distinct.tolist()])
+        heads, tails = (_unit(vectors) for vectors in (heads, tails))
+        own = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
+        similarity[there] = np.concatenate([tails[rows] @ head for rows, head in zip(own, heads, strict=True)])
+    else:
+        left = [titles[row] for row in np.nonzero(there)[0].tolist()]
+        right = [strings[value] for value in values.tolist()]
+        similarity[there] = system.similarity(left, right)
+    return -similarity, "similarity of title with attribute, and value"
+
+
+def _projected(
+    asked: Questions, system: EncoderSystem, strings: list[str], names: list[str], *, together: bool
+) -> Floats | None:
+    """Return the distances by the projection that was trained with a model; None where it has none."""
+    from alphita.training import attribute_steps
+    from alphita.training.forward import TermForward
+
+    projection = attribute_steps.load_projection(system.encoder.folder, system.encoder.dim)
+    if projection is None:
+        return None
+    forward = TermForward(system.encoder, precision=system.encoder.precision)
+    projection.to(forward.device)
+    return attribute_steps.distances(forward, projection, asked, strings, names, together=together)
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return vectors at length 1; NaN stays."""
+    scaled: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return scaled
+
+
+def _share_a_word(table: ProductTable, title: int, _attribute: int, value: int) -> bool:
+    return not set(table.strings[title].split()).isdisjoint(table.strings[value].split())

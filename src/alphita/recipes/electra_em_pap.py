@@ -1,0 +1,289 @@
+"""ELECTRA with entity masking and product attribute prediction, for the search of medicinal products.
+
+Liu, Jiang and Lyu train an encoder from scratch, on text and on a table of products, so that a search for a symptom
+finds the medicines that treat it. Each step is of one of two tasks, chosen by chance (algorithm 1):
+
+    RTD  words and entities of a text are masked whole; a small generator guesses them, and the encoder
+         (the discriminator) tells which tokens were replaced: ELECTRA with entity masking ("EM").            (1)
+    PAP  a title with the name of an attribute is brought near to the attribute's values, and away from values
+         that other products have: ||f(E(t + n)) - f(E(v))||, margin gamma.                                (2), (3)
+
+Entities are the names of the terminology, and its products train PAP: a head concept's name is a title, the relation's
+name an attribute, the tail's name a value (`alphita terminology import products` makes such a terminology of a table;
+any with relations will do). Text comes from `corpus`:
+
+    alphita terminology import products catalogue.tsv -o P.terminology
+    alphita train electra_em_pap -t P.terminology -o MODEL --set corpus=text.txt
+    alphita search build -t P.terminology --model MODEL -o P.search
+
+ELECTRA+EM is rho=0; ELECTRA as it was, rho=0, entities=false, segmenter=none. With scratch=false the encoder given by
+--encoder goes on. Beside the model lie generator, replaced_head and attribute_projection.
+
+Deviations from the paper, and what it leaves open:
+- Equation (1) as printed lacks a sign and the sum over tokens; it is ELECTRA's: the generator's cross-entropy plus 50
+  times the mean binary cross-entropy of all tokens. See `objectives.replaced_token`.
+- The steps, 420M and 3400M as printed, cannot be meant; 420K and 3400K are taken. Batch 128 goes with the first (EM),
+  16 with the second (EM + PAP), which has 1.01 times the sequences. The default is the second.
+- What a batch of PAP is, is not stated: here `attribute_batch` titles, each with one attribute and its values.
+- E, the vector of a text, is not stated: pooling.
+- The released code masks the first three quarters of a sequence only, and lets negatives be told by their sign (see
+  `objectives.attribute_prediction`): not followed.
+- Weight decay spares biases and layer norms, as in all recipes here; accumulation and clipping are not stated.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, model_validator
+
+from alphita import artefact
+from alphita.errors import InputError, UsageError
+from alphita.training.pretraining_data import Pretraining, hold_out, masking, sequences_of, starting_encoder
+from alphita.training.sentence_tasks import listed
+from alphita.training.settings import ENGINE_ONLY, language_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+CITATION = (
+    "K. Liu, J. Jiang, F. Lyu. A domain knowledge enhanced pre-trained language model for vertical search: case study "
+    "on medicinal products. COLING 2022."
+)
+
+
+class Config(Pretraining):
+    """Settings of the pre-training; the defaults are the paper's where it states them."""
+
+    # Model
+    generator: float = Field(1 / 3, gt=0, le=1, description="the generator's share of the width (§4.2.1)")
+    # Objective
+    masked: float = Field(0.15, gt=0, le=1, description="share of the tokens masked (§3.1)")
+    weight: float = Field(50.0, gt=0, description="lambda, weight of finding replaced tokens (not stated; ELECTRA's)")
+    rho: float = Field(0.05, ge=0, lt=1, description="share of the steps that are PAP; 0: none (§4.3.2)")
+    gamma: float = Field(4.0, gt=0, description="PAP's margin (§4.3.2)")
+    negatives: int = Field(2, ge=1, description="negatives for each value (§3.2)")
+    together: bool = Field(True, description="title and attribute's name are one text; else two, added (§3.2; fig. 1)")
+    values: int = Field(32, ge=1, description="values of a title's attribute a batch at most (not stated; ours)")
+    # Optimisation
+    batch: int = Field(16, ge=1, description="sequences a batch (§4.2.1: 128 without PAP, 16 with)")
+    attribute_batch: int = Field(16, ge=1, description="titles with one attribute a batch of PAP (not stated; batch)")
+    steps: int = Field(3_400_000, ge=1, description="optimiser steps (§4.2.1: 420 000 without PAP, 3 400 000 with)")
+    accumulation: int = Field(1, ge=1, description="batches a step (not stated)")
+    learning_rate: float = Field(2e-4, gt=0, description="peak learning rate (§4.2.1)")
+    warmup_steps: int = Field(10_000, ge=0, description="steps of linear warm-up (§4.2.1: as ELECTRA)")
+    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (as ELECTRA)")
+    weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (as ELECTRA)")
+    clip: float = Field(1.0, gt=0, description="largest gradient norm (as ELECTRA's code)")
+
+    @model_validator(mode="after")
+    def _is_scored_by_its_tasks(self) -> Config:
+        if self.dev_synonyms:
+            raise ValueError("dev_synonyms: text and products are scored here; set dev_sequences, dev_attributes")
+        if self.keep == "best" and not (self.dev_sequences or self.dev_attributes):
+            raise ValueError("keep=best needs dev scores: set dev_sequences or dev_attributes, and evaluate_every")
+        if self.dev_attributes and not self.rho:
+            raise ValueError("dev_attributes: without PAP (rho=0) its projection is not trained")
+        if len(set(language_weights(self.languages).values())) > 1:
+            raise ValueError(f"languages={self.languages}: names are taken alike; give languages without weights")
+        return self
+
+
+def train(
+    terminology: Terminology,
+    encoder: str,
+    out: Path,
+    config: Config,
+    *,
+    split: Split | None = None,
+    resume: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+) -> dict[str, float]:
+    """Pre-train an encoder and save it to `out`; see `recipes.coder.train` for the arguments.
+
+    `encoder` is where training starts with scratch=false, and else gives the vocabulary if none is trained.
+
+    Raises:
+        InputError: a file of the corpus cannot be read, or there is no text in it; the terminology has no products or
+            no names; the encoder has no mask token, or is of another kind than BERT.
+        UsageError: no corpus is given; or a size is out of range.
+    """
+    from alphita.progress import say
+    from alphita.training import ranks, runs
+
+    files = [Path(file) for file in listed(config.corpus)]
+    if not files:
+        raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
+    for file in files:
+        if not file.is_file():
+            raise InputError("no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines")
+    everyone = ranks.connect()
+    work = runs.folder(out)
+    if everyone.first and not dry_run:
+        runs.check(out, resume=resume, force=force)
+    everyone.wait()
+    sources = {
+        "terminology": terminology.content_hash, "split": split.hash if split else None,
+        "corpus": {str(file): artefact.hash_file(file) for file in files},
+    }  # fmt: skip
+    if split is not None and everyone.first:
+        say(f"held out by the split: {len(split.cleaned):,} strings")
+    with tempfile.TemporaryDirectory() as scratch:
+        # Vocabulary and sequences follow from the corpus; they are kept beside the run until it is finished.
+        prepared = Path(scratch) if dry_run else out.with_name(f"{out.name}.prepared")
+        start = starting_encoder(terminology, encoder, config, split, sources, prepared)
+        figures = _pretrain(
+            terminology, start, out, work, config, split, sources, prepared, resume=resume, force=force, dry_run=dry_run
+        )
+    if everyone.first and not dry_run:
+        shutil.rmtree(prepared, ignore_errors=True)
+    everyone.wait()
+    return figures
+
+
+# The two tasks.
+
+
+def _pretrain(
+    terminology: Terminology,
+    start: str | Path,
+    out: Path,
+    work: Path,
+    config: Config,
+    split: Split | None,
+    sources: Mapping[str, Any],
+    prepared: Path,
+    *,
+    resume: bool,
+    force: bool,
+    dry_run: bool,
+) -> dict[str, float]:
+    """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
+    import torch
+
+    from alphita.encoder.electra import GENERATOR, HEAD, ReplacedHead
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.objectives.attribute_prediction import AttributeProjection
+    from alphita.progress import say
+    from alphita.training import ranks, runs
+    from alphita.training.attribute_data import Products
+    from alphita.training.attribute_steps import NAME, AttributeSteps, load_projection
+    from alphita.training.dry_run import Timed, check_encoder, estimate
+    from alphita.training.forward import TermForward
+    from alphita.training.loop import Plan, fit
+    from alphita.training.masked_steps import SequenceBatches
+    from alphita.training.product_table import read_products
+    from alphita.training.replaced_token_steps import ReplacedTokenSteps
+    from alphita.training.switching_steps import SwitchingSteps
+
+    everyone = ranks.connect()
+    torch.manual_seed(config.seed)
+    student = TermEncoder.load(
+        start, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
+    )
+    forward = TermForward(student, precision=config.precision, dropout=config.dropout)
+    check_encoder(forward)
+    decisive = {key: value for key, value in config.model_dump().items() if key not in (*ENGINE_ONLY, "corpus")}
+    facts = {
+        "recipe": "electra_em_pap", "config": decisive, "seed": config.seed, "encoder": student.content_hash, **sources
+    }  # fmt: skip
+
+    # RTD: text with words and entities marked; generator, discriminator and its head.
+    sequences = sequences_of(terminology, start, config, split, sources, prepared, out, student.max_length)
+    dev, rows = hold_out(len(sequences), config)
+    generator = _generator(student, config)
+    head = ReplacedHead.of(student, seed=config.seed)
+    batches = SequenceBatches(rows, batch=config.batch, seed=config.seed)
+    texts = ReplacedTokenSteps(
+        forward, generator, head, sequences, batches, masking(start, config.masked), seed=config.seed,
+        weight=config.weight, tokens_at_once=config.tokens_at_once, ranks=everyone,
+    )  # fmt: skip
+    modules: dict[str, torch.nn.Module] = {"encoder": forward.module, GENERATOR: generator, HEAD: head}
+    sizes = [
+        f"sequences: {len(rows):,} with {sequences.counts['tokens']:,} tokens, {sequences.counts['entities']:,} "
+        f"entities in the text; an epoch is {batches.batches:,.1f} batches"
+    ]
+
+    # PAP: products of the terminology.
+    steps: Timed = texts
+    products: AttributeSteps | None = None
+    if config.rho:
+        table = Products(
+            read_products(terminology, attributes=config.attributes, split=split), dev=config.dev_attributes,
+            seed=config.seed,
+        )  # fmt: skip
+        projection = load_projection(student.folder, student.dim)
+        if projection is None:
+            with torch.random.fork_rng():
+                torch.manual_seed(config.seed)
+                projection = AttributeProjection(student.dim)
+        modules[NAME] = projection.to(forward.device)
+        products = AttributeSteps(
+            forward, projection, table, batch=config.attribute_batch, seed=config.seed, margin=config.gamma,
+            negatives=config.negatives, most=config.values, together=config.together,
+            tokens_at_once=config.tokens_at_once, ranks=everyone,
+        )  # fmt: skip
+        steps = switching = SwitchingSteps(
+            texts, products, share=config.rho, steps=config.steps, accumulation=config.accumulation, seed=config.seed,
+            prefix="attribute_",
+        )  # fmt: skip
+        sizes += [*table.lines(), f"batches: {switching.shares[0]:,} of text, {switching.shares[1]:,} of products"]
+
+    # Loop.
+    plan = Plan.of(config)
+    told = "\n  ".join(sizes)
+    if dry_run:
+        told, _ = estimate("electra_em_pap", told, steps, modules, plan, bf16=forward.bf16)
+    if everyone.first:
+        say(told)
+    if dry_run:
+        return {}
+
+    def score() -> dict[str, float]:
+        found = texts.score(dev) if len(dev) else {}
+        return (products.score() if products is not None else {}) | found
+
+    def describe(number: int) -> str:
+        other, own = switching.of_kind(number) if products is not None else (False, number)
+        return ", ".join(products.names(own) if other and products is not None else texts.names(own))
+
+    figures = fit(
+        modules, steps, plan, work, fingerprint=runs.fingerprint(facts), resume=resume,
+        evaluate=score if config.dev_sequences or config.dev_attributes else None, describe=describe, ranks=everyone,
+        label="training electra_em_pap",
+    )  # fmt: skip
+
+    # The model; the generator stays beside it, to go on with.
+    if everyone.first:
+        figures |= score()
+        counts = {"sequences": sequences.counts} | ({"products": products.products.counts} if products else {})
+        runs.save_model(
+            out, student, work, force=force,
+            fields={**facts, "config": config.model_dump(), "figures": figures, **counts},
+            tensors={name: module.state_dict() for name, module in modules.items() if name != "encoder"},
+        )  # fmt: skip
+    everyone.wait()
+    return figures
+
+
+def _generator(student: TermEncoder, config: Config) -> Any:  # noqa: ANN401 - encoder.electra.Generator
+    """Return the generator that lies beside the encoder, if it has these sizes, or else a new one."""
+    from safetensors.torch import load_file
+
+    from alphita.encoder.electra import GENERATOR, Generator
+
+    generator = Generator.of(student.module.model, share=config.generator, seed=config.seed)
+    file = student.folder / f"{GENERATOR}.safetensors"
+    if file.is_file():
+        saved, own = load_file(file), generator.state_dict()
+        if {name: value.shape for name, value in saved.items()} == {name: value.shape for name, value in own.items()}:
+            generator.load_state_dict(saved)
+    return generator

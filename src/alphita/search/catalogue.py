@@ -1,0 +1,178 @@
+"""What there is to search: the products of a terminology, their attributes and values.
+
+A product is a concept that is the head of an attribute's triple, the tail is a value of that attribute; so a table of
+products (`alphita terminology import products`) is one, and so are rare diseases with their phenotypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from alphita.errors import InputError, UsageError
+from alphita.registry import unknown
+from alphita.terminology.text import clean, clean_many
+
+if TYPE_CHECKING:
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+REMEDY = "import a table of products: alphita terminology import products TABLE.csv -o X.terminology"
+
+
+class Owned(NamedTuple):
+    """The distinct cleaned names of some concepts, called owners.
+
+    Attributes:
+        strings: the n distinct strings, sorted by their UTF-8 bytes.
+        offsets: (owners + 1,) int64; owner o has the names rows[offsets[o]] up to rows[offsets[o + 1]] of `strings`,
+            one or more, the preferred one first.
+        rows: int32.
+    """
+
+    strings: pa.LargeStringArray
+    offsets: NDArray[np.int64]
+    rows: NDArray[np.int32]
+
+
+class Catalogue(NamedTuple):
+    """Products with their attributes, by rows of their own.
+
+    Attributes:
+        product_ids: (p,) CURIEs.
+        titles: (p,) their preferred names (where these do not train, their first names that do), as written.
+        title_names: their names.
+        value_ids: (v,) CURIEs.
+        values: (v,) so their names.
+        value_names: their names.
+        attributes: a names of attributes, sorted.
+        triples: (m, 3) int32 product, attribute, value; sorted and distinct.
+        held_out: triples left out because a split holds them out.
+    """
+
+    product_ids: list[str]
+    titles: list[str]
+    title_names: Owned
+    value_ids: list[str]
+    values: list[str]
+    value_names: Owned
+    attributes: list[str]
+    triples: NDArray[np.int32]
+    held_out: int
+
+
+def collect(
+    terminology: Terminology,
+    *,
+    attributes: Collection[str] = (),
+    languages: Collection[str] = (),
+    split: Split | None = None,
+) -> Catalogue:
+    """Gather the products of a terminology: live concepts with a name that trains, and so their values.
+
+    Args:
+        terminology: with products.
+        attributes: names of the relations that are attributes; all but those that lead to parents by default.
+        languages: BCP-47 tags of the names to take; all by default.
+        split: its held-out strings name nothing here, and its held-out triples are left out, to evaluate on them; a
+            product that loses all its triples stays.
+
+    Raises:
+        UsageError: an unknown attribute or language.
+        InputError: the terminology has no attributes.
+    """
+    labels = attribute_labels(terminology, attributes)
+    _check_languages(terminology, languages)
+    rows, offsets = terminology.training_terms(
+        exclude=frozenset() if split is None else split.cleaned, languages=languages or None
+    )
+    usable = np.diff(offsets) > 0
+    triples = np.unique(np.asarray(terminology.triples), axis=0)
+    triples = triples[
+        np.isin(triples[:, 1], labels)
+        & usable[triples[:, 0]]
+        & usable[triples[:, 2]]
+        & (triples[:, 0] != triples[:, 2])
+    ]
+    if not len(triples):
+        raise InputError("no concept of this terminology has an attribute", file=terminology.path, remedy=REMEDY)
+    products, product = np.unique(triples[:, 0], return_inverse=True)
+    values, value = np.unique(triples[:, 2], return_inverse=True)
+    used, attribute = np.unique(triples[:, 1], return_inverse=True)
+    names = [terminology.relation_labels[label] for label in used.tolist()]
+    place = np.argsort(np.argsort(names))
+    found = np.stack([product, place[attribute], value], axis=1).astype(np.int32)
+    kept = np.ones(len(found), bool) if split is None else ~_held_out(terminology, triples, split)
+    found = found[kept]
+    strings = terminology.terms.column("string")
+    return Catalogue(
+        _taken(terminology.concept_ids, products), _taken(strings, rows[offsets[products]]),
+        _owned(terminology, rows, offsets, products),
+        _taken(terminology.concept_ids, values), _taken(strings, rows[offsets[values]]),
+        _owned(terminology, rows, offsets, values),
+        sorted(names), found[np.lexsort(found.T[::-1])], int((~kept).sum()),
+    )  # fmt: skip
+
+
+def attribute_labels(terminology: Terminology, attributes: Collection[str] = ()) -> list[int]:
+    """Return the numbers of the relations that are attributes, as `collect` takes them.
+
+    Raises:
+        UsageError: the terminology has no relation of that name.
+    """
+    names = terminology.relation_labels
+    for name in attributes:
+        if name not in names:
+            raise UsageError(unknown("attribute", name, names))
+    chosen = set(attributes) or {name for row, name in enumerate(names) if row not in terminology.parent_relations}
+    return [row for row, name in enumerate(names) if name in chosen]
+
+
+def title_with_attribute(title: str, attribute: str) -> str:
+    """Return title and attribute's name as one text, t + n of Liu et al. 2022, section 3.2.
+
+    Args:
+        title: cleaned.
+        attribute: its name, e.g. "main_ingredient".
+    """
+    return f"{title} {clean(attribute)}"
+
+
+def _check_languages(terminology: Terminology, languages: Collection[str]) -> None:
+    known = set(filter(None, terminology.terms.column("language").unique().to_pylist()))
+    for tag in languages:
+        if tag not in known:
+            raise UsageError(unknown("language", tag, known))
+
+
+def _held_out(terminology: Terminology, triples: NDArray[np.int32], split: Split) -> NDArray[np.bool_]:
+    """Return which triples are between two concepts that a split holds out, in whatever direction."""
+    pairs = split.triple_pairs(terminology).astype(np.int64)
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    n = terminology.n_concepts
+    held: NDArray[np.bool_] = np.isin(triples[:, 0].astype(np.int64) * n + triples[:, 2], both[:, 0] * n + both[:, 1])
+    return held
+
+
+def _taken(column: pa.Array | pa.ChunkedArray, rows: NDArray[Any]) -> list[str]:
+    taken: list[str] = column.take(pa.array(rows)).to_pylist()
+    return taken
+
+
+def _owned(
+    terminology: Terminology, rows: NDArray[np.int32], offsets: NDArray[np.int64], owners: NDArray[Any]
+) -> Owned:
+    counts = offsets[owners + 1] - offsets[owners]
+    ends = np.cumsum(counts)
+    places = np.arange(ends[-1]) + np.repeat(offsets[owners] - (ends - counts), counts)
+    written: Sequence[str] = terminology.terms.column("string").take(pa.array(rows[places])).to_pylist()
+    cleaned = pa.array(clean_many(written), pa.large_string())
+    strings = pc.unique(cleaned)
+    strings = strings.take(pc.sort_indices(strings))
+    own = pc.index_in(cleaned, value_set=strings).to_numpy(zero_copy_only=False).astype(np.int32)
+    return Owned(strings, np.concatenate([[0], ends]).astype(np.int64), own)

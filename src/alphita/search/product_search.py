@@ -1,0 +1,175 @@
+"""Products ranked for a query, each with the reason: `alphita.search.ProductSearch`.
+
+search = ProductSearch.load("drugs.search")
+for product in search.rank(["tympanitis"], where=["route=oral"])[0]:
+    print(product.title, product.why)
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.errors import UsageError
+from alphita.index.store import Encoder
+from alphita.registry import unknown
+from alphita.search import conditions, projection, store
+from alphita.search.records import FUSED, PREDICTED, Product
+from alphita.search.routes import NOTHING, ROUTES, Found, Routes
+from alphita.terminology.text import clean
+
+QUERIES_AT_ONCE = 32
+# An encoder cuts at some hundred tokens anyway.
+MAX_CHARACTERS = 4096
+
+
+class ProductSearch:
+    """Ranks products for queries. The encoder is loaded when the first query comes.
+
+    Attributes:
+        opened: the search folder.
+    """
+
+    def __init__(
+        self,
+        opened: store.Opened,
+        *,
+        encoder: Encoder | None = None,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int | None = None,
+    ) -> None:
+        """Search in an opened folder.
+
+        Args:
+            opened: of `store.load`.
+            encoder: use this one instead of loading the folder's own; it must be the same model.
+            precision: see `TermEncoder.load`.
+            device: see `TermEncoder.load`.
+            threads: see `TermEncoder.load`.
+
+        Raises:
+            InputError: `encoder` is not the one that the folder was built with.
+        """
+        if encoder is not None:
+            opened.check_encoder(encoder)
+        self.opened = opened
+        self.precision, self.device, self.threads = precision, device, threads
+        self._encoder = encoder
+        self._loading = threading.Lock()
+        self._routes = Routes(opened)
+
+    @classmethod
+    def load(
+        cls,
+        path: Path | str,
+        *,
+        verify: bool | None = None,
+        encoder: Encoder | None = None,
+        precision: str = "auto",
+        device: str = "auto",
+        threads: int | None = None,
+    ) -> ProductSearch:
+        """Open the folder at `path`; see the class and `store.load`.
+
+        Raises:
+            InputError: it is no search folder, is damaged, or was built with another encoder.
+        """
+        opened = store.load(path, verify=verify)
+        return cls(opened, encoder=encoder, precision=precision, device=device, threads=threads)
+
+    def __len__(self) -> int:
+        """Return the number of products."""
+        return len(self.opened.products)
+
+    @property
+    def attributes(self) -> list[str]:
+        """Names of the attributes."""
+        return list(self.opened.attributes)
+
+    @property
+    def routes(self) -> list[str]:
+        """The routes that there are; `predicted` needs a model with a projection."""
+        return [route for route in ROUTES if route != PREDICTED or self.opened.projection is not None]
+
+    def encoder(self) -> Encoder:
+        """Return the encoder, loading it the first time."""
+        with self._loading:
+            if self._encoder is None:
+                from alphita.encoder.encoder import TermEncoder
+
+                encoder: Encoder = TermEncoder.load(
+                    self.opened.model_path, precision=self.precision, device=self.device, threads=self.threads
+                )
+                self.opened.check_encoder(encoder)
+                self._encoder = encoder
+            return self._encoder
+
+    def rank(
+        self, queries: Sequence[str], *, top: int = 10, route: str = FUSED, where: Sequence[str] = ()
+    ) -> list[list[Product]]:
+        """Return the products of each query, best first; equals in the order of their ids.
+
+        Args:
+            queries: the strings.
+            top: products wanted for each, 1 or more.
+            route: one of `routes`; see the module `routes`.
+            where: conditions "attribute=value"; several on one attribute ask for any of its values.
+
+        Raises:
+            UsageError: `queries` is no list of strings, or one is empty after cleaning; `top` is below 1; an unknown
+                route, or one that the model lacks; an unknown attribute, or a value that no product has.
+        """
+        if top < 1:
+            raise UsageError(f"top must be 1 or more, not {top}")
+        allowed = conditions.allowed(self.opened, where)
+        ranked = []
+        for found in self._found(queries, route):
+            score = found.score()
+            if allowed is not None:
+                score = np.where(allowed, score, NOTHING)
+            best = np.argsort(-score, kind="stable")[:top].tolist()
+            ranked.append([found.product(self.opened, row, float(score[row])) for row in best if score[row] > NOTHING])
+        return ranked
+
+    def scores(self, queries: Sequence[str], *, route: str = FUSED) -> NDArray[np.float32]:
+        """Return what the products are ranked by, (queries, products), to measure with; -inf: a route says nothing.
+
+        Products are in the order of `opened.products`; see `rank` for the rest.
+        """
+        found = [one.score() for one in self._found(queries, route)]
+        return np.stack(found) if found else np.empty((0, len(self)), np.float32)
+
+    def _found(self, queries: Sequence[str], route: str) -> Iterator[Found]:
+        self._check_route(route)
+        cleaned = _cleaned(queries)
+        for start in range(0, len(cleaned), QUERIES_AT_ONCE):
+            block = cleaned[start : start + QUERIES_AT_ONCE]
+            vectors = projection.unscaled(self.encoder()).encode(block)
+            yield from self._routes.ask(block, vectors, route)
+
+    def _check_route(self, route: str) -> None:
+        if route not in ROUTES:
+            raise UsageError(unknown("route", route, ROUTES))
+        if route not in self.routes:
+            raise UsageError(
+                f"the route {route!r} needs a model with an attribute projection, as the recipe electra_em_pap makes; "
+                f"this one has the routes {self.routes}"
+            )
+
+
+def _cleaned(queries: Sequence[str]) -> list[str]:
+    if isinstance(queries, str):
+        raise UsageError("rank takes a list of queries, not one string: rank([query])")
+    cleaned = []
+    for place, query in enumerate(queries):
+        if not isinstance(query, str):
+            raise UsageError(f"query {place + 1} is not a string but {type(query).__name__}")
+        cleaned.append(clean(query[:MAX_CHARACTERS]))
+        if not cleaned[-1]:
+            raise UsageError(f"query {place + 1} is empty after cleaning: {query[:MAX_CHARACTERS]!r:.80}")
+    return cleaned

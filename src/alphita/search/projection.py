@@ -1,0 +1,136 @@
+"""The projection f that product attribute prediction trained, and the values it predicts.
+
+Liu et al. 2022, equation 2: d(t, n, v) = || f(E(t + n)) - f(E(v)) ||, small where v is a value of attribute n of the
+product t; f(x) = GELU(W x + b), see `alphita.objectives.attribute_prediction`. Training pushes sigma(gamma - d) towards
+1 for true triples and 0 for others (equation 3), so that is what is taken for similarity. A query stands in the place
+of v: a product is found by a value that its row of the table lacks.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.errors import InputError
+from alphita.index import training
+from alphita.index.store import Encoder
+
+FILE = "attribute_projection.safetensors"
+# Where a model's record does not say what it was trained with: the paper's, section 4.3.2.
+GAMMA = 4.0
+
+
+class Projection(NamedTuple):
+    """f, and what it was trained with.
+
+    Attributes:
+        weight: (d', d) float32.
+        bias: (d',) float32.
+        gamma: the margin, above 0.
+        together: whether title and attribute's name were encoded as one text; else their vectors are added.
+    """
+
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    gamma: float
+    together: bool = True
+
+    def __call__(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return f of vectors: (n, d) -> (n, d') float32."""
+        from scipy.special import erf
+
+        x = vectors @ self.weight.T + self.bias
+        projected: NDArray[np.float32] = (x * (1 + erf(x / np.sqrt(2))) / 2).astype(np.float32)
+        return projected
+
+    def similarities(
+        self, query: NDArray[np.float32], projected: NDArray[np.float32], squares: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return sigma(gamma - distance) of a projected query to projected texts.
+
+        Args:
+            query: (d',).
+            projected: (n, d').
+            squares: (n,) of each its squared length.
+
+        Returns:
+            (n,) float32, 0 to 1.
+        """
+        distance = np.sqrt(np.maximum(squares + query @ query - 2 * (projected @ query), 0))
+        similarity: NDArray[np.float32] = (1 / (1 + np.exp(np.minimum(distance - self.gamma, 80)))).astype(np.float32)
+        return similarity
+
+
+def read(encoder: Encoder) -> Projection | None:
+    """Return the projection beside an encoder's weights; None where it has none.
+
+    Raises:
+        InputError: it is damaged, or does not fit the encoder.
+    """
+    folder = getattr(encoder, "folder", None)
+    if folder is None or not (Path(folder) / FILE).is_file():
+        return None
+    return read_file(Path(folder) / FILE, encoder.dim, _config(Path(folder)))
+
+
+def read_file(path: Path, dim: int, config: dict[str, Any]) -> Projection:
+    """Return the projection in a file.
+
+    Args:
+        path: of tensors "dense.weight" (d', dim) and "dense.bias" (d',).
+        dim: numbers in the encoder's vectors.
+        config: the settings of the training, of which `gamma` and `together` are taken.
+
+    Raises:
+        InputError: it is damaged, or of another shape.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    remedy = "train the model again"
+    try:
+        tensors = load_file(path)
+        weight, bias = (tensors[f"dense.{name}"].astype(np.float32) for name in ("weight", "bias"))
+        gamma = float(config.get("gamma", GAMMA))
+    except (OSError, KeyError, ValueError, TypeError, SafetensorError) as error:
+        raise InputError(f"damaged attribute projection: {error}", file=path, remedy=remedy) from None
+    if weight.ndim != 2 or weight.shape[1] != dim or bias.shape != (len(weight),):
+        raise InputError(
+            f"the attribute projection has the shapes {weight.shape} and {bias.shape}, the encoder gives {dim} numbers",
+            file=path, remedy=remedy,
+        )  # fmt: skip
+    if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
+        raise InputError("the attribute projection holds numbers that are not finite", file=path, remedy=remedy)
+    return Projection(weight, bias, gamma, bool(config.get("together", True)))
+
+
+def unscaled(encoder: Encoder) -> Encoder:
+    """Return the encoder with vectors as training saw them, not scaled to length 1."""
+    settings: Any = getattr(encoder, "settings", None)
+    if settings is None:
+        return encoder
+    # Weights and tokenizer are shared.
+    bare: Any = copy.copy(encoder)
+    bare.settings = dataclasses.replace(settings, normalize=False)
+    unscaled_encoder: Encoder = bare
+    return unscaled_encoder
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    """Return the settings that the model was trained with; none where it has no record."""
+    try:
+        found = json.loads((folder / training.FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"damaged record of training: {error}", file=folder / training.FILE, remedy="train the model again"
+        ) from None
+    config = found.get("config") if isinstance(found, dict) else None
+    return config if isinstance(config, dict) else {}

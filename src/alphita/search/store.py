@@ -1,0 +1,233 @@
+"""What a search needs, in one folder, memory-mapped.
+
+X.search/
+  manifest.json        hashes of every file, of the terminology and the model
+  catalogue.json       attributes, and what the folder was made of
+  products.arrow       id and title of each product            values.arrow      id and name of each value
+  triples.npy          (m, 3) int32 product, attribute, value; sorted
+  titles/, values/     the names of products and of values, with vectors and letters (see `names`)
+  predicted.npy        (products, attributes, d') float32: f(E(t + n)), where the model has a projection f
+  projection.safetensors      f itself (see `projection`)
+  model/               the encoder that made the vectors
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from alphita import artefact
+from alphita.errors import InputError
+from alphita.index import training
+from alphita.index.store import VERIFY_UP_TO_BYTES, Encoder
+from alphita.search import catalogue, names, projection
+from alphita.search.catalogue import Catalogue
+from alphita.search.names import Names
+from alphita.search.projection import Projection
+from alphita.terminology.text import CLEANING_VERSION, clean
+
+if TYPE_CHECKING:
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+KIND = "product_search"
+REBUILD = "build it again: alphita search build --model MODEL -t TERMINOLOGY -o X.search --force"
+CATALOGUE, PREDICTED, PROJECTION = "catalogue.json", "predicted.npy", "projection.safetensors"
+
+
+def build(
+    terminology: Terminology,
+    encoder: Encoder,
+    out: Path | str,
+    *,
+    attributes: Collection[str] = (),
+    languages: Collection[str] = (),
+    split: Split | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Encode the products of a terminology and write the search folder, whole or not at all.
+
+    Args:
+        terminology: with products; see `catalogue.collect`.
+        encoder: makes the vectors; a copy is stored inside.
+        out: the folder to create.
+        attributes: names of the relations that are attributes; all but those that lead to parents by default.
+        languages: BCP-47 tags of the names to take; all by default.
+        split: leave out what it holds out, to evaluate on it.
+        force: move an existing `out` aside.
+
+    Returns:
+        The counts: products, titles, values, attributes, triples, held_out_triples.
+
+    Raises:
+        InputError: the terminology has no attributes; the encoder gives vectors that are not finite; its projection is
+            damaged.
+        UsageError: an unknown attribute or language, or `out` exists.
+    """
+    artefact.refuse_existing(Path(out), force, " (the old one is moved aside)")
+    found = catalogue.collect(terminology, attributes=attributes, languages=languages, split=split)
+    projected = projection.read(encoder)
+    with artefact.create(Path(out), KIND, force=force) as draft:
+        folder = draft.path
+        _write_table(folder / "products.arrow", {"id": found.product_ids, "title": found.titles})
+        _write_table(folder / "values.arrow", {"id": found.value_ids, "name": found.values})
+        np.save(folder / "triples.npy", found.triples, allow_pickle=False)
+        names.write(folder / "titles", found.title_names, encoder)
+        names.write(folder / "values", found.value_names, encoder)
+        if projected is not None:
+            _write_predicted(folder, found, encoder, projected)
+        encoder.save(folder / "model")
+        counts = {
+            "products": len(found.titles), "titles": len(found.title_names.strings), "values": len(found.values),
+            "attributes": len(found.attributes), "triples": len(found.triples), "held_out_triples": found.held_out,
+        }  # fmt: skip
+        facts = {
+            "attributes": found.attributes, "languages": sorted(languages), "dim": encoder.dim,
+            "cleaning_version": CLEANING_VERSION,
+            "terminology_hash": terminology.content_hash, "model_hash": encoder.content_hash,
+            "tokenizer_hash": encoder.tokenizer_hash, "trained": training.keep(encoder, folder / "model"),
+            "split_hash": None if split is None else split.hash,
+            "projection": None if projected is None else {"gamma": projected.gamma, "together": projected.together},
+            "counts": counts,
+        }  # fmt: skip
+        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+        (folder / CATALOGUE).write_text(text, encoding="utf-8")
+        draft.fields.update(facts)
+        manifest = terminology.manifest
+        draft.fields.update({name: manifest[name] for name in ("sources", "licence", "licences") if name in manifest})
+    return counts
+
+
+def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected: Projection) -> None:
+    """Write f(E(t + n)) of every title t and attribute n, and f."""
+    owned = found.title_names
+    preferred = owned.strings.take(pa.array(owned.rows[owned.offsets[:-1]])).to_pylist()
+    n = len(found.attributes)
+    shape = (len(preferred), n, len(projected.weight))
+    written = np.lib.format.open_memmap(folder / PREDICTED, mode="w+", dtype=np.float32, shape=shape)
+    flat = written.reshape(-1, shape[2])
+    bare, label = projection.unscaled(encoder), "Encoding titles with attributes"
+    if projected.together:
+        texts = [catalogue.title_with_attribute(title, name) for title in preferred for name in found.attributes]
+        for start, block in names.encoded(texts, bare, label):
+            flat[start : start + len(block)] = projected(block)
+    else:
+        apart = bare.encode([clean(name) for name in found.attributes])
+        for start, block in names.encoded(preferred, bare, label):
+            written[start : start + len(block)] = projected(block[:, None] + apart)
+    written.flush()
+    shutil.copyfile(Path(encoder.folder) / projection.FILE, folder / PROJECTION)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An opened search folder.
+
+    Attributes:
+        path: its folder.
+        facts: what catalogue.json holds.
+        products: a table of id and title.
+        values: a table of id and name.
+        attributes: names of the attributes.
+        triples: (m, 3) int32 product, attribute, value; sorted.
+        product_triples: (products + 1,) int64, where in `triples` those of each product begin.
+        title_names: names of the products.
+        value_names: names of the values.
+        predicted: (products, attributes, d') float32, or None.
+        projection: or None.
+    """
+
+    path: Path
+    facts: dict[str, Any]
+    products: pa.Table
+    values: pa.Table
+    attributes: list[str]
+    triples: NDArray[np.int32]
+    product_triples: NDArray[np.int64]
+    title_names: Names
+    value_names: Names
+    predicted: NDArray[np.float32] | None
+    projection: Projection | None
+
+    @property
+    def model_path(self) -> Path:
+        """The folder of the encoder that made the vectors."""
+        return self.path / "model"
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Make sure that `encoder` is the one that made the vectors.
+
+        Raises:
+            InputError: it has another dimension, other weights or another tokenizer.
+        """
+        pairs = (
+            ("dimension", encoder.dim, self.facts["dim"]),
+            ("model hash", encoder.content_hash, self.facts["model_hash"]),
+            ("tokenizer hash", encoder.tokenizer_hash, self.facts["tokenizer_hash"]),
+        )
+        for name, found, expected in pairs:
+            if found != expected:
+                raise InputError(
+                    f"the encoder does not belong to this search: its {name} is {found}, it was built with {expected}",
+                    file=self.path, remedy=REBUILD,
+                )  # fmt: skip
+
+
+def load(path: Path | str, *, verify: bool | None = None) -> Opened:
+    """Open a search folder.
+
+    Args:
+        path: its folder.
+        verify: rehash every file (True), check sizes only (False), or decide by the size (None).
+
+    Raises:
+        InputError: it is none, a file is damaged, or its parts do not belong together.
+    """
+    path = Path(path)
+    manifest = artefact.open_manifest(path, KIND)
+    size = sum(int(facts["size"]) for facts in manifest["files"].values())
+    if verify or (verify is None and size <= VERIFY_UP_TO_BYTES):
+        artefact.verify(path, KIND)
+    try:
+        return _open(path)
+    except (OSError, ValueError, KeyError, IndexError, TypeError, pa.ArrowException) as error:
+        raise InputError(f"damaged search: {error}", file=path, remedy=REBUILD) from None
+
+
+def _open(path: Path) -> Opened:
+    facts = json.loads((path / CATALOGUE).read_text(encoding="utf-8"))
+    if facts["cleaning_version"] != CLEANING_VERSION:
+        raise InputError("the cleaning rules have changed since this search was built", file=path, remedy=REBUILD)
+    products, values = (_read_table(path / f"{name}.arrow") for name in ("products", "values"))
+    triples: NDArray[np.int32] = np.load(path / "triples.npy", mmap_mode="r", allow_pickle=False)
+    titles, of_values = Names(path / "titles"), Names(path / "values")
+    predicted = projected = None
+    if (path / PREDICTED).exists():
+        predicted = np.asarray(np.load(path / PREDICTED, mmap_mode="r", allow_pickle=False))
+        projected = projection.read_file(path / PROJECTION, facts["dim"], facts["projection"])
+        if predicted.shape != (len(products), len(facts["attributes"]), len(projected.weight)):
+            raise ValueError("its predicted vectors do not fit the rest")
+    if len(titles) != len(products) or len(of_values) != len(values) or titles.vectors.shape[1] != facts["dim"]:
+        raise ValueError("its files do not fit together")
+    starts = np.searchsorted(triples[:, 0], np.arange(len(products) + 1))
+    return Opened(
+        path, facts, products, values, facts["attributes"], triples, starts, titles, of_values, predicted, projected
+    )  # fmt: skip
+
+
+def _write_table(path: Path, columns: dict[str, list[str]]) -> None:
+    table = pa.table({name: pa.array(column, pa.large_string()) for name, column in columns.items()})
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _read_table(path: Path) -> pa.Table:
+    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()

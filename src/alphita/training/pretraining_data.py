@@ -1,0 +1,178 @@
+"""What pre-training on text starts from: an encoder, new or given, and the corpus as sequences with spans.
+
+`recipes.electra_em_pap` says what it is for; the settings here are those that decide it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from alphita.errors import InputError, Rejects
+from alphita.training.settings import TermTraining, language_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+    from alphita.training.entity_masking import Masking
+    from alphita.training.span_sequences import Sequences
+
+# Which stream of random numbers chooses the dev sequences.
+DEV = 48
+
+
+class Pretraining(TermTraining):
+    """Settings of text and encoder; Liu, Jiang and Lyu's where they state them (sections are theirs)."""
+
+    # Data
+    corpus: str = Field("", description="files of text, FILE.txt,FILE.jsonl.gz,... (table 1)")
+    text_field: str = Field("text", description="the field of JSON Lines that holds the text (ours)")
+    max_length: int = Field(128, ge=8, description="tokens a sequence, special ones counted (§4.2.1)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="E: [CLS] or the mean of the tokens (not stated; ours)")
+    segmenter: Literal["words", "jieba", "none"] = Field(
+        "words", description="what finds words: letters and digits, jieba for Chinese, none (§3.1: a segmenter)"
+    )
+    entities: bool = Field(True, description="names of the terminology are masked whole: EM (§3.1)")
+    attributes: str = Field("", description="relations that are attributes, a,b; empty: all (table 2: two)")
+    dev_sequences: int = Field(0, ge=0, description="sequences held out to score RTD with (not stated; ours)")
+    dev_attributes: int = Field(0, ge=0, description="values of products held out to score PAP with (ours)")
+    # Model
+    scratch: bool = Field(True, description="random weights; else those of --encoder (§4: from scratch)")
+    vocabulary: int = Field(
+        21_128, ge=0, description="scratch: tokens trained on the corpus; 0: those of --encoder (Chinese BERT's number)"
+    )
+    lower_case: bool = Field(True, description="trained tokens drop case (not stated; BERT's)")
+    accents: bool = Field(False, description="trained tokens keep accents (not stated; BERT drops them)")
+    layers: int = Field(12, ge=1, description="scratch: layers (§4.2.1)")
+    hidden: int = Field(768, ge=8, description="scratch: width, a multiple of heads (§4.2.1)")
+    heads: int = Field(12, ge=1, description="scratch: attention heads (§4.2.1)")
+    intermediate: int = Field(0, ge=0, description="scratch: width of the feed-forward layers; 0: 4 hidden (ELECTRA's)")
+
+
+def starting_encoder(
+    terminology: Terminology,
+    encoder: str,
+    config: Pretraining,
+    split: Split | None,
+    sources: Mapping[str, Any],
+    folder: Path,
+) -> str | Path:
+    """Return the encoder to start from: the one given, or a new one with random weights in `folder`."""
+    from alphita.encoder import electra
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.training import ranks
+
+    if not config.scratch:
+        return encoder
+    start, everyone = folder / "start", ranks.connect()
+    if everyone.first:
+        shutil.rmtree(start, ignore_errors=True)
+        start.mkdir(parents=True)
+        with tempfile.TemporaryDirectory() as aside:
+            tokenizer = Path(aside) / "tokenizer.json"
+            if config.vocabulary:
+                _train_vocabulary(terminology, config, split, sources, tokenizer)
+            else:
+                TermEncoder.load(encoder, precision="fp32", device="cpu").save(Path(aside), onnx=False)
+            electra.scratch(
+                start, tokenizer, layers=config.layers, hidden=config.hidden, heads=config.heads,
+                intermediate=config.intermediate or 4 * config.hidden, positions=config.max_length, seed=config.seed,
+            )  # fmt: skip
+    everyone.wait()
+    return start
+
+
+def _train_vocabulary(
+    terminology: Terminology, config: Pretraining, split: Split | None, sources: Mapping[str, Any], file: Path
+) -> None:
+    """Train a vocabulary on the corpus and on the terminology's names, and write its tokenizer to `file`."""
+    from alphita.encoder.wordpieces import count_words
+    from alphita.progress import say
+    from alphita.training import new_vocabulary
+    from alphita.training.corpora import documents
+    from alphita.training.corpus_sequences import HeldOut
+    from alphita.training.names import TrainingNames
+
+    like = new_vocabulary.empty(lower_case=config.lower_case, accents=config.accents)
+    texts = documents([Path(one) for one in sources["corpus"]], text_field=config.text_field)
+    words = count_words(HeldOut(split.cleaned if split else ()).cut_out(texts), like)
+    if not words:
+        first = next(iter(sources["corpus"]))
+        raise InputError("has no word to learn from", file=first, remedy="look at corpus, text_field and --split")
+    names = TrainingNames(
+        terminology, exclude=split.cleaned if split else frozenset(), languages=language_weights(config.languages)
+    )
+    words.update(count_words(names.strings, like))
+    tokens = new_vocabulary.train(
+        words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents
+    )  # fmt: skip
+    say(f"vocabulary: {tokens:,} tokens trained on {len(words):,} words")
+
+
+def sequences_of(
+    terminology: Terminology,
+    start: str | Path,
+    config: Pretraining,
+    split: Split | None,
+    sources: Mapping[str, Any],
+    prepared: Path,
+    out: Path,
+    length: int,
+) -> Sequences:
+    """Return the corpus as sequences with words and entities marked; made in `prepared` unless they are there."""
+    from alphita.training import ranks, segmenters, span_sequences
+    from alphita.training.corpora import documents
+    from alphita.training.corpus_sequences import HeldOut
+    from alphita.training.mentions import open_tokenizer
+
+    tokenizer, tokenizer_hash, specials = open_tokenizer(start)
+    segmenter = segmenters.load(config.segmenter)
+    forms = None
+    if config.entities:
+        forms = span_sequences.surface_forms(
+            terminology, languages=list(language_weights(config.languages)), held_out=split.cleaned if split else ()
+        )
+    folder, everyone = prepared / "sequences", ranks.connect()
+    given = [tokenizer_hash, config.text_field, sources["corpus"], sources["split"]]
+    made = span_sequences.made_of(given, length=length, segmenter=segmenter, forms=forms)
+    if everyone.first and span_sequences.made_with(folder) != made:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # In a dry run the folder is one that goes.
+        aside = out.with_name(f"{out.name}.rejects.csv") if folder.parent.parent == out.parent else None
+        with Rejects(aside, private=True) as rejects:
+            texts = documents([Path(one) for one in sources["corpus"]], text_field=config.text_field, rejects=rejects)
+            span_sequences.pack(
+                texts, tokenizer, specials, folder, length=length, segmenter=segmenter, forms=forms,
+                held_out=HeldOut(split.cleaned if split else ()), made_with=given,
+            )  # fmt: skip
+    everyone.wait()
+    return span_sequences.read(folder)
+
+
+def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers of sequences to score with and of those that train, each ascending."""
+    if config.dev_sequences >= n:
+        raise InputError(
+            f"the corpus gives {n:,} sequences, none of them left to train on", field="dev_sequences",
+            value=config.dev_sequences, remedy="give more text, or hold out fewer",
+        )  # fmt: skip
+    order = np.random.default_rng([config.seed, DEV]).permutation(n)
+    return np.sort(order[: config.dev_sequences]), np.sort(order[config.dev_sequences :])
+
+
+def masking(start: str | Path, share: float) -> Masking:
+    """Return ELECTRA's masking for an encoder: `share` of the tokens, and all that are drawn become [MASK]."""
+    from alphita.training.masked_language import masking_of
+    from alphita.training.mentions import open_tokenizer
+
+    tokenizer, _, specials = open_tokenizer(start)
+    return dataclasses.replace(masking_of(tokenizer, specials, share=share), masked=1.0, random=0.0)

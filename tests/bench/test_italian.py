@@ -1,0 +1,368 @@
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+from alphita import artefact, cli, config, registry
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.graph.store import EntityVectors
+from alphita.terminology.store import Terminology, load_terminology
+from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
+from tests.training.linked_texts import graph_of, texts_of
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+italian = importlib.import_module("italian")
+rows = importlib.import_module("italian_rows")
+graphs = importlib.import_module("italian_graph")
+
+CALLS: list[list[str]] = []
+
+
+def in_process(threads: int | None) -> Any:
+    """Stand in for the commands' own processes, each of which would take seconds to begin."""
+
+    def alphita(*arguments: str | Path) -> None:
+        CALLS.append([*map(str, arguments)])
+        typer.main.get_command(cli.app)([*CALLS[-1], "--threads", "1"], standalone_mode=False)
+
+    return alphita
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "caller", in_process)
+    CALLS.clear()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A folder with an encoder, a scarce terminology, names cut from it, texts, and scored pairs of terms."""
+    folder = tmp_path_factory.mktemp("made")
+    tiny_model(folder / "encoder")
+    tiny_terminology(folder / "tiny.terminology")
+    # The disorders of a site are the types. Each finding is near the same one of the next site: with is_a, enough
+    # triples for some to be held out.
+    lines, number = [], 0
+    for line in (folder / "tiny.obo").read_text().splitlines():
+        number = int(line[-7:]) if line.startswith("id:") else number
+        lines.append(line)
+        if line.startswith("is_a"):
+            lines.append(f"relationship: near T:{number % 32 + 4:07d}")
+        if line.startswith("name: disorder of"):
+            lines.append("is_a: T:0000100")
+    lines += ["[Term]", "id: T:0000100", "name: disorder"]
+    (folder / "linked.obo").write_text("\n".join(lines) + "\n")
+    root = typer.main.get_command(cli.app)
+    root(
+        ["terminology", "import", "obo", str(folder / "linked.obo"), "-o", str(folder / "linked.terminology"), "--set",
+         "semantic_type=T:0000100"],
+        standalone_mode=False,
+    )  # fmt: skip
+    words = ["scarce", str(folder / "linked.terminology"), "-o", str(folder / "t.terminology"), "--names", "1.6"]
+    assert italian.main([*words, "--held-out", str(folder / "cut.split")]) == 0
+    scarce = load_terminology(folder / "t.terminology")
+    (folder / "notes.txt").write_text("\n".join(texts_of(scarce)) + "\n", encoding="utf-8")
+    pairs = [f"pain of the {site}" for site in SITES]
+    lines = ['"Mean","Stdev","Term1","Term2","CUI1","CUI2"']
+    lines += [f'{100 * n},1,"{pairs[n]}","{pairs[n - 1]}","C{n}","C{(n - 1) % 8}"' for n in range(8)]
+    (folder / "relatedness").mkdir()
+    (folder / "relatedness" / "UMNSRS_relatedness.csv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+SMALL_GRAPH = ["dim=8", "epochs=2", "batch_size=16", "negatives=8", "rare=2", "test=0.2", "validation=0.1"]
+FAST = ["precision=fp32", "log_every=1"]
+MARGIN = [*FAST, "prototypes=4", "positives=4", "negatives=6", "accumulation=1"]
+
+
+def graph_words(made: Path, out: Path, *more: str) -> list[str]:
+    sets = [word for item in SMALL_GRAPH for word in ("--set", item)]
+    return ["graph", "--terminology", str(made / "t.terminology"), "-o", str(out), "--data", str(made), *sets, *more]
+
+
+def run_words(made: Path, out: Path, graph: Path, *more: str) -> list[str]:
+    settings = {
+        "--ext": [*FAST, "vocabulary=160", "batch=8", "max_length=32", "dev_share=0"], "--margin": MARGIN,
+        "--injection": [*FAST, "nearest=4", "batch=4"],
+    }  # fmt: skip
+    sets = [word for option, items in settings.items() for item in items for word in (option, item)]
+    return [
+        "run", "--terminology", str(made / "t.terminology"), "--corpus", str(made / "notes.txt"), "-o", str(out),
+        "--graphs", str(graph), "--data", str(made), "--cut", str(made / "cut.split"), "--language", "en",
+        "--encoder", str(made / "encoder"), "--steps", "2", "--sequence-tokens", "24", "--benchmarks",
+        "mcsm,clustering_pairs,relatedness,held_out_synonyms", "--score", "mcsm.k=5", *sets, *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graph(made: Path, tmp_path_factory) -> Path:
+    """Random vectors, in place of trained ones, where a row takes those of a graph model."""
+    folder = tmp_path_factory.mktemp("graph")
+    terminology = load_terminology(made / "t.terminology")
+    for model in graphs.MODELS:
+        (folder / model / "0").mkdir(parents=True)
+        graph_of(terminology.concept_ids.to_pylist(), folder / model / "0" / "vectors")
+    return folder
+
+
+def test_graph_models_are_trained_scored_and_told_and_not_made_again(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "graph"
+    words = graph_words(made, out, "--models", "transe,complex", "--seeds", "0,1", "--score", "mcsm.k=5")
+    assert italian.main(words) == 0
+    assert [call[:3] for call in CALLS[:3]] == [
+        ["graph", "train", "transe"], ["evaluate", "mcsm", "--model"], ["evaluate", "relatedness", "--model"],
+    ]  # fmt: skip
+    assert "mcsm.k=5" in CALLS[1]
+    written = json.loads((out / "table.json").read_text())
+    transe, compl = written["graphs"]
+    assert (transe["name"], transe["title"], transe["seeds"]) == ("transe", "TransE", [0, 1])
+    assert set(compl["figures"]) == {"hits@1", "hits@3", "hits@10", "MR", "MRR", "MCSM", "UMNSRS relatedness", "CUIs"}
+    # The figures are those that the training and the reports tell, looked up here by hand.
+    facts = artefact.open_manifest(out / "transe" / "1" / "vectors", "graph_vectors")["facts"]
+    assert transe["figures"]["MRR"]["1"] == facts["figures"]["test"]["MRR"]
+    assert facts["config"]["seed"] == 1
+    (scored,) = json.loads((out / "complex" / "0" / "types" / "report.json").read_text())["benchmarks"]
+    (value,) = [one["value"] for one in scored["systems"][0]["figures"]
+                if (one["metric"], one["subset"]) == ("MCSM", "mean of types")]  # fmt: skip
+    assert compl["figures"]["MCSM"]["0"] == value
+    assert "| ComplEx | 2 |" in (out / "table.md").read_text()
+    done = len(CALLS)
+    assert italian.main(words) == 0
+    assert len(CALLS) == done
+    capsys.readouterr()
+    assert italian.main(["table", str(out)]) == 0
+    assert "| TransE | 2 |" in capsys.readouterr().out
+    # Another training does not come into the same folder.
+    assert italian.main([*words, "--set", "dim=12"]) == 2
+    assert "begun with other data or settings" in capsys.readouterr().err
+
+
+def test_a_cui_has_the_vectors_of_its_concepts(tmp_path: Path) -> None:
+    source = tmp_path / "x.obo"
+    text = ["format-version: 1.2", "ontology: x", ""]
+    for number, name, extra in (
+        (1, "one", "xref: UMLS:C10"), (2, "two", "xref: UMLS:C10"), (3, "three", ""), (4, "four", "xref: UMLS:C14"),
+    ):  # fmt: skip
+        text += ["[Term]", f"id: X:{number}", f"name: {name}", *filter(None, [extra]), ""]
+    source.write_text("\n".join(text))
+    typer.main.get_command(cli.app)(
+        ["terminology", "import", "obo", str(source), "-o", str(tmp_path / "x.terminology")], standalone_mode=False
+    )
+    terminology: Terminology = load_terminology(tmp_path / "x.terminology")
+    values = np.array([[2.0, 0.0], [0.0, 4.0], [3.0, 3.0]], np.float32)
+    vectors = EntityVectors(["X:1", "X:2", "X:3"], values, [], np.zeros((0, 2), np.float32), "transe")
+    asked = {"C10": {"nothing"}, "C11": {"three", "no such"}, "C12": {"no such"}, "C14": {"three"}, "C15": {"four"}}
+    found = graphs.by_cui(vectors, terminology, asked)
+    # By cross-reference, the mean of two unit vectors; by name; C14's own concept has no vector, so by name too.
+    assert set(found) == {"C10", "C11", "C14"}
+    np.testing.assert_allclose(found["C10"], [0.5, 0.5], atol=1e-6)
+    np.testing.assert_allclose(found["C11"], np.array([1, 1]) / np.sqrt(2), atol=1e-6)
+    np.testing.assert_allclose(found["C14"], found["C11"])
+    graphs.write_cuis(found, tmp_path / "cui.csv")
+    assert (tmp_path / "cui.csv").read_text().splitlines()[0] == "C10,0.5,0.5"
+
+
+def test_rows_are_trained_scored_and_told_and_not_made_again(
+    made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    words = run_words(made, out, graph, "--rows", "base,v1,v3,pipelined_cls,pipelined", "--seeds", "0")
+    assert italian.main(words) == 0
+    table = json.loads((out / "table.json").read_text())
+    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [
+        ("base", [0]), ("v1", [0]), ("v3", [0]), ("pipelined", [0]), ("pipelined_cls", [0]),
+    ]  # fmt: skip
+    wanted = {"mcsm", "f1", "theta", "f1_tuned", "theta_tuned", "umnsrs", "synonyms_1", "synonyms_5", "average"}
+    for row in table["rows"]:
+        assert {name for name in row["figures"] if not name.startswith("MCSM type=")} == wanted
+        assert sum(name.startswith("MCSM type=disorder of the") for name in row["figures"]) == len(SITES)
+    assert {one["verdict"] for one in table["orderings"]} == {"one seed"}
+    trained = [call for call in CALLS if call[0] == "train"]
+    # What a row starts from is made first, and once; mentions are found with the extended encoder.
+    assert [call[1] for call in trained] == [
+        "ext_bert",
+        "kge_margin",
+        "kge_margin",
+        "kge_injection",
+        "kge_margin",
+        "pipelined",
+    ]
+    assert next(call for call in CALLS if call[0] == "mentions")[5] == str(out / "ext" / "0" / "model")
+    assert len([call for call in CALLS if call[0] == "mentions"]) == 1
+    assert [call[call.index("--encoder") + 1] for call in trained] == [
+        str(made / "encoder"), *[str(out / "ext" / "0" / "model")] * 3, str(out / "injected" / "0" / "model"),
+        str(out / "ext" / "0" / "model"),
+    ]  # fmt: skip
+    assert f"graph={graph / 'complex' / '0' / 'vectors'}" in trained[2]
+    assert not any(item.startswith("graph=") for item in trained[1])
+    # Models that nothing starts from go; those of ext and injected stay.
+    assert sorted(path.parts[-3] for path in out.glob("*/*/model")) == ["ext", "injected"]
+    assert not list(out.glob("*/*/model.*"))
+    shown = capsys.readouterr().out
+    assert "| MS loss v3 | 1 |" in shown
+    assert "Which of the paper's orderings hold" in shown
+
+    done = len(CALLS)
+    assert italian.main(words) == 0
+    assert len(CALLS) == done
+    # A report that is damaged is made again, and the model under it.
+    (out / "v1" / "0" / "report" / "report.json").write_text("{}")
+    assert italian.main(words) == 0
+    assert [call[0] for call in CALLS[done:]] == ["train", "evaluate"]
+    again = json.loads((out / "table.json").read_text())
+    assert again["rows"][1]["figures"]["mcsm"] == pytest.approx(table["rows"][1]["figures"]["mcsm"])
+    assert italian.main([*words, "--margin", "beta=40"]) == 2
+    assert "begun with other data or settings" in capsys.readouterr().err
+
+
+def test_italian_names_are_to_be_found_among_english_ones(made: Path, tmp_path: Path) -> None:
+    lines = ["id\tterm\tlanguage"]
+    for number, site in enumerate(SITES):
+        for place, (plain, _) in enumerate(FINDINGS):
+            lines.append(f"T:{10 * number + place}\t{plain} of the {site}\ten")
+            lines.append(f"T:{10 * number + place}\t{site} di {plain}\tit")
+    (tmp_path / "t.tsv").write_text("\n".join(lines) + "\n")
+    root = typer.main.get_command(cli.app)
+    root(["terminology", "import", "table", str(tmp_path / "t.tsv"), "-o", str(tmp_path / "t")], standalone_mode=False)
+    words = ["bilingual", str(tmp_path / "t"), "-o", str(tmp_path / "it.terminology"), "--fraction", "0.4"]
+    assert italian.main([*words, "--held-out", str(tmp_path / "it.split")]) == 0
+    read = load_terminology(tmp_path / "it.terminology")
+    (tmp_path / "notes.txt").write_text("\n".join(texts_of(read)) + "\n")
+    words = run_words(made, tmp_path / "out", tmp_path, "--rows", "base,v2", "--seeds", "3", "--split")
+    words[words.index("--terminology") + 1] = str(read.path)
+    words[words.index("--corpus") + 1] = str(tmp_path / "notes.txt")
+    words[words.index("--language") + 1] = "it"
+    words[words.index("--benchmarks") + 1] = "held_out_translations"
+    words[words.index("--score") + 1] = "held_out_translations.seed=1"
+    assert italian.main([*words, str(tmp_path / "it.split")]) == 0
+    table = json.loads((tmp_path / "out" / "table.json").read_text())
+    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [("base", [3]), ("v2", [3])]
+    assert set(table["rows"][1]["figures"]) == {"translations_1", "translations_5"}
+    # What is held out trains nowhere.
+    for call in CALLS:
+        if call[0] in ("train", "mentions"):
+            assert call[call.index("--split") + 1] == str(tmp_path / "it.split")
+
+
+def plan(made: Path, graph: Path, **more: Any) -> Any:
+    return rows.Plan(made / "t.terminology", made, (made / "notes.txt",), graphs=graph, **more)
+
+
+@pytest.mark.parametrize("row", [row for row in rows.ROWS if row.recipe], ids=lambda row: row.name)
+def test_every_row_has_settings_that_its_recipe_takes(made: Path, graph: Path, row: Any) -> None:
+    recipe = registry.load("alphita.recipes", row.recipe).Config
+
+    def resolved(**more: Any) -> Any:
+        given = plan(made, graph, **more).training(row, 7)
+        return config.resolve(recipe, sets=[f"{key}={value}" for key, value in given.items()])
+
+    # The paper's: what it states of lengths.
+    paper = resolved()
+    assert paper.seed == 7
+    if row.recipe in ("kge_margin", "pipelined"):
+        assert (paper.steps, paper.epochs) == (0, 16.0 if row.name == "pipelined_16" else 4.0)
+        assert (paper.learning_rate, paper.accumulation, paper.prototypes, paper.contexts) == (2e-5, 8, 4, 4)
+        assert paper.pooling == ("cls" if row.name == "pipelined_cls" else "mean")
+        assert paper.version == (row.name if row.name in ("v1", "v2") else "v3")
+    if row.recipe == "kge_injection":
+        assert (paper.steps, paper.warmup_steps, paper.batch, paper.learning_rate) == (40_000, 4_000, 6, 1e-5)
+    if row.recipe == "pipelined":
+        assert (paper.injection_steps, paper.injection_warmup_steps, paper.injection_batch) == (40_000, 4_000, 6)
+    if row.recipe in ("kge_injection", "pipelined"):
+        assert paper.layer == 0
+    if row.graph:
+        assert paper.graph == str(graph / row.graph / "0" / "vectors")
+    # Fewer steps, all in proportion; further settings by phase, but for what makes the row.
+    settings = {"margin": ("learning_rate=1e-3", "pooling=mean"), "injection": ("learning_rate=1e-2", "nearest=9"),
+                "ext": ("batch=4",)}  # fmt: skip
+    few = resolved(steps=100, settings=settings)
+    if row.recipe in ("kge_margin", "pipelined"):
+        assert (few.steps, few.refresh_every) == (400 if row.name == "pipelined_16" else 100, 25)
+        assert few.learning_rate == 1e-3
+        assert few.pooling == paper.pooling
+    if row.recipe == "kge_injection":
+        assert (few.steps, few.warmup_steps, few.learning_rate, few.nearest) == (640, 64, 1e-2, 9)
+    if row.recipe == "pipelined":
+        assert (few.injection_steps, few.injection_warmup_steps) == (640, 64)
+        assert (few.injection_learning_rate, few.nearest) == (1e-2, 9)
+    if row.recipe == "ext_bert":
+        assert (few.steps, few.batch, few.corpus) == (200, 4, str(made / "notes.txt"))
+
+
+def test_rows_start_from_rows() -> None:
+    assert len({row.name for row in rows.ROWS}) == len(rows.ROWS)
+    for place, row in enumerate(rows.ROWS):
+        assert row.start is None or row.recipe is None or row.start in [one.name for one in rows.ROWS[:place]]
+        assert row.graph is None or row.graph in graphs.MODELS
+
+
+def test_vectors_of_the_seed_or_the_first(graph: Path, tmp_path: Path) -> None:
+    for seed in ("2", "10"):
+        graph_of(["A:1", "A:2"], tmp_path / "complex" / seed / "vectors")
+    assert graphs.vectors_in(tmp_path, "complex", 10) == tmp_path / "complex" / "10" / "vectors"
+    assert graphs.vectors_in(tmp_path, "complex", 0) == tmp_path / "complex" / "2" / "vectors"
+    with pytest.raises(InputError, match="no vectors of rotate"):
+        graphs.vectors_in(tmp_path, "rotate", 0)
+
+
+def test_wrong_words_are_told(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "run",
+        "--terminology",
+        str(made / "t.terminology"),
+        "--corpus",
+        str(made / "notes.txt"),
+        "-o",
+        str(tmp_path),
+    ]
+    for more, said in (
+        (["--rows", "v4"], "v3"), (["--rows", "v1", "--benchmarks", "mscm"], "mcsm"), (["--seeds", "a"], "'a'"),
+        (["--rows", "v1", "--benchmarks", "relatedness"], "--data"), (["--rows", "v3"], "--graphs"),
+        (["--rows", "v1", "--benchmarks", "held_out_synonyms"], "--cut"),
+        (["--rows", "v1", "--benchmarks", "held_out_translations"], "--split"),
+    ):  # fmt: skip
+        graph = [] if said == "--graphs" else ["--graphs", str(tmp_path)]
+        assert italian.main([*words, *more, *graph]) == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        italian.main([*words, "--margin", "beta"])
+    assert "key=value" in capsys.readouterr().err
+    assert italian.main(["table", str(tmp_path / "nothing")]) == 2
+    assert italian.main(["graph", "--terminology", str(made / "t.terminology"), "-o", "x", "--models", "rotat"]) == 2
+    assert "rotate" in capsys.readouterr().err
+    assert italian.main(["rows"]) == 0
+    assert "v3_simple" in capsys.readouterr().out
+
+
+def test_commands_are_processes_whose_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    seen = []
+
+    def process(command: list[str], *, check: bool) -> subprocess.CompletedProcess[str]:
+        assert not check
+        seen.append(command)
+        return subprocess.CompletedProcess(command, int("fails" in command))
+
+    monkeypatch.setattr(subprocess, "run", process)
+    rows.caller(3)("evaluate", Path("a b"))
+    assert seen == [[sys.executable, "-m", "alphita", "evaluate", "a b", "--threads", "3"]]
+    with pytest.raises(AlphitaError, match="fails"):
+        rows.caller(None)("train", "fails")
+    assert "--threads" not in seen[1]
+
+
+def test_a_folder_is_of_one_plan(tmp_path: Path) -> None:
+    rows.begin({"a": (1, 2)}, tmp_path)
+    rows.begin({"a": [1, 2]}, tmp_path)
+    with pytest.raises(UsageError, match="other data"):
+        rows.begin({"a": [1]}, tmp_path)

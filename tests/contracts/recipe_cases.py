@@ -1,0 +1,140 @@
+"""What each recipe needs to be tried in seconds: settings, files, and the micro-steps that it runs."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import polars as pl
+
+from alphita.terminology import store
+from alphita.terminology.model import Tables
+from alphita.terminology.store import Terminology
+from alphita.training.injection_steps import InjectionSteps
+from alphita.training.masked_steps import MaskedSteps
+from alphita.training.switching_steps import SwitchingSteps
+from alphita.training.term_batches import TermSteps
+from tests.tiny import FINDINGS, SITES, tiny_terminology
+from tests.training.linked_texts import graph_of, mentions_of
+
+COMMON: dict[str, Any] = {
+    "steps": 80, "warmup_steps": 5, "accumulation": 1, "learning_rate": 2e-3, "pooling": "mean", "precision": "fp32",
+    "log_every": 5, "checkpoint_every": 10, "schedule": "linear",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recipe to be tried.
+
+    Attributes:
+        settings: beside `COMMON`.
+        files: settings that are paths: some of corpus, mentions, graph.
+        steps: the micro-steps of its last phase.
+        translated: whether it needs names in two languages.
+    """
+
+    settings: dict[str, Any]
+    files: tuple[str, ...] = ()
+    steps: type = TermSteps
+    translated: bool = False
+
+
+_MARGINS = {"prototypes": 4, "positives": 4, "negatives": 8}
+_INJECTION = {"layer": 1, "nearest": 5}
+CASES: dict[str, Case] = {
+    # These learn from names and relations alone.
+    "coder": Case({"k": 16, "m": 4}),
+    "coder_transe": Case({"batch_terms": 48, "most_names": 4, "semantic_type_weight": 0.1}),
+    "sapbert": Case({"pairs": 16}),
+    "coder_pp": Case({"anchors": 4, "neighbours": 6, "synonyms": 3, "refresh_every": 15}),
+    "biolord": Case({"phases": "contrast", "batch": 16, "max_length": 48}),
+    "kge_margin": Case({"version": "v2", **_MARGINS}),
+    # These from translations, text, vectors of a graph.
+    "multilingual": Case({"batch": 16}, translated=True),
+    "ext_bert": Case(
+        {"vocabulary": 120, "batch": 8, "max_length": 24, "dev_share": 0.0}, files=("corpus",), steps=MaskedSteps
+    ),
+    "kge_injection": Case({"batch": 6, **_INJECTION}, files=("mentions", "graph"), steps=InjectionSteps),
+    "electra_em_pap": Case(
+        {
+            "vocabulary": 150,
+            "layers": 2,
+            "hidden": 32,
+            "heads": 2,
+            "max_length": 32,
+            "batch": 8,
+            "rho": 0.3,
+            "attribute_batch": 8,
+        },
+        files=("corpus",),
+        steps=SwitchingSteps,
+    ),
+    "pipelined": Case(
+        {"injection_steps": 5, "injection_warmup_steps": 1, **_INJECTION, **_MARGINS}, files=("mentions", "graph")
+    ),
+}
+OF_NAMES = tuple(name for name, case in CASES.items() if not case.files and not case.translated)
+
+
+@dataclass
+class Given:
+    """What the recipes learn from, made once."""
+
+    folder: Path
+    model: Path
+    terminology: Terminology = field(init=False)
+    translated: Terminology = field(init=False)
+    files: dict[str, Path] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the terminologies, a corpus, its mentions and vectors of the graph."""
+        self.terminology = tiny_terminology(self.folder / "tiny.terminology", types=True)
+        self.translated = _translated(self.folder / "translated.terminology")
+        corpus = self.folder / "notes.txt"
+        places = itertools.product(range(7), SITES, FINDINGS)
+        corpus.write_text("".join(f"day {day}: {one[0]} of the {site} again\n" for day, site, one in places))
+        ids = [self.terminology.concept_id(row) for row in range(self.terminology.n_concepts) if row % 8]
+        self.files = {
+            "corpus": corpus, "graph": graph_of(ids, self.folder / "x.vectors"),
+            "mentions": mentions_of(self.terminology, self.model, self.folder / "x.mentions"),
+        }  # fmt: skip
+
+    def to(self, recipe: ModuleType) -> Terminology:
+        """Return the terminology that a recipe learns from."""
+        return self.translated if CASES[name_of(recipe)].translated else self.terminology
+
+    def config(self, recipe: ModuleType, **changes: object) -> Any:
+        """Return a recipe's config, small."""
+        case = CASES[name_of(recipe)]
+        return recipe.Config(**COMMON | case.settings | {name: str(self.files[name]) for name in case.files} | changes)
+
+    def train(
+        self, recipe: ModuleType, out: Path, *, resume: bool = False, dry_run: bool = False, **changes: object
+    ) -> dict[str, float]:
+        """Train a recipe by its config with changes."""
+        settings = self.config(recipe, **changes)
+        figures: dict[str, float] = recipe.train(
+            self.to(recipe), str(self.model), out, settings, resume=resume, dry_run=dry_run
+        )
+        return figures
+
+
+def name_of(recipe: ModuleType) -> str:
+    """Return the name of a recipe's module."""
+    return recipe.__name__.rsplit(".", 1)[-1]
+
+
+def _translated(path: Path) -> Terminology:
+    """24 concepts with a label in English and one in an invented tongue, its words turned round."""
+    rows = []
+    for number, (site, (plain, _)) in enumerate(itertools.product(SITES, FINDINGS)):
+        rows += [(f"T:{number}", f"{plain} of the {site}", "en"), (f"T:{number}", f"{site[::-1]} {plain[::-1]}", "it")]
+    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row")
+    concepts = pl.DataFrame({"id": sorted({row[0] for row in rows})}).with_columns(source=pl.lit("T"))
+    terms = terms.with_columns(source=pl.lit("T"), preferred=pl.lit(value=True))
+    store.save(Tables(concepts, terms), path)
+    return store.load_terminology(path)

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from alphita import artefact
+from alphita.config import resolve
+from alphita.encoder.electra import Generator
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.recipes import electra_em_pap
+from alphita.terminology import store
+from alphita.terminology.model import Tables
+from alphita.terminology.splits import hold_out_synonyms
+from alphita.terminology.store import Terminology
+from alphita.training import corpora, span_sequences
+from alphita.training.replaced_token_steps import ReplacedTokenSteps
+from alphita.training.span_sequences import Sequences
+from tests.tiny import tiny_model
+
+SMALL: dict[str, Any] = {
+    "vocabulary": 160, "layers": 2, "hidden": 32, "heads": 2, "max_length": 32, "batch": 8, "attribute_batch": 8,
+    "steps": 6, "warmup_steps": 1, "rho": 0.3, "learning_rate": 2e-3, "precision": "fp32", "log_every": 1,
+    "checkpoint_every": 3,
+}  # fmt: skip
+DRUGS = ("alvexin", "borvatel", "cendril", "dormaxol", "elvanor", "fostrin", "gelmadon", "hestrazol")
+SYMPTOMS = ("cough", "fever", "back pain", "dry skin", "itching eye", "sore throat", "cold hands", "ringing ears")
+FORMS = ("tablet", "syrup", "cream")
+
+
+@pytest.fixture(scope="module")
+def terminology(tmp_path_factory) -> Terminology:
+    """Eight drugs in three forms; a drug treats three symptoms, whatever its form."""
+    titles = [f"{drug} {form}" for drug, form in itertools.product(DRUGS, FORMS)]
+    names = [*titles, *SYMPTOMS, *FORMS]
+    number = {name: f"P:{place:02}" for place, name in enumerate(names)}
+    triples = []
+    for place, (drug, form) in enumerate(itertools.product(range(8), FORMS)):
+        triples += [(number[titles[place]], "treats", number[SYMPTOMS[(drug + step) % 8]]) for step in (0, 1, 3)]
+        triples.append((number[titles[place]], "has_form", number[form]))
+    rows = [(one, name, True) for name, one in number.items()] + [
+        (number[form], f"{form} form", False) for form in FORMS
+    ]
+    terms = pl.DataFrame(rows, schema=["concept", "string", "preferred"], orient="row")
+    terms = terms.with_columns(language=pl.lit("en"), source=pl.lit("P"))
+    concepts = pl.DataFrame({"id": sorted(number.values())}).with_columns(source=pl.lit("P"))
+    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row").with_columns(
+        source=pl.lit("P")
+    )
+    path = tmp_path_factory.mktemp("data") / "drugs.terminology"
+    store.save(Tables(concepts, terms, relations=relations), path)
+    return store.load_terminology(path)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    lines = [
+        f"day {day}: the {form} of {drug} against {symptom} was taken again"
+        for day, (drug, symptom, form) in enumerate(itertools.product(DRUGS, SYMPTOMS, FORMS))
+    ]
+    file = tmp_path_factory.mktemp("corpus") / "notes.txt"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
+
+
+def config(corpus: Path, **changes: object) -> electra_em_pap.Config:
+    return electra_em_pap.Config(**SMALL | {"corpus": str(corpus)} | changes)
+
+
+def log(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_defaults_are_the_papers() -> None:
+    found = electra_em_pap.Config()
+    assert (found.layers, found.hidden, found.heads, found.intermediate) == (12, 768, 12, 0)
+    assert found.generator == pytest.approx(1 / 3)
+    assert (found.masked, found.weight, found.rho, found.gamma, found.negatives) == (0.15, 50.0, 0.05, 4.0, 2)
+    assert (found.learning_rate, found.batch, found.max_length, found.steps) == (2e-4, 16, 128, 3_400_000)
+    assert (found.scratch, found.entities, found.together) == (True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (["rho=1"], "rho"), (["dev_synonyms=3"], "dev_sequences"), (["keep=best"], "dev scores"),
+        (["dev_attributes=5", "rho=0"], "dev_attributes"), (["segmenter=spaces"], "segmenter"),
+        (["languages=en:1,it:2"], "without weights"),
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused(bad: list[str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        resolve(electra_em_pap.Config, sets=bad)
+
+
+def test_both_tasks_are_learnt_and_the_model_is_one_like_others(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    settings = config(
+        corpus, steps=600, rho=0.5, gamma=2.0, dev_sequences=8, dev_attributes=12, dropout=0.0, log_every=10,
+        checkpoint_every=0,
+    )  # fmt: skip
+    figures = electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
+    assert figures["dev_replaced_auc"] > 0.75
+    # Of eight symptoms, up to five are candidates.
+    assert figures["dev_attribute_acc1"] > 0.5
+    lines = log(tmp_path / "m")
+    found = [[line[name] for line in lines if name in line] for name in ("generator_loss", "attribute_loss")]
+    assert all(np.mean(values[-5:]) < 0.7 * np.mean(values[:3]) for values in found)
+    manifest = artefact.verify(tmp_path / "m", "model")
+    assert manifest["recipe"] == "electra_em_pap"
+    assert manifest["config"] == settings.model_dump()
+    assert manifest["terminology"] == terminology.content_hash
+    assert manifest["sequences"]["entities"] > 300
+    assert manifest["products"]["training"] > 80
+    files = {path.stem for path in (tmp_path / "m").glob("*.safetensors")}
+    assert files == {"model", "generator", "replaced_head", "attribute_projection"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m"]
+    encoder = TermEncoder.load(tmp_path / "m", precision="fp32")
+    assert encoder.max_length == 32
+    opened = sentence_transformers.SentenceTransformer(str(tmp_path / "m"), device="cpu")
+    np.testing.assert_allclose(opened.encode(["dry skin"]), encoder.encode(["dry skin"]), atol=1e-5)
+
+
+def test_entities_and_words_are_masked_whole_unless_told_otherwise(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    packed: list[Sequences] = []
+    read = span_sequences.read
+    monkeypatch.setattr(span_sequences, "read", lambda folder: packed.append(read(folder)) or packed[-1])
+    for name, changes in (
+        ("all", {}), ("words", {"entities": False}), ("none", {"entities": False, "segmenter": "none"})
+    ):  # fmt: skip
+        electra_em_pap.train(terminology, str(model), tmp_path / name, config(corpus, steps=1, rho=0.0, **changes))
+    longest, words, none = (np.diff(one.spans, axis=1) for one in packed)
+    # "itching eye" and "alvexin" are several tokens.
+    assert longest.max() >= words.max() > 1
+    assert len(longest) < len(words)
+    assert len(none) == 0
+    for name in ("all", "words", "none"):
+        assert not (tmp_path / name / "attribute_projection.safetensors").exists()
+
+
+def test_what_is_held_out_shows_nowhere(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    split = hold_out_synonyms(terminology, fraction=1.0, seed=1)
+    assert any(string.endswith(" form") for string in split.cleaned)
+    held = "tablet form"
+    assert held in split.cleaned
+    file = tmp_path / "more.txt"
+    file.write_text(corpus.read_text() + "the tablet form was zzyzx\n" * 5)
+    seen: set[str] = set()
+    tokenize = TermEncoder.tokenize
+    monkeypatch.setattr(TermEncoder, "tokenize", lambda self, rows: seen.update(rows) or tokenize(self, rows))
+    counted: list[str] = []
+    documents = corpora.documents
+    monkeypatch.setattr(corpora, "documents", lambda *a, **k: (counted.append("read"), documents(*a, **k))[1])
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", config(file, steps=2), split=split)
+    assert not seen & split.cleaned
+    manifest = artefact.open_manifest(tmp_path / "m", "model")
+    assert manifest["split"] == split.hash
+    assert manifest["sequences"]["pieces_with_held_out"] >= 1
+    assert counted
+
+
+def test_an_encoder_goes_on_with_its_own_generator(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    first = config(corpus)
+    electra_em_pap.train(terminology, str(model), tmp_path / "first", first)
+    made: list[Generator] = []
+    of = Generator.of
+    monkeypatch.setattr(Generator, "of", lambda *a, **k: made.append(of(*a, **k)) or made[-1])
+    frozen = {"scratch": False, "steps": 1, "learning_rate": 1e-30, "warmup_steps": 0}
+    electra_em_pap.train(terminology, str(tmp_path / "first"), tmp_path / "second", config(corpus, **frozen))
+    for name in ("model", "generator", "replaced_head", "attribute_projection"):
+        one, other = (load_file(tmp_path / run / f"{name}.safetensors") for run in ("first", "second"))
+        for key, value in one.items():
+            torch.testing.assert_close(other[key], value, msg=f"{name} {key}")
+    assert len(made) == 1
+    # Another size: a new one.
+    electra_em_pap.train(
+        terminology, str(tmp_path / "first"), tmp_path / "third", config(corpus, generator=1.0, **frozen)
+    )
+    assert len(load_file(tmp_path / "third" / "generator.safetensors")) < 60
+
+
+def test_a_bert_and_an_electra_checkpoint_go_on(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    from transformers import ElectraConfig, ElectraForPreTraining
+
+    folder = tmp_path / "electra"
+    tokens = len(TermEncoder.load(model).tokenize([""])[0])
+    vocabulary = json.loads((model / "config.json").read_text())["vocab_size"]
+    torch.manual_seed(0)
+    ElectraForPreTraining(
+        ElectraConfig(
+            vocab_size=vocabulary, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+            intermediate_size=48, max_position_embeddings=64,
+        )
+    ).save_pretrained(folder)  # fmt: skip
+    (folder / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
+    assert tokens >= 2
+    for start in (model, folder):
+        out = tmp_path / f"from_{start.name}"
+        figures = electra_em_pap.train(terminology, str(start), out, config(corpus, scratch=False))
+        assert np.isfinite(figures["loss"])
+        before, after = TermEncoder.load(start).encode(["fever"]), TermEncoder.load(out).encode(["fever"])
+        assert before.shape == after.shape
+        assert not np.allclose(before, after)
+
+
+def test_the_encoders_vocabulary_is_taken_where_none_is_trained(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, vocabulary=0, steps=1))
+    made, given = (TermEncoder.load(folder) for folder in (tmp_path / "m", model))
+    assert made.tokenize(["dry skin"]) == given.tokenize(["dry skin"])
+    assert made.content_hash != given.content_hash
+
+
+def test_a_loss_that_is_not_finite_names_no_text(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    logits = ReplacedTokenSteps._logits
+    monkeypatch.setattr(ReplacedTokenSteps, "_logits", lambda self, *given: logits(self, *given) * float("nan"))
+    with pytest.raises(AlphitaError, match=r"no longer finite at step 1 on the terms sequence \d+"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, rho=0.0))
+    assert "alvexin" not in (tmp_path / "m.training" / "not_finite.txt").read_text()
+
+
+def test_bad_input_is_a_clear_error(terminology: Terminology, model: Path, corpus: Path, tmp_path: Path) -> None:
+    def fails(error: type[AlphitaError], told: str, **changes: object) -> None:
+        with pytest.raises(error, match=told):
+            electra_em_pap.train(terminology, str(model), tmp_path / "m", electra_em_pap.Config(**given | changes))
+
+    given = SMALL | {"corpus": str(corpus)}
+    fails(UsageError, "set corpus=", corpus="")
+    fails(InputError, "no such file", corpus=str(tmp_path / "no.txt"))
+    (tmp_path / "empty.txt").write_text("\n \n")
+    fails(InputError, "no word to learn from", corpus=str(tmp_path / "empty.txt"))
+    fails(InputError, "none of them left to train on", dev_sequences=10_000)
+    fails(UsageError, "multiple of heads", hidden=33)
+    fails(UsageError, "treat", attributes="treat")
+    fails(UsageError, "below the", vocabulary=20)
+
+
+def test_a_terminology_without_relations_trains_on_text_alone(model: Path, corpus: Path, tmp_path: Path) -> None:
+    concepts = pl.DataFrame({"id": ["P:1"], "source": ["P"]})
+    terms = pl.DataFrame({"concept": ["P:1"], "string": ["fever"], "language": ["en"], "source": ["P"]})
+    store.save(Tables(concepts, terms.with_columns(preferred=pl.lit(value=True))), tmp_path / "x.terminology")
+    lone = store.load_terminology(tmp_path / "x.terminology")
+    with pytest.raises(InputError, match="there are no products"):
+        electra_em_pap.train(lone, str(model), tmp_path / "m", config(corpus))
+    assert electra_em_pap.train(lone, str(model), tmp_path / "n", config(corpus, rho=0.0))["loss"] > 0

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import itertools
+
+import polars as pl
+import pytest
+
+from alphita.errors import InputError, UsageError
+from alphita.search import catalogue
+from alphita.search.catalogue import Owned
+from alphita.terminology import store
+from alphita.terminology.model import Tables
+from alphita.terminology.splits import Split
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean
+from tests.search.conftest import ROWS
+
+
+def names(owned: Owned) -> list[list[str]]:
+    strings = owned.strings.to_pylist()
+    ends = owned.offsets.tolist()
+    return [[strings[row] for row in owned.rows[a:b]] for a, b in itertools.pairwise(ends)]
+
+
+def said(found: catalogue.Catalogue) -> set[tuple[str, str, str]]:
+    return {(found.titles[p], found.attributes[a], found.values[v]) for p, a, v in found.triples.tolist()}
+
+
+def test_what_a_table_of_products_holds(terminology: Terminology) -> None:
+    found = catalogue.collect(terminology)
+    expected = {(title, name, value) for title, name, cell in ROWS for value in cell.split("|")}
+    assert said(found) == expected
+    assert found.attributes == ["indication", "main_ingredient", "route"]
+    assert found.product_ids == sorted(found.product_ids)
+    assert len(found.titles) == 5
+    assert names(found.value_names) == [[value.lower()] for value in found.values]
+    assert found.triples.tolist() == sorted(found.triples.tolist())
+    assert found.held_out == 0
+    some = catalogue.collect(terminology, attributes=["main_ingredient"])
+    assert said(some) == {("Motiral capsules 5 mg", "main_ingredient", "motiride")}
+    assert some.titles == ["Motiral capsules 5 mg"]
+
+
+@pytest.fixture(scope="module")
+def ontology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
+    rows = [
+        # concept, string, preferred, scope, status
+        ("D:1", "Red fever", True, "exact", "official"), ("D:1", "Rubra", False, "exact", "official"),
+        ("D:1", "Fever", False, "broad", "official"), ("D:2", "Blue fever", True, "exact", "official"),
+        ("D:3", "Gone fever", True, "exact", "official"), ("S:1", "Hot skin", True, "exact", "official"),
+        ("S:1", "Skin heat", False, "exact", "official"), ("S:2", "Cold feet", True, "exact", "official"),
+        ("S:3", "Tradotto", True, "exact", "machine"), ("D:1", "Febbre rossa", False, "exact", "official"),
+        ("S:1", "Pelle calda", False, "exact", "official"),
+    ]  # fmt: skip
+    italian = ["it" if row[1] in ("Tradotto", "Febbre rossa", "Pelle calda") else "en" for row in rows]
+    schema = ["concept", "string", "preferred", "scope", "status"]
+    terms = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
+        source=pl.lit("T"), language=pl.Series(italian)
+    )
+    ids = sorted({row[0] for row in rows})
+    concepts = pl.DataFrame({"id": ids, "retired": [one == "D:3" for one in ids]}).with_columns(source=pl.lit("T"))
+    triples = [
+        ("D:1", "has_symptom", "S:1"), ("D:1", "is_a", "D:2"), ("D:2", "has_symptom", "S:2"),
+        ("D:3", "has_symptom", "S:2"), ("D:2", "has_symptom", "S:3"), ("S:2", "seen_with", "D:1"),
+        ("D:2", "seen_with", "D:2"),
+    ]  # fmt: skip
+    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row").with_columns(
+        source=pl.lit("T")
+    )
+    path = tmp_path_factory.mktemp("ontology") / "o.terminology"
+    store.save(Tables(concepts, terms, relations, parent_relations=("is_a",)), path)
+    return store.load_terminology(path)
+
+
+def test_any_terminology_has_products_but_parents_retired_and_nameless_ones_are_none(ontology: Terminology) -> None:
+    found = catalogue.collect(ontology)
+    assert said(found) == {
+        ("Red fever", "has_symptom", "Hot skin"), ("Blue fever", "has_symptom", "Cold feet"),
+        ("Cold feet", "seen_with", "Red fever"),
+    }  # fmt: skip
+    by_title = dict(zip(found.titles, names(found.title_names), strict=True))
+    # Synonyms are names too, the preferred one first; broad ones are not.
+    assert by_title["Red fever"] == ["red fever", "rubra", "febbre rossa"]
+    with_parents = catalogue.collect(ontology, attributes=["is_a"])
+    assert said(with_parents) == {("Red fever", "is_a", "Blue fever")}
+
+
+def test_what_a_split_holds_out_is_left_out_in_either_direction(ontology: Terminology) -> None:
+    split = Split(["Rubra"], ["D:1"], ["test"], triples=[("D:1", "has_symptom", "S:1"), ("D:1", "seen_with", "S:2")])
+    found = catalogue.collect(ontology, split=split)
+    assert said(found) == {("Blue fever", "has_symptom", "Cold feet")}
+    assert found.held_out == 2
+    # Products stay that have lost all they had.
+    assert dict(zip(found.titles, names(found.title_names), strict=True))["Red fever"] == ["red fever", "febbre rossa"]
+    assert "Cold feet" in found.titles
+
+
+def test_names_in_some_languages(ontology: Terminology) -> None:
+    found = catalogue.collect(ontology, languages=["it"])
+    # What has no name in it is no product, and no value.
+    assert said(found) == {("Febbre rossa", "has_symptom", "Pelle calda")}
+    assert names(found.title_names) == [["febbre rossa"]]
+    every = catalogue.collect(ontology, languages=["it", "en"])
+    assert said(every) == said(catalogue.collect(ontology))
+    with pytest.raises(UsageError, match=r"unknown language 'fr'; choose from \['en', 'it'\]"):
+        catalogue.collect(ontology, languages=["fr"])
+
+
+def test_titles_with_attributes_are_one_text() -> None:
+    assert catalogue.title_with_attribute("otocalm", "main_ingredient") == "otocalm main ingredient"
+
+
+def test_texts_are_those_of_training(terminology: Terminology) -> None:
+    pytest.importorskip("torch")
+    from alphita.training.attribute_steps import joined
+    from alphita.training.product_table import read_products
+
+    table = read_products(terminology)
+    trained = {joined(table.strings[title], table.names[name]) for title, name, _ in table.triples.tolist()}
+    found = catalogue.collect(terminology)
+    assert trained == {
+        catalogue.title_with_attribute(clean(found.titles[product]), found.attributes[attribute])
+        for product, attribute, _ in found.triples.tolist()
+    }
+
+
+def test_wrong_terminologies(terminology: Terminology, tmp_path) -> None:
+    with pytest.raises(UsageError, match="unknown attribute 'indicatoin'; did you mean 'indication'"):
+        catalogue.collect(terminology, attributes=["indicatoin"])
+    terms = pl.DataFrame({"concept": ["A:1"], "string": ["a"], "preferred": [True]}).with_columns(
+        source=pl.lit("A"), language=pl.lit("en")
+    )
+    concepts = pl.DataFrame({"id": ["A:1"], "source": ["A"], "retired": [False]})
+    store.save(Tables(concepts, terms), tmp_path / "a.terminology")
+    with pytest.raises(InputError, match=r"no concept of this terminology has an attribute.*import products"):
+        catalogue.collect(store.load_terminology(tmp_path / "a.terminology"))

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from alphita import artefact
+from alphita.encoder.encoder import TermEncoder
+from alphita.errors import InputError, UsageError
+from alphita.search import ProductSearch, catalogue, store
+from alphita.search.projection import FILE
+from alphita.terminology.splits import Split
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean
+from tests.doubles import HashEncoder
+from tests.reference import product_search as reference
+from tests.search.conftest import ROWS, ProjectingEncoder, products_of, write_projection
+from tests.tiny import tiny_model
+
+QUERIES = ["tympanitis", "Tympan balm", "tympanitus", "oral", "ear drops", "bronchitis with fever", "发热"]
+
+
+@pytest.fixture(scope="module")
+def search(plain: Path) -> ProductSearch:
+    return ProductSearch.load(plain, encoder=HashEncoder())
+
+
+@pytest.fixture(scope="module")
+def predicting(projected: Path, projecting: ProjectingEncoder) -> ProductSearch:
+    return ProductSearch.load(projected, encoder=projecting)
+
+
+def scores_by_loops(query: str, encoder: HashEncoder, folder: Path | None) -> dict[str, dict[str, float]]:
+    """Return route -> title -> what it is ranked by; written from the definitions."""
+    query = clean(query)
+    titles = sorted({clean(title) for title, _, _ in ROWS})
+    values = sorted({clean(value) for _, _, cell in ROWS for value in cell.split("|")})
+    attributes = sorted({name for _, name, _ in ROWS})
+    texts = [f"{title} {name.replace('_', ' ')}" for title in titles for name in attributes]
+    vectors = {one: encoder.encode([one])[0] for one in [query, *titles, *values, *texts]}
+    by_title = {title: reference.similarity(query, title, titles, vectors) for title in titles}
+    by_value: dict[str, float] = {}
+    for title, _, cell in ROWS:
+        near = [reference.similarity(query, clean(value), values, vectors) for value in cell.split("|")]
+        by_value[clean(title)] = max([*near, by_value.get(clean(title), 0.0)])
+    found = {"titles": by_title, "values": by_value}
+    if folder is not None:
+        weight, bias = write_projection(folder, gamma=2.5)
+        found["predicted"] = {
+            title: max(
+                reference.predicted(vectors[query], vectors[f"{title} {name.replace('_', ' ')}"], weight, bias, 2.5)
+                for name in attributes
+            )
+            for title in titles
+        }
+    found["fused"] = {
+        title: 0.99 * max(route[title] for route in found.values())
+        + 0.01 * sum(route[title] for route in found.values())
+        for title in titles
+    }
+    return found
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_route_ranks_as_loops_do(
+    search: ProductSearch, predicting: ProductSearch, projecting: ProjectingEncoder, query: str
+) -> None:
+    for one, encoder, folder in (
+        (search, HashEncoder(), None), (predicting, projecting, projecting.folder)
+    ):  # fmt: skip
+        expected = scores_by_loops(query, encoder, folder)
+        assert set(expected) == set(one.routes)
+        for route, by_title in expected.items():
+            (found,) = one.rank([query], top=100, route=route)
+            assert {clean(product.title): product.score for product in found} == pytest.approx(by_title, abs=2e-3)
+            shown = [product.score for product in found]
+            assert shown == sorted(shown, reverse=True)
+            for product in found:
+                says = {match.route: match.similarity for match in product.matches}
+                routes = one.routes[1:] if route == "fused" else [route]
+                assert set(says) == set(routes)
+                assert says == pytest.approx({name: expected[name][clean(product.title)] for name in routes}, abs=2e-3)
+                near = [match.similarity for match in product.matches]
+                assert near == sorted(near, reverse=True)
+            matrix = one.scores([query], route=route)
+            assert sorted(matrix[0].tolist(), reverse=True) == shown
+
+
+def test_products_come_with_the_reason(search: ProductSearch) -> None:
+    found = search.rank(["Tympanitis", "tympan balm", "bronchitiss"], top=2)
+    assert [product.title for product in found[0]] == ["Otocalm ear drops 5 ml", "Cefadrel tablets 200 mg"] or [
+        product.title for product in found[0]
+    ] == ["Cefadrel tablets 200 mg", "Otocalm ear drops 5 ml"]
+    assert [product.why for product in found[0]] == ["indication: tympanitis 1.00"] * 2
+    assert (found[1][0].title, found[1][0].why) == ("Tympan balm", "title: Tympan balm 1.00")
+    first = found[2][0]
+    assert first.title == "Cefadrel tablets 200 mg"
+    assert first.matches[0].name == "bronchitis"
+    assert first.why == f"indication: Bronchitis {first.matches[0].similarity:.2f}"
+    assert first.id.startswith("PRODUCT:")
+
+
+def test_an_equal_value_stands_above_a_title_that_is_merely_alike(search: ProductSearch) -> None:
+    # "tympan" is in the title of the balm, which is not for the ears.
+    titles = [product.title for product in search.rank(["tympanitis"])[0]]
+    assert titles.index("Tympan balm") == 2
+
+
+class Believing(ProjectingEncoder):
+    """Sees the query as the value that the model believes a title to have."""
+
+    def encode(self, strings: Sequence[str]) -> np.ndarray:
+        vectors = np.zeros((len(strings), 4), np.float32)
+        for row, string in enumerate(strings):
+            vectors[row, 0 if string in ("otitis", "nasalin spray indication") else 1 + len(string) % 3] = 9
+        return vectors
+
+
+def test_a_value_that_the_table_lacks_is_found_by_the_projection(tmp_path: Path, terminology: Terminology) -> None:
+    save_file({"dense.weight": np.eye(4, dtype=np.float32), "dense.bias": np.zeros(4, np.float32)}, tmp_path / FILE)
+    encoder = Believing(tmp_path, dim=4)
+    store.build(terminology, encoder, tmp_path / "b.search")
+    search = ProductSearch.load(tmp_path / "b.search", encoder=encoder)
+    (found,) = search.rank(["otitis"], route="predicted", top=1)
+    assert [(product.title, product.why) for product in found] == [("Nasalin spray", "indication predicted 0.98")]
+    (found,) = search.rank(["otitis"], top=1)
+    assert found[0].title == "Nasalin spray"
+
+
+def test_names_encoded_apart_are_added(tmp_path: Path, terminology: Terminology) -> None:
+    weight, bias = write_projection(tmp_path, gamma=3.0, together=False)
+    encoder = ProjectingEncoder(tmp_path)
+    store.build(terminology, encoder, tmp_path / "a.search")
+    search = ProductSearch.load(tmp_path / "a.search", encoder=encoder)
+    query = encoder.encode(["nausea"])[0]
+    (found,) = search.rank(["nausea"], route="predicted")
+    for product in found:
+        titles = encoder.encode([clean(product.title)])[0]
+        expected = max(
+            reference.predicted(query, titles + encoder.encode([name])[0], weight, bias, 3.0)
+            for name in ("indication", "main ingredient", "route")
+        )
+        assert product.score == pytest.approx(expected, abs=2e-3)
+
+
+def test_conditions(search: ProductSearch) -> None:
+    def titles(*where: str) -> set[str]:
+        (found,) = search.rank(["tympanitis"], where=where)
+        return {product.title for product in found}
+
+    assert titles("route=oral") == {"Cefadrel tablets 200 mg", "Motiral capsules 5 mg"}
+    assert titles("route = ORAL", "indication=nausea") == {"Motiral capsules 5 mg"}
+    assert titles("route=oral", "route=nasal") == titles("route=oral") | {"Nasalin spray"}
+    assert titles("route=oral", "indication=dry skin") == set()
+    for condition, message in (
+        ("roote=oral", "unknown attribute 'roote'; did you mean 'route'"), ("route=orall", "did you mean 'oral'"),
+        ("route=Tympanitis", r"no product has the value 'Tympanitis' of 'route'$"),
+        ("indication=bronchitis s", "did you mean 'Bronchitis'"), ("route", "attribute=value, not 'route'"),
+        ("=oral", "attribute=value"), ("route=", "attribute=value"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            titles(condition)
+
+
+def test_wrong_use(search: ProductSearch) -> None:
+    for queries, options, message in (
+        ([""], {}, "query 1 is empty"), (["a", " ?! "], {}, "query 2 is empty"), ("ear", {}, "not one string"),
+        ([1], {}, "query 1 is not a string but int"), (["a"], {"top": 0}, "top must be 1 or more"),
+        (["a"], {"route": "title"}, "unknown route 'title'; did you mean 'titles'"),
+        (["a"], {"route": "predicted"}, "needs a model with an attribute projection"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=message):
+            search.rank(queries, **options)  # type: ignore[arg-type]
+    assert search.rank([]) == []
+    assert search.scores([]).shape == (0, 5)
+    assert (len(search), search.attributes) == (5, ["indication", "main_ingredient", "route"])
+
+
+def test_what_a_split_holds_out_is_not_found_by_values(terminology: Terminology, tmp_path: Path) -> None:
+    found = catalogue.collect(terminology)
+    ids = dict(zip(found.titles, found.product_ids, strict=True)) | dict(
+        zip(found.values, found.value_ids, strict=True)
+    )
+    held = [(ids["Nasalin spray"], name, ids[value])
+            for name, value in (("indication", "nasal congestion"), ("route", "nasal"))]  # fmt: skip
+    counts = store.build(terminology, HashEncoder(), tmp_path / "s.search", split=Split([], [], [], triples=held))
+    assert (counts["products"], counts["held_out_triples"]) == (5, 2)
+    search = ProductSearch.load(tmp_path / "s.search", encoder=HashEncoder())
+    assert "Nasalin spray" not in {product.title for product in search.rank(["nasal"], route="values")[0]}
+    (found_,) = search.rank(["nasalin spray"], top=1)
+    assert [match.route for match in found_[0].matches] == ["titles"]
+
+
+def test_a_search_of_a_real_encoder_needs_nothing_else(tmp_path: Path, terminology: Terminology) -> None:
+    model = tiny_model(tmp_path / "tiny")
+    write_projection(model, dim=32, gamma=4.0)
+    encoder = TermEncoder.load(model, precision="fp32")
+    store.build(terminology, encoder, tmp_path / "s.search")
+    expected = ProductSearch.load(tmp_path / "s.search", encoder=encoder).rank(["tympanitis", "nausea"])
+    shutil.rmtree(model)
+    shutil.move(tmp_path / "s.search", tmp_path / "moved.search")
+    search = ProductSearch.load(tmp_path / "moved.search", precision="fp32")
+    assert search.routes == ["fused", "titles", "values", "predicted"]
+    assert search.rank(["tympanitis", "nausea"]) == expected
+    assert search.opened.facts["trained"] == {"recipe": "electra_em_pap", "terminology": None, "split": None}
+
+
+def test_artefacts_that_do_not_fit_are_refused(plain: Path, terminology: Terminology, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such product_search"):
+        ProductSearch.load(tmp_path / "none.search")
+    with pytest.raises(InputError, match="this is a terminology, but a product_search is needed"):
+        ProductSearch.load(terminology.path)
+    with pytest.raises(InputError, match=r"its model hash is .*alphita search build"):
+        ProductSearch.load(plain, encoder=HashEncoder(seed=1))
+    with pytest.raises(InputError, match="its dimension is 32"):
+        ProductSearch.load(plain, encoder=HashEncoder(dim=32))
+    copy = tmp_path / "copy.search"
+    shutil.copytree(plain, copy)
+    (copy / "model" / "config.json").write_text('{"dim": 64, "seed": 1}')
+    with pytest.raises(InputError, match=r"hash of model/config.json is not the manifest's"):
+        ProductSearch.load(copy)
+    with pytest.raises(UsageError, match="already exists"):
+        store.build(terminology, HashEncoder(), plain)
+
+
+@pytest.mark.parametrize("name", ["triples.npy", "titles/rows.npy", "values.arrow", "catalogue.json", "titles/ngrams"])
+def test_damaged_files_are_told(plain: Path, tmp_path: Path, name: str) -> None:
+    # The manifest agrees with what is there, so that opening itself must notice.
+    with artefact.create(tmp_path / "d.search", store.KIND) as draft:
+        shutil.copytree(plain, draft.path, dirs_exist_ok=True)
+        damaged = draft.path / name
+        if damaged.is_dir():
+            shutil.rmtree(damaged)
+        else:
+            damaged.write_bytes(damaged.read_bytes()[:-9])
+    with pytest.raises(InputError, match="damaged"):
+        ProductSearch.load(tmp_path / "d.search")
+
+
+def test_a_build_that_fails_leaves_nothing(terminology: Terminology, tmp_path: Path) -> None:
+    class Late(HashEncoder):
+        def save(self, path: Path) -> None:
+            raise InputError("no room for a model")
+
+    with pytest.raises(InputError, match="no room"):
+        store.build(terminology, Late(), tmp_path / "x.search")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_title_of_two_products_and_one_of_many_values(tmp_path: Path) -> None:
+    rows = [
+        ("Same name", "kind", "red"),
+        ("Same Name ", "kind", "blue"),
+        ("Other", "kind", "|".join(f"v{n}" for n in range(300))),
+    ]
+    search_path = tmp_path / "s.search"
+    store.build(products_of(rows, tmp_path / "t.terminology"), HashEncoder(), search_path)
+    search = ProductSearch.load(search_path, encoder=HashEncoder())
+    assert len(search) == 2
+    (found,) = search.rank(["v299"], top=1, route="values")
+    assert (found[0].title, found[0].why) == ("Other", "kind: v299 1.00")
