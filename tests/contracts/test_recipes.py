@@ -87,7 +87,7 @@ def test_the_log_can_be_read_by_tensorboard(recipe: ModuleType, given: Given, tm
     lines = [json.loads(line) for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()]
     assert [event.step for event in events.Scalars("loss")] == [line["step"] for line in lines] == [5, 10]
     assert [event.value for event in events.Scalars("loss")] == pytest.approx(
-        [line["loss"] for line in lines], rel=1e-4
+        [line["loss"] for line in lines], rel=1e-4, abs=1e-6
     )
 
 

@@ -202,6 +202,7 @@ def scratch(
     """
     from tokenizers import Tokenizer
     from transformers import BertConfig, BertModel
+    from transformers.utils import logging
 
     if min(layers, hidden, heads, intermediate, positions) < 1:
         sizes = f"layers {layers}, hidden {hidden}, heads {heads}, intermediate {intermediate}, positions {positions}"
@@ -223,6 +224,7 @@ def scratch(
     model = BertModel(config, add_pooling_layer=False)
     _draw(model, seed)
     folder.mkdir(parents=True, exist_ok=True)
+    logging.disable_progress_bar()
     model.save_pretrained(folder)
     shutil.copyfile(tokenizer_json, folder / "tokenizer.json")
 

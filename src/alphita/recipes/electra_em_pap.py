@@ -40,15 +40,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from alphita import artefact
-from alphita.errors import InputError, UsageError
-from alphita.training.pretraining_data import Pretraining, hold_out, masking, sequences_of, starting_encoder
-from alphita.training.sentence_tasks import listed
+from alphita.training.pretraining_data import Pretraining, Sources, hold_out, masking, sequences_of, starting_encoder
 from alphita.training.settings import ENGINE_ONLY, language_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
@@ -119,30 +114,19 @@ def train(
     from alphita.progress import say
     from alphita.training import ranks, runs
 
-    files = [Path(file) for file in listed(config.corpus)]
-    if not files:
-        raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
-    for file in files:
-        if not file.is_file():
-            raise InputError("no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines")
     everyone = ranks.connect()
-    work = runs.folder(out)
     if everyone.first and not dry_run:
         runs.check(out, resume=resume, force=force)
     everyone.wait()
-    sources = {
-        "terminology": terminology.content_hash, "split": split.hash if split else None,
-        "corpus": {str(file): artefact.hash_file(file) for file in files},
-    }  # fmt: skip
-    if split is not None and everyone.first:
-        say(f"held out by the split: {len(split.cleaned):,} strings")
     with tempfile.TemporaryDirectory() as scratch:
         # Vocabulary and sequences follow from the corpus; they are kept beside the run until it is finished.
         prepared = Path(scratch) if dry_run else out.with_name(f"{out.name}.prepared")
-        start = starting_encoder(terminology, encoder, config, split, sources, prepared)
-        figures = _pretrain(
-            terminology, start, out, work, config, split, sources, prepared, resume=resume, force=force, dry_run=dry_run
-        )
+        rejects = None if dry_run else out.with_name(f"{out.name}.rejects.csv")
+        sources = Sources.of(terminology, split, config.corpus, prepared, rejects)
+        if split is not None and everyone.first:
+            say(f"held out by the split: {len(split.cleaned):,} strings")
+        start = starting_encoder(encoder, config, sources)
+        figures = _pretrain(start, out, config, sources, resume=resume, force=force, dry_run=dry_run)
     if everyone.first and not dry_run:
         shutil.rmtree(prepared, ignore_errors=True)
     everyone.wait()
@@ -153,18 +137,7 @@ def train(
 
 
 def _pretrain(
-    terminology: Terminology,
-    start: str | Path,
-    out: Path,
-    work: Path,
-    config: Config,
-    split: Split | None,
-    sources: Mapping[str, Any],
-    prepared: Path,
-    *,
-    resume: bool,
-    force: bool,
-    dry_run: bool,
+    start: str | Path, out: Path, config: Config, sources: Sources, *, resume: bool, force: bool, dry_run: bool
 ) -> dict[str, float]:
     """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
     import torch
@@ -193,11 +166,12 @@ def _pretrain(
     check_encoder(forward)
     decisive = {key: value for key, value in config.model_dump().items() if key not in (*ENGINE_ONLY, "corpus")}
     facts = {
-        "recipe": "electra_em_pap", "config": decisive, "seed": config.seed, "encoder": student.content_hash, **sources
+        "recipe": "electra_em_pap", "config": decisive, "seed": config.seed, "encoder": student.content_hash,
+        **sources.facts,
     }  # fmt: skip
 
     # RTD: text with words and entities marked; generator, discriminator and its head.
-    sequences = sequences_of(terminology, start, config, split, sources, prepared, out, student.max_length)
+    sequences = sequences_of(start, config, sources, student.max_length)
     dev, rows = hold_out(len(sequences), config)
     generator = _generator(student, config)
     head = ReplacedHead.of(student, seed=config.seed)
@@ -217,8 +191,8 @@ def _pretrain(
     products: AttributeSteps | None = None
     if config.rho:
         table = Products(
-            read_products(terminology, attributes=config.attributes, split=split), dev=config.dev_attributes,
-            seed=config.seed,
+            read_products(sources.terminology, attributes=config.attributes, split=sources.split),
+            dev=config.dev_attributes, seed=config.seed,
         )  # fmt: skip
         projection = load_projection(student.folder, student.dim)
         if projection is None:
@@ -235,6 +209,8 @@ def _pretrain(
             texts, products, share=config.rho, steps=config.steps, accumulation=config.accumulation, seed=config.seed,
             prefix="attribute_",
         )  # fmt: skip
+        if products.cut:
+            sizes.append(f"titles with attributes that fill {student.max_length} tokens, cut perhaps: {products.cut:,}")
         sizes += [*table.lines(), f"batches: {switching.shares[0]:,} of text, {switching.shares[1]:,} of products"]
 
     # Loop.
@@ -256,7 +232,7 @@ def _pretrain(
         return ", ".join(products.names(own) if other and products is not None else texts.names(own))
 
     figures = fit(
-        modules, steps, plan, work, fingerprint=runs.fingerprint(facts), resume=resume,
+        modules, steps, plan, runs.folder(out), fingerprint=runs.fingerprint(facts), resume=resume,
         evaluate=score if config.dev_sequences or config.dev_attributes else None, describe=describe, ranks=everyone,
         label="training electra_em_pap",
     )  # fmt: skip
@@ -266,7 +242,7 @@ def _pretrain(
         figures |= score()
         counts = {"sequences": sequences.counts} | ({"products": products.products.counts} if products else {})
         runs.save_model(
-            out, student, work, force=force,
+            out, student, runs.folder(out), force=force,
             fields={**facts, "config": config.model_dump(), "figures": figures, **counts},
             tensors={name: module.state_dict() for name, module in modules.items() if name != "encoder"},
         )  # fmt: skip

@@ -15,7 +15,7 @@ The phases are `kge_injection` and `kge_margin`, of which they keep the deviatio
 What the paper leaves open:
 - That both phases have the settings that each has alone is not stated, but nothing else is.
 - In the second phase all weights train, those of the injection too; the entities stay frozen. L_EL has no part in it.
-- `start_share` mixes in weights of the injected encoder, in the second phase alone.
+- `start_share` mixes in weights of the injected encoder, and `ema` averages, in the second phase alone.
 """
 
 from __future__ import annotations
@@ -96,8 +96,14 @@ def train(
     phases = Phases(out, ["injected", "margins"], resume=resume, force=force, dry_run=dry_run)
     phases.check()
 
-    # Phase 1: entities between two layers, by L_MLM + L_EL. Names are no dev set here, and nothing is mixed in.
-    own = {"accumulation": config.injection_accumulation, "dev_synonyms": 0, "keep": "last", "start_share": 0.0}
+    # Phase 1: entities between two layers, by L_MLM + L_EL. Names are no dev set here, and nothing is averaged.
+    own = {
+        "accumulation": config.injection_accumulation,
+        "dev_synonyms": 0,
+        "keep": "last",
+        "start_share": 0.0,
+        "ema": 0.0,
+    }
     injected = inject_entities(
         "pipelined", phases["injected"], config.model_copy(update=own),
         Injecting(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,11 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from alphita.errors import InputError, Rejects
+from alphita import artefact
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.progress import say
+from alphita.training.sentence_tasks import listed
 from alphita.training.settings import TermTraining, language_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
@@ -58,29 +62,82 @@ class Pretraining(TermTraining):
     intermediate: int = Field(0, ge=0, description="scratch: width of the feed-forward layers; 0: 4 hidden (ELECTRA's)")
 
 
-def starting_encoder(
-    terminology: Terminology,
-    encoder: str,
-    config: Pretraining,
-    split: Split | None,
-    sources: Mapping[str, Any],
-    folder: Path,
-) -> str | Path:
-    """Return the encoder to start from: the one given, or a new one with random weights in `folder`."""
+@dataclass(frozen=True)
+class Sources:
+    """What is learnt from, and where what follows from it is kept while the run lasts.
+
+    Attributes:
+        terminology: its names are entities and words.
+        split: what is held out.
+        corpus: files of text, and the hash of each.
+        folder: for the starting encoder and the sequences.
+        rejects: file for lines that cannot be read; None: they are counted only.
+    """
+
+    terminology: Terminology
+    split: Split | None
+    corpus: dict[str, str]
+    folder: Path
+    rejects: Path | None
+
+    @classmethod
+    def of(
+        cls, terminology: Terminology, split: Split | None, corpus: str, folder: Path, rejects: Path | None
+    ) -> Sources:
+        """Look at the files that `corpus` names.
+
+        Raises:
+            UsageError: it names none.
+            InputError: one is not there.
+        """
+        files = [Path(file) for file in listed(corpus)]
+        if not files:
+            raise UsageError("no text to learn from is given: set corpus=FILE,FILE")
+        for file in files:
+            if not file.is_file():
+                raise InputError(
+                    "no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines"
+                )
+        return cls(terminology, split, {str(file): artefact.hash_file(file) for file in files}, folder, rejects)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a result depends on, for the manifest."""
+        held_out = self.split.hash if self.split else None
+        return {"terminology": self.terminology.content_hash, "split": held_out, "corpus": self.corpus}
+
+    @property
+    def held_out(self) -> frozenset[str]:
+        """Cleaned strings that must not train."""
+        return self.split.cleaned if self.split else frozenset()
+
+    def texts(self, field: str, rejects: Rejects | None = None) -> Iterator[str]:
+        """Yield the corpus's documents; JSON Lines hold them in `field`."""
+        from alphita.training.corpora import documents
+
+        return documents([Path(file) for file in self.corpus], text_field=field, rejects=rejects)
+
+
+def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str | Path:
+    """Return the encoder to start from: the one given, or a new one with random weights.
+
+    Raises:
+        InputError: the corpus has no word.
+        UsageError: sizes do not fit each other.
+    """
     from alphita.encoder import electra
     from alphita.encoder.encoder import TermEncoder
     from alphita.training import ranks
 
     if not config.scratch:
         return encoder
-    start, everyone = folder / "start", ranks.connect()
+    start, everyone = sources.folder / "start", ranks.connect()
     if everyone.first:
         shutil.rmtree(start, ignore_errors=True)
-        start.mkdir(parents=True)
         with tempfile.TemporaryDirectory() as aside:
             tokenizer = Path(aside) / "tokenizer.json"
             if config.vocabulary:
-                _train_vocabulary(terminology, config, split, sources, tokenizer)
+                _train_vocabulary(config, sources, tokenizer)
             else:
                 TermEncoder.load(encoder, precision="fp32", device="cpu").save(Path(aside), onnx=False)
             electra.scratch(
@@ -91,26 +148,20 @@ def starting_encoder(
     return start
 
 
-def _train_vocabulary(
-    terminology: Terminology, config: Pretraining, split: Split | None, sources: Mapping[str, Any], file: Path
-) -> None:
+def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None:
     """Train a vocabulary on the corpus and on the terminology's names, and write its tokenizer to `file`."""
     from alphita.encoder.wordpieces import count_words
-    from alphita.progress import say
     from alphita.training import new_vocabulary
-    from alphita.training.corpora import documents
     from alphita.training.corpus_sequences import HeldOut
     from alphita.training.names import TrainingNames
 
     like = new_vocabulary.empty(lower_case=config.lower_case, accents=config.accents)
-    texts = documents([Path(one) for one in sources["corpus"]], text_field=config.text_field)
-    words = count_words(HeldOut(split.cleaned if split else ()).cut_out(texts), like)
+    words = count_words(HeldOut(sources.held_out).cut_out(sources.texts(config.text_field)), like)
     if not words:
-        first = next(iter(sources["corpus"]))
+        first = next(iter(sources.corpus))
         raise InputError("has no word to learn from", file=first, remedy="look at corpus, text_field and --split")
-    names = TrainingNames(
-        terminology, exclude=split.cleaned if split else frozenset(), languages=language_weights(config.languages)
-    )
+    languages = language_weights(config.languages)
+    names = TrainingNames(sources.terminology, exclude=sources.held_out, languages=languages)
     words.update(count_words(names.strings, like))
     tokens = new_vocabulary.train(
         words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents
@@ -118,19 +169,13 @@ def _train_vocabulary(
     say(f"vocabulary: {tokens:,} tokens trained on {len(words):,} words")
 
 
-def sequences_of(
-    terminology: Terminology,
-    start: str | Path,
-    config: Pretraining,
-    split: Split | None,
-    sources: Mapping[str, Any],
-    prepared: Path,
-    out: Path,
-    length: int,
-) -> Sequences:
-    """Return the corpus as sequences with words and entities marked; made in `prepared` unless they are there."""
+def sequences_of(start: str | Path, config: Pretraining, sources: Sources, length: int) -> Sequences:
+    """Return the corpus as sequences of `length` tokens at most, words and entities marked; made once.
+
+    Raises:
+        InputError: the corpus has no text, or the encoder `start` no mask token; or the terminology has no name.
+    """
     from alphita.training import ranks, segmenters, span_sequences
-    from alphita.training.corpora import documents
     from alphita.training.corpus_sequences import HeldOut
     from alphita.training.mentions import open_tokenizer
 
@@ -138,24 +183,23 @@ def sequences_of(
     segmenter = segmenters.load(config.segmenter)
     forms = None
     if config.entities:
-        forms = span_sequences.surface_forms(
-            terminology, languages=list(language_weights(config.languages)), held_out=split.cleaned if split else ()
-        )
-    folder, everyone = prepared / "sequences", ranks.connect()
-    given = [tokenizer_hash, config.text_field, sources["corpus"], sources["split"]]
+        languages = list(language_weights(config.languages))
+        forms = span_sequences.surface_forms(sources.terminology, languages=languages, held_out=sources.held_out)
+    folder, everyone = sources.folder / "sequences", ranks.connect()
+    given = [tokenizer_hash, config.text_field, sources.facts]
     made = span_sequences.made_of(given, length=length, segmenter=segmenter, forms=forms)
     if everyone.first and span_sequences.made_with(folder) != made:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # In a dry run the folder is one that goes.
-        aside = out.with_name(f"{out.name}.rejects.csv") if folder.parent.parent == out.parent else None
-        with Rejects(aside, private=True) as rejects:
-            texts = documents([Path(one) for one in sources["corpus"]], text_field=config.text_field, rejects=rejects)
+        with Rejects(sources.rejects, private=True) as rejects:
             span_sequences.pack(
-                texts, tokenizer, specials, folder, length=length, segmenter=segmenter, forms=forms,
-                held_out=HeldOut(split.cleaned if split else ()), made_with=given,
+                sources.texts(config.text_field, rejects), tokenizer, specials, folder, length=length,
+                segmenter=segmenter, forms=forms, held_out=HeldOut(sources.held_out), made_with=given,
             )  # fmt: skip
     everyone.wait()
-    return span_sequences.read(folder)
+    sequences = span_sequences.read(folder)
+    if forms is not None and not sequences.counts["entities"] and everyone.first:
+        say("no name of the terminology stands in the corpus: only words are masked whole")
+    return sequences
 
 
 def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
