@@ -78,6 +78,17 @@ def test_a_format_without_what_it_needs_leaves_nothing(normalizer, source, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
+@pytest.mark.parametrize("name", ["out.sssom.tsv", "out.r4.json", "out.r5.json"])
+def test_a_concept_that_cannot_be_written_is_told_before_anything_is_answered(index_path, source, tmp_path, name):
+    encoder = HashEncoder()
+    bare = Header(set_id="https://x.org", licence="https://x.org/licence")
+    job = Job(Table(source, column="mention"), tmp_path / name, header=bare)
+    with pytest.raises(UsageError, match="prefix 'T' has no declared URI; declare it: --prefix T="):
+        run(Normalizer(Index.open(index_path), encoder=encoder), job)
+    assert encoder.encoded == []
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
 def test_the_header_says_what_the_index_knows(normalizer):
     header = header_of(normalizer, Job(Table("x.csv"), "o.csv", header=Header(set_id="https://x.org")), "2020-02-02")
     assert (header.set_id, header.date, header.target_system) == ("https://x.org", "2020-02-02", "T")

@@ -13,12 +13,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow.compute as pc
+
 from alphita import __version__
 from alphita.errors import UsageError
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.formats._names import chosen
 from alphita.mappings.record import COLUMNS, REVIEW
+from alphita.mappings.record import Mapping as Line
 from alphita.normalizer.journal import Chunk
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.parts import beside
@@ -39,6 +42,13 @@ GIVEN = (
 )  # fmt: skip
 # Of these every row has one.
 OUTCOMES = (EXACT, ABBREVIATION, NEAREST, NIL, REJECTED)
+
+# An answer of every kind of thing, to try a format with.
+_SAMPLE = Line(
+    row=1, mention_code="1", mention="x", frequency=1, rank=1, concept_id="X:1", concept_name="x", matched_term="x",
+    similarity=1.0, confidence=1.0, decision="accept", method=EXACT, routes="exact", relation="exact", scope="exact",
+    language="en", source=None, code=None, homonyms=None, expansion=None, contradictions=None, retired_concept=None,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -197,6 +207,23 @@ def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
         target_system=job.header.target_system or normalizer.target or _only_prefix(normalizer.index),
         target_info=job.header.target_info or _omop(normalizer.index),
     )  # fmt: skip
+
+
+def check_concepts(normalizer: Normalizer, writer: ModuleType, header: Header) -> None:
+    """Refuse before anything is answered what the format cannot write of the index's concepts.
+
+    With filters only the answers tell, for they may leave out what cannot be written.
+
+    Raises:
+        UsageError: a prefix of concepts is not declared.
+    """
+    if normalizer.filters is not None or not writer.PREFIXED:
+        return
+    writer.begin(header)
+    ids = normalizer.index.segment.concepts.column("id")
+    prefixes = pc.unique(pc.replace_substring_regex(ids, ":.*", "")).to_pylist()
+    for prefix in [normalizer.target] if normalizer.target else sorted(prefixes):
+        writer.encode(header, [replace(_SAMPLE, concept_id=f"{prefix}:1")])
 
 
 def _only_prefix(index: Index) -> str:

@@ -46,6 +46,7 @@ from alphita.normalizer.job import (
     Job,
     Summary,
     check,
+    check_concepts,
     format_of,
     header_of,
     identity,
@@ -104,7 +105,9 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
     calibrated = normalizer.calibration is not None
     today = datetime.now(UTC).date().isoformat()
     if job.to_stdout:
-        chunks = list(_to_stdout(normalizer, job, writer, header_of(normalizer, job, today)))
+        header = header_of(normalizer, job, today)
+        check_concepts(normalizer, writer, header)
+        chunks = list(_to_stdout(normalizer, job, writer, header))
         return Summary.of(chunks, 0, start, "stdout", calibrated=calibrated)
     out = Path(job.out)
     try:
@@ -116,6 +119,7 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
             header = header_of(normalizer, job, journal.date)
             resumed = sum(rows_of(chunk.counts) for chunk in journal.chunks)
             try:
+                check_concepts(normalizer, writer, header)
                 if not journal.complete:
                     with _few_collections():
                         _write_parts(normalizer, job, writer, header, journal)

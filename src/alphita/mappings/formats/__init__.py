@@ -82,6 +82,8 @@ class Format(Protocol):
     SUFFIXES: tuple[str, ...]
     # Whether the part file already is the output, so that it can go to stdout as it grows.
     STREAMS: bool
+    # Whether the prefixes of concept ids must be declared.
+    PREFIXED: bool
     # The fields that the format cannot hold, or not for every mapping; the empty tuple: it holds all.
     LOSSES: tuple[str, ...]
 

@@ -17,6 +17,7 @@ from alphita.mappings.record import Mapping
 DESCRIPTION = "comma-separated, with a header"
 SUFFIXES = (".csv",)
 STREAMS = True
+PREFIXED = False
 LOSSES: tuple[str, ...] = ()
 END = "\r\n"
 

@@ -17,6 +17,7 @@ from alphita.mappings.record import Mapping
 DESCRIPTION = "JSON Lines, one object a line"
 SUFFIXES = (".jsonl", ".ndjson")
 STREAMS = True
+PREFIXED = False
 LOSSES: tuple[str, ...] = ()
 
 

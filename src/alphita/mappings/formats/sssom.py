@@ -28,6 +28,7 @@ from alphita.terminology import prefixes
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
 SUFFIXES = (".sssom.tsv", ".tsv")
 STREAMS = False
+PREFIXED = True
 LOSSES = (
     "mention_code", "rank", "frequency", "concept_name", "matched_term", "similarity", "decision", "method", "routes",
     "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions", "retired_concept",

@@ -23,6 +23,7 @@ from alphita.mappings.record import Mapping, MappingType
 DESCRIPTION = "Usagi's mapping file, for review in Usagi"
 SUFFIXES = (".usagi.csv",)
 STREAMS = True
+PREFIXED = False
 LOSSES = (
     "mention_code", "mention", "rank", "concept_name", "matched_term", "similarity", "confidence", "decision", "method",
     "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions",
