@@ -53,6 +53,7 @@ from alphita.search.catalogue import Catalogue
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
+from alphita.training.attribute_steps import NAME
 
 EASY, HARD = "QTRel-easy", "QTRel-hard"
 SETS = (EASY, HARD)
@@ -323,9 +324,11 @@ def scored(spec: str, terminology: Terminology, chosen: Chosen, out: Path, setti
     """Return a model's figures, from the file if they were made before."""
     encoder = load_system(spec).encoder  # type: ignore[union-attr]
     files = {path.name: artefact.hash_file(path) for path in sorted(out.glob("QTRel-*.tsv"))}
+    projection = Path(encoder.folder) / f"{NAME}.safetensors"
     data = {
         "terminology": terminology.content_hash, "split": Split.load(out / SPLIT).hash, "files": files,
         **chosen, "settings": list(settings), "model": encoder.content_hash,
+        "projection": artefact.hash_file(projection) if projection.is_file() else None,
         "precision": encoder.precision,
     }  # fmt: skip
     file = out / SCORES / f"{artefact.hash_json(data)[:16]}.json"

@@ -13,7 +13,7 @@ import torch
 from alphita import artefact, registry
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError
-from alphita.terminology.splits import hold_out_synonyms
+from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.training.names import TrainingNames
 from alphita.training.term_batches import TermSteps
@@ -69,6 +69,16 @@ def test_what_is_held_out_does_not_train(
     recipe.train(terminology, str(model), tmp_path / "m", given.config(recipe, steps=2), split=split)
     assert len(seen) > 20
     assert not seen & split.cleaned
+    assert artefact.open_manifest(tmp_path / "m", "model")["split"] == split.hash
+
+
+def test_a_split_of_triples_alone_is_a_split(
+    recipe: ModuleType, given: Given, terminology: Terminology, model: Path, tmp_path: Path
+) -> None:
+    head, relation, tail = terminology.triples[0].tolist()
+    triple = (terminology.concept_id(head), terminology.relation_labels[relation], terminology.concept_id(tail))
+    split = Split([], [], [], triples=[triple])
+    recipe.train(terminology, str(model), tmp_path / "m", given.config(recipe, steps=1), split=split)
     assert artefact.open_manifest(tmp_path / "m", "model")["split"] == split.hash
 
 

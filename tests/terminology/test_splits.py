@@ -238,6 +238,13 @@ def test_triples_are_saved_with_the_strings(tmp_path: Path) -> None:
         Split.load(tmp_path / "x.split")
 
 
+def test_a_split_that_holds_out_triples_alone_is_one_all_the_same(tmp_path: Path) -> None:
+    split = splits.with_triples(NOTHING, graph(tmp_path / "g.terminology", 0), fraction=0.2, seed=1)
+    assert len(split) == 0
+    assert split.triples
+    assert split
+
+
 def test_a_split_without_triples_has_the_hash_it_always_had() -> None:
     split = Split(["a", "b"], ["T:1", "T:2"], ["test", "calibration"])
     assert split.hash == artefact.hash_json([["a", "b"], ["T:1", "T:2"], ["test", "calibration"]])

@@ -55,6 +55,10 @@ class Split:
         """Return how many strings are held out."""
         return len(self.strings)
 
+    def __bool__(self) -> bool:
+        """Return True: a split that holds out triples alone, or nothing, is one all the same."""
+        return True
+
     @functools.cached_property
     def cleaned(self) -> frozenset[str]:
         """The held-out strings after cleaning: neither trained on nor, in an evaluation, indexed."""

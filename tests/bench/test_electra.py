@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+import importlib
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+from alphita import artefact, cli, config
+from alphita.recipes.electra_em_pap import Config
+from alphita.terminology.splits import Split
+from tests.search.conftest import products_of
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+electra = importlib.import_module("electra")
+rows = importlib.import_module("electra_rows")
+cases = importlib.import_module("electra_cases")
+pictures = importlib.import_module("electra_plot")
+qtrel = importlib.import_module("qtrel")
+italian_rows = importlib.import_module("italian_rows")
+
+CALLS: list[list[str]] = []
+DRUGS = ("alvexin", "borvatel", "cendril", "dormaxol", "elvanor", "fostrin", "gelmadon", "hestrazol")
+SYMPTOMS = ("cough", "fever", "back pain", "dry skin", "itching eye", "sore throat", "cold hands", "ringing ears")
+FORMS = ("tablet", "syrup", "cream")
+# Of few steps and rows that are scored in a moment.
+SMALL = ["vocabulary=160", "max_length=32", "precision=fp32", "dev_sequences=8", "dev_attributes=12",
+         "evaluate_every=20", "attribute_batch=8"]  # fmt: skip
+QUICK = ["runs=2", "epochs=1"]
+
+
+def in_process(threads: int | None) -> Any:
+    """Stand in for the commands' own processes, each of which would take seconds to begin."""
+
+    def alphita(*arguments: str | Path) -> None:
+        CALLS.append([*map(str, arguments)])
+        typer.main.get_command(cli.app)([*CALLS[-1], "--threads", "1"], standalone_mode=False)
+
+    return alphita
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(italian_rows, "caller", in_process)
+    CALLS.clear()
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with products: eight drugs of eight makers in three forms, and notes about them."""
+    folder = tmp_path_factory.mktemp("made")
+    table = []
+    for number, (drug, form, maker) in enumerate(itertools.product(DRUGS, FORMS, range(8))):
+        title = f"{drug} {form} {maker}"
+        place = number // 24
+        table.append((title, "indication", "|".join(SYMPTOMS[(place + step) % 8] for step in (0, 1, 3))))
+        table.append((title, "form", form))
+    products_of(table, folder / "p.terminology")
+    lines = [
+        f"day {day}: the {form} of {drug} against {symptom} was taken again"
+        for day, (drug, symptom, form) in enumerate(itertools.product(DRUGS, SYMPTOMS, FORMS))
+    ]
+    (folder / "notes.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def words(made: Path, out: Path, *more: str) -> list[str]:
+    options = [word for option, items in (("--set", SMALL), ("--qtrel", QUICK)) for item in items
+               for word in (option, item)]  # fmt: skip
+    return [
+        "run", "-t", str(made / "p.terminology"), "--corpus", str(made / "notes.txt"), "-o", str(out), "--steps", "40",
+        "--layers", "2", "--hidden", "32", "--heads", "2", "--most", "24", "--threads", "1", *options, *more,
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def finished(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `run` makes of two rows with two seeds, and then of three with one."""
+    out = tmp_path_factory.mktemp("out") / "electra"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(italian_rows, "caller", in_process)
+        CALLS.clear()
+        assert electra.main(words(made, out, "--rows", "em,em_pap", "--seeds", "0,1")) == 0
+        further = words(made, out, "--rows", "base,em_128,rho_15", "--qtrel-rows", "", "--seeds", "1")
+        assert electra.main(further) == 0
+    (out / "calls.json").write_text(json.dumps(CALLS))
+    return out
+
+
+def test_rows_are_trained_and_scored(made: Path, finished: Path) -> None:
+    calls = json.loads((finished / "calls.json").read_text())
+    assert [call[:2] for call in calls[:4]] == [
+        ["train", "electra_em_pap"], ["evaluate", "attribute_ranking"],
+    ] * 2  # fmt: skip
+    assert len(calls) == 2 * (2 * 2 + 3)
+    # Seeds are the outer loop.
+    trained = [Path(call[call.index("--output") + 1]) for call in calls if call[0] == "train"]
+    assert [(path.parts[-3], path.parts[-2]) for path in trained] == [
+        ("em", "0"), ("em_pap", "0"), ("em", "1"), ("em_pap", "1"), ("base", "1"), ("em_128", "1"), ("rho_15", "1"),
+    ]  # fmt: skip
+    # No row sees what is asked, and all are asked the same.
+    split = str(finished / "qtrel" / qtrel.SPLIT)
+    assert all(call[call.index("--split") + 1] == split for call in calls if call[0] == "train")
+    assert all(f"attribute_ranking.held_out={split}" in call for call in calls if call[0] == "evaluate")
+    manifest = artefact.open_manifest(finished / "em_pap" / "1" / "model", "model")
+    assert manifest["products"]["held_out_triples"] == len(Split.load(Path(split)).triples) > 0
+    assert (manifest["config"]["seed"], manifest["config"]["steps"], manifest["config"]["layers"]) == (1, 40, 2)
+
+    table = json.loads((finished / "table.json").read_text())
+    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [
+        ("base", [1]), ("em", [0, 1]), ("em_pap", [0, 1]), ("em_128", [1]), ("rho_15", [1]),
+    ]  # fmt: skip
+    by_name = {row["name"]: row["figures"] for row in table["rows"]}
+    # The figures are those that training, report and sets tell, looked up here by hand.
+    assert by_name["em_pap"]["auc"]["1"] == manifest["figures"]["dev_replaced_auc"]
+    assert by_name["em_pap"]["attribute_dev"]["1"] == manifest["figures"]["dev_attribute_acc1"]
+    (report,) = json.loads((finished / "em_pap" / "1" / "ranking" / "report.json").read_text())["benchmarks"]
+    (value,) = [one["value"] for one in report["systems"][0]["figures"]
+                if (one["metric"], one["subset"]) == ("accuracy@1", "all")]  # fmt: skip
+    assert by_name["em_pap"]["ranking_1"]["1"] == value
+    assert {"frequency_ranking_1", "ranking_apart", "ranking_mrr", "ranking_10"} <= set(by_name["base"])
+    assert by_name["base"]["frequency_ranking_1"]["1"] == by_name["em_pap"]["frequency_ranking_1"]["1"]
+    searched = json.loads((finished / "em" / "0" / "qtrel.json").read_text())
+    assert len(searched["fine_tuned"]["QTRel-hard"]["f1"]) == 2
+    assert by_name["em"]["hard_f1"]["0"] == pytest.approx(np.mean(searched["fine_tuned"]["QTRel-hard"]["f1"]))
+    assert by_name["em"]["hard_best"]["0"] == max(searched["fine_tuned"]["QTRel-hard"]["f1"])
+    assert (
+        by_name["em"]["missing|QTRel-hard|fused|recall@10"]["0"]
+        == (searched["search"]["missing"]["QTRel-hard"]["fused"]["recall@10"])
+    )
+    # Only PAP trains a projection.
+    assert "attribute_dev" not in by_name["em"]
+    assert "known|QTRel-easy|predicted|mrr" in by_name["em_pap"]
+    assert "known|QTRel-easy|predicted|mrr" not in by_name["em"]
+    assert not any(key.startswith(("hard", "known")) for key in by_name["rho_15"])
+    # As many sequences by an eighth of the steps.
+    assert by_name["em_128"]["sequences"]["1"] == by_name["em_pap"]["sequences"]["1"] == 40 * 16
+    # Models that no case is told of go; what they told of themselves stays.
+    assert not (finished / "rho_15" / "1" / "model").exists()
+    assert (finished / "rho_15" / "1" / "log.jsonl").is_file()
+    assert {path.parts[-3] for path in finished.glob("*/*/model")} == {"base", "em", "em_pap", "em_128"}
+    assert not list(finished.glob("*/*/model.*"))
+
+
+def test_the_table_says_what_holds(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert electra.main(["table", str(finished)]) == 0
+    shown = capsys.readouterr().out
+    assert "| ELECTRA+EM+PAP | 2 |" in shown
+    assert "| value frequency alone | 1 |" in shown
+    assert "| ELECTRA+EM+PAP: predicted | 2 |" in shown
+    assert "| ELECTRA+EM+PAP over ELECTRA+EM | QTRel-hard F1 |" in shown
+    assert "more to the hard part than to the easy one" in shown
+    table = json.loads((finished / "table.json").read_text())
+    assert {one["n"] for one in table["claims"]} == {2}
+    assert not any("over ELECTRA," in one["claim"] for one in table["claims"])
+    hard, easy = (table["rows"][2]["figures"][key] for key in ("hard_f1", "easy_f1"))
+    em_hard, em_easy = (table["rows"][1]["figures"][key] for key in ("hard_f1", "easy_f1"))
+    (judged,) = [one for one in table["claims"] if one["claim"].startswith("what PAP adds to ELECTRA+EM:")]
+    assert judged["mean"] == pytest.approx(
+        np.mean([hard[seed] - em_hard[seed] - (easy[seed] - em_easy[seed]) for seed in "01"])
+    )
+    assert electra.main(["table", str(tmp_path)]) == 2
+    assert "nothing made by `run`" in capsys.readouterr().err
+
+
+def test_what_is_there_is_not_made_again(made: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = words(made, finished, "--seeds", "1", "--rows", "em_pap,rho_15", "--qtrel-rows", "em_pap")
+    before = json.loads((finished / "table.json").read_text())["rows"]
+    assert electra.main(given) == 0
+    assert CALLS == []
+    # A report that is damaged is made again, with the model that is still there.
+    report = finished / "em_pap" / "1" / "ranking" / "report.json"
+    report.write_text("{}")
+    assert electra.main(given) == 0
+    assert [call[0] for call in CALLS] == ["evaluate"]
+    # Where the model is gone, that too.
+    (finished / "rho_15" / "1" / "ranking" / "report.json").write_text("{}")
+    assert electra.main(given) == 0
+    assert [call[0] for call in CALLS] == ["evaluate", "train", "evaluate"]
+    again = json.loads((finished / "table.json").read_text())["rows"]
+    assert again[4]["figures"]["ranking_mrr"]["1"] == pytest.approx(before[4]["figures"]["ranking_mrr"]["1"])
+    # Another training does not come into the same folder.
+    capsys.readouterr()
+    assert electra.main([*given, "--set", "dropout=0.2"]) == 2
+    assert "begun with other data or settings" in capsys.readouterr().err
+
+
+def test_curves_and_points_are_drawn(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    assert electra.main(["plot", str(finished)]) == 0
+    for name in ("pretraining", "rho"):
+        assert (finished / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
+    # Of gamma there is one row alone.
+    assert not (finished / "gamma.png").exists()
+    found = pictures.curves(finished)
+    assert set(found) == set(pictures.CURVES)
+    places, values = found["dev_replaced_auc"]["em"]
+    assert places == [20 * 16 / 1000, 40 * 16 / 1000]
+    logged = [json.loads(line) for line in (finished / "em" / "1" / "log.jsonl").read_text().splitlines()]
+    assert [some[1] for some in values] == [line["dev_replaced_auc"] for line in logged if "dev_replaced_auc" in line]
+    assert set(found["dev_attribute_acc1"]) == {"em_pap"}
+    # Five steps of batch 128: scored once.
+    assert found["dev_generator_loss"]["em_128"][0] == [5 * 128 / 1000]
+    by_rho = pictures.points(rows.rows_of(finished), pictures.RHO, "rho")
+    assert [place for place, _ in by_rho["ranking_1"]] == [0.0, 5.0, 15.0]
+    assert [place for place, _ in by_rho["hard_f1"]] == [0.0, 5.0]
+    (tmp_path / "plan.json").write_text("{}")
+    assert electra.main(["plot", str(tmp_path)]) == 2
+    assert "nothing in" in capsys.readouterr().err
+
+
+def test_cases_lie_side_by_side(made: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["cases", str(finished), "-t", str(made / "p.terminology"), "--seed", "1", "--threads", "1"]
+    assert electra.main([*given, "--titles", "4"]) == 0
+    written = json.loads((finished / "cases.json").read_text())
+    assert written["models"] == ["base", "em_pap"]
+    assert 0 < len(written["cases"]) <= 8
+    tested = [tuple(line.split("\t")) for line in
+              (finished / "qtrel" / "QTRel-hard.test.tsv").read_text().splitlines()]  # fmt: skip
+    for one in written["cases"]:
+        assert (one["query"], one["title"], one["label"]) in tested
+        assert len(one["scores"]) == 2
+        assert all(0 < score < 1 for score in one["scores"])
+    shown = (finished / "cases.md").read_text()
+    assert "| ELECTRA | ELECTRA+EM+PAP | label | title |" in shown
+    # By name: a title that the test part does not have beside the query.
+    named = [*given, "--query", "fever", "--title", "alvexin tablet 0", "--title", "dormaxol cream 3"]
+    assert electra.main([*named, "--models", "em"]) == 0
+    found = json.loads((finished / "cases.json").read_text())["cases"]
+    assert [(one["title"], one["label"]) for one in found] == [("alvexin tablet 0", "1"), ("dormaxol cream 3", "0")]
+    capsys.readouterr()
+    for wrong, told in (
+        (["--query", "fevr"], "fever"), (["--query", "fever", "--title", "alvexin tablet 9"], "alvexin tablet"),
+        (["--models", "rho_15"], "there is no model"), (["--models", "rho_5"], "rho_1"),
+    ):  # fmt: skip
+        assert electra.main([*given, *wrong]) == 2
+        assert told in capsys.readouterr().err
+
+
+def test_as_many_titles_have_the_value_as_have_not(tmp_path: Path) -> None:
+    lines = [("fever", f"t{number}", str(int(number < 5))) for number in range(7)]
+    lines += [("cough", "t1", "0"), ("cough", "t2", "1")]
+    (tmp_path / "QTRel-hard.test.tsv").write_text(
+        "query\ttitle\tlabel\n" + "".join("\t".join(line) + "\n" for line in lines)
+    )
+    titles = {f"t{number}": f"t{number}" for number in range(7)}
+    table = qtrel.Table(titles, {}, {}, {"fever": {f"t{number}" for number in range(5)}, "cough": {"t2"}}, {})
+    for most, expected in ((4, ["t0", "t1", "t5", "t6"]), (6, ["t0", "t1", "t2", "t3", "t5", "t6"]), (1, ["t0"])):
+        found = cases.pairs_of(tmp_path, table, ["fever"], [], most)
+        assert [one.title for one in found] == expected
+        assert [one.label for one in found] == [str(int(one.title < "t5")) for one in found]
+    assert {one.query for one in cases.pairs_of(tmp_path, table, [], [], 2)} == {"fever", "cough"}
+
+
+def plan(made: Path, **more: Any) -> Any:
+    return rows.Plan(made / "p.terminology", (made / "notes.txt",), made / "out", **more)
+
+
+@pytest.mark.parametrize("row", rows.ROWS, ids=lambda row: row.name)
+def test_every_row_has_settings_that_the_recipe_takes(made: Path, row: Any) -> None:
+    def resolved(**more: Any) -> Config:
+        given = plan(made, **more).training(row, 7)
+        return config.resolve(Config, sets=[f"{key}={value}" for key, value in given.items()])
+
+    # The paper's.
+    paper = resolved()
+    large = row.name.endswith("_128")
+    assert (paper.batch, paper.steps) == ((128, 420_000) if large else (16, 3_400_000))
+    assert (paper.layers, paper.hidden, paper.heads, paper.warmup_steps) == (12, 768, 12, 10_000)
+    assert (paper.learning_rate, paper.max_length, paper.seed) == (2e-4, 128, 7)
+    assert (paper.entities, paper.segmenter) == ((False, "none") if row.name.startswith("base") else (True, "words"))
+    assert paper.rho == row.rho == {"base": 0, "em": 0, "base_128": 0, "em_128": 0, "rho_1": 0.01, "rho_10": 0.1,
+                                    "rho_15": 0.15}.get(row.name, 0.05)  # fmt: skip
+    assert paper.gamma == (float(row.name[-1]) if row.name.startswith("gamma") else 4.0)
+    assert row.gamma == (paper.gamma if paper.rho else 0)
+    assert bool(paper.dev_attributes) == bool(paper.rho)
+    # Fewer steps, as many sequences; further settings, but for what makes the row.
+    short = resolved(steps=800, settings=("batch=32", "rho=0.5", "entities=true", "learning_rate=1e-3"),
+                     attributes=("form", "indication"), languages=("en",))  # fmt: skip
+    assert short.batch * short.steps == 800 * 32
+    assert (short.warmup_steps, short.evaluate_every) == (short.steps // 10, short.steps // 20)
+    assert (short.learning_rate, short.rho) == (1e-3, row.rho)
+    assert short.entities == (not row.name.startswith("base"))
+    assert (short.attributes, short.languages) == ("form,indication", "en")
+
+
+def test_pairs_are_no_longer_than_the_encoder_reads(made: Path) -> None:
+    assert plan(made).fine_tuning() == ["max_length=128"]
+    assert plan(made, settings=("max_length=64",), tuning=("runs=1",)).fine_tuning() == ["max_length=64", "runs=1"]
+    assert plan(made, settings=("max_length=512",)).fine_tuning() == ["max_length=128"]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--rows", "base,pap"], "em_pap"), (["--seeds", "0,x"], "whole numbers"), (["--qtrel-rows", "bas"], "base"),
+        (["--corpus", "no.txt"], "no such file"), (["--attribute", "indicatin"], "indication"),
+    ],
+)  # fmt: skip
+def test_bad_words_are_told_before_anything_is_done(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], told: str
+) -> None:
+    assert electra.main(words(made, tmp_path / "out", *more)) == (1 if more[0] == "--corpus" else 2)
+    assert told in capsys.readouterr().err
+    assert CALLS == []
+
+
+def test_the_rows_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert electra.main(["rows"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(rows.BY_NAME)
