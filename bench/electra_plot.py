@@ -121,8 +121,8 @@ def draw_points(found: Mapping[str, Sequence[Point]], label: str, out: Path) -> 
     with _picture(len(found), out) as panels:
         for number, (key, axes) in enumerate(zip(found, panels, strict=True)):
             title, scale = PANELS[key]
-            means = [scale * np.mean(values) for _, values in found[key]]
-            spreads = [scale * np.std(values, ddof=1) if len(values) > 1 else 0.0 for _, values in found[key]]
+            means = [scale * float(np.mean(values)) for _, values in found[key]]
+            spreads = [scale * float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for _, values in found[key]]
             places = [place for place, _ in found[key]]
             axes.errorbar(places, means, yerr=spreads, color=COLOURS[number], marker=MARKERS[number], capsize=3)
             axes.set_xticks(places)

@@ -121,7 +121,7 @@ class Plan:
     keep_models: bool = False
 
     @property
-    def chosen(self) -> dict[str, list[str]]:
+    def chosen(self) -> qtrel.Chosen:
         """Attributes and languages, as the search takes them."""
         return {"attributes": list(self.attributes), "languages": list(self.languages)}
 
@@ -186,11 +186,11 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None], *, searc
     if searches and not (folder / SEARCHED).is_file():
         _train(plan, row, seed, model, split, alphita)
         say(f"searching with {model}, and fine-tuning it")
-        terminology, sets = load_terminology(plan.terminology), plan.out / QTREL
+        terminology, folder_of_sets = load_terminology(plan.terminology), plan.out / QTREL
         encoder = load_system(str(model)).encoder  # type: ignore[union-attr]
         figures = {
-            "search": qtrel.searched(encoder, terminology, plan.chosen, sets),
-            "fine_tuned": qtrel.fine_tuned(str(model), sets, plan.fine_tuning()),
+            "search": qtrel.searched(encoder, terminology, plan.chosen, folder_of_sets),
+            "fine_tuned": qtrel.fine_tuned(str(model), folder_of_sets, plan.fine_tuning()),
         }
         report.write(folder / SEARCHED, figures, provenance=report.provenance(config=plan.facts(), seed=seed))
     if not plan.keep_models and row.name not in KEPT:

@@ -156,8 +156,8 @@ def _compared(
             yield claim, HARD_F1, "§4.3.2: 1.98 against 0.23", hard, easy
     if set(RHOS) | set(GAMMAS) <= set(by_name):
         for column in QTRELS:
-            spread = [ranges([figures(name, column) for name in names]) for names in (RHOS, GAMMAS)]
-            yield "greatest less least, by ρ over by γ", column, "§4.3.2: γ matters less", *spread
+            by_rho, by_gamma = (ranges([figures(name, column) for name in names]) for names in (RHOS, GAMMAS))
+            yield "greatest less least, by ρ over by γ", column, "§4.3.2: γ matters less", by_rho, by_gamma
 
 
 def markdown(rows: Sequence[Mapping[str, Any]], sets: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> str:

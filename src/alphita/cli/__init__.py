@@ -22,7 +22,9 @@ from alphita.cli import (
     mentions,
     normalize,
     quickstart,
+    review,
     search,
+    serve,
     terminology,
     train,
     vocabulary,
@@ -62,6 +64,8 @@ app.command("index")(index.index)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(mappings.app, name="mappings")
 app.command("normalize")(normalize.normalize)
+app.command("serve")(serve.serve)
+app.add_typer(review.app, name="review")
 app.add_typer(search.app, name="search")
 
 

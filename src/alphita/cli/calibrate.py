@@ -12,6 +12,7 @@ from alphita.errors import UsageError
 
 if TYPE_CHECKING:
     from alphita.normalizer.calibration_store import Calibration
+    from alphita.training.from_mappings import InTime
 
 
 def calibrate(
@@ -24,6 +25,11 @@ def calibrate(
     labels: Annotated[
         Path | None,
         typer.Option(help="Mentions that people mapped: a table with the columns mention and concept_id (NIL: none)."),
+    ] = None,
+    from_mappings: Annotated[
+        Path | None,
+        typer.Option(help="A store of reviews: labels for the ranker and its confidence; the newest fifth is held out, "
+                     "and it is said what was gained on it."),
     ] = None,
     carry_from: Annotated[
         Path | None,
@@ -48,10 +54,12 @@ def calibrate(
     from alphita.normalizer.carrying import carry_over
     from alphita.normalizer.fitting import fit
     from alphita.normalizer.labels import read_labels
+    from alphita.normalizer.normalizer import Normalizer
     from alphita.terminology.splits import Split
+    from alphita.training import from_mappings as learning
 
-    if carry_from is not None and (split is not None or labels is not None):
-        raise UsageError("--from takes a calibration as it is: --split and --labels would not be used")
+    if carry_from is not None and (split is not None or labels is not None or from_mappings is not None):
+        raise UsageError("--from takes a calibration as it is: --split, --labels and --from-mappings would not be used")
     opened = Index.open(index)
     out = output or index / FOLDER
     artefact.refuse_existing(out, force)
@@ -63,12 +71,40 @@ def calibrate(
         print(f"taken over; its confidence was fitted on {origin}, nothing is certified for this index")
         print(f"calibration: {out}")
         return
-    fitted = fit(
-        opened, lambda: encoder, split=None if split is None else Split.load(split),
-        labels=() if labels is None else read_labels(labels), seed=seed,
-    )  # fmt: skip
+    known = [] if labels is None else read_labels(labels)
+    decisions = None if from_mappings is None else _decisions(from_mappings)
+    if decisions is not None:
+        known += learning.labels(decisions.learned)
+        before = learning.found_right(Normalizer(opened, encoder=encoder), decisions.held_out)
+    fitted = fit(opened, lambda: encoder, split=None if split is None else Split.load(split), labels=known, seed=seed)
     fitted.save(out, force=force)
     print(_text(fitted, out))
+    if decisions is not None:
+        after = learning.found_right(Normalizer(opened, encoder=encoder, calibration=fitted), decisions.held_out)
+        _tell_gain(out, decisions, {"before": before, "after": after}, seed=seed)
+
+
+def _decisions(reviews: Path) -> InTime:
+    from alphita.mappings.review.store import ReviewStore
+    from alphita.training.from_mappings import in_time
+
+    with ReviewStore.open(reviews) as store:
+        return in_time(store)
+
+
+def _tell_gain(out: Path, decisions: InTime, gained: dict[str, dict[str, float]], *, seed: int) -> None:
+    """Write OUT.report.json, what was gained on the decisions held out, and print it."""
+    from alphita.evaluation import report
+
+    counts = {
+        "learned": len(decisions.learned), "held_out": len(decisions.held_out), "left_out": decisions.left_out
+    }  # fmt: skip
+    path = out.with_name(f"{out.name}.report.json")
+    report.write(path, {"decisions": counts, "held_out": gained}, provenance=report.provenance(seed=seed))
+    print(f"on the newest {len(decisions.held_out):,} decisions, which were held out:")
+    for name, one in gained.items():
+        print(f"  {name:<8} " + "  ".join(f"{key} {value:.3f}" for key, value in one.items() if key != "n"))
+    print(f"report: {path}")
 
 
 def _text(fitted: Calibration, out: Path) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from alphita import progress
+from alphita.cli import mappings_migrate
 from alphita.errors import AlphitaError, Rejects, UsageError
 from alphita.mappings.formats import Header, _names
 from alphita.mappings.record import Mapping
@@ -147,3 +148,6 @@ def _is_day(text: str) -> bool:
 
 def _rejects(output: Path) -> Path:
     return output.with_name(output.name + ".rejects.csv")
+
+
+app.command("migrate")(mappings_migrate.migrate)

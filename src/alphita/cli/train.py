@@ -60,6 +60,11 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
         settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeatable.")] = None,
         config_file: Annotated[Path | None, typer.Option("--config", help="A TOML file of settings.")] = None,
         threads: Annotated[int | None, typer.Option(help="Size of every thread pool; by default one a core.")] = None,
+        from_mappings: Annotated[
+            Path | None,
+            typer.Option(help="A store of reviews: accepted mentions become synonyms (in OUTPUT.terminology), wrong "
+                         "candidates hard negatives where the recipe takes such; the newest fifth is held out."),
+        ] = None,
         resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
         force: Annotated[bool, typer.Option("--force", help="Replace an existing model or unfinished run.")] = False,
         dry_run: Annotated[
@@ -71,10 +76,11 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
         export_settings: Annotated[
             list[str] | None, typer.Option("--export-set", help="A setting of the export, key=value; repeatable.")
         ] = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         run(
             name, terminology, out, encoder, split, settings or [], config_file, threads,
             resume=resume, force=force, dry_run=dry_run, export=export, export_settings=export_settings or [],
+            from_mappings=from_mappings,
         )  # fmt: skip
 
     command = typer.main.get_command(single)
@@ -98,6 +104,7 @@ def run(
     dry_run: bool,
     export: str = "",
     export_settings: Sequence[str] = (),
+    from_mappings: Path | None = None,
 ) -> None:
     """Train recipe `name`, export the model if asked to, and print where each lies and its last figures.
 
@@ -126,11 +133,26 @@ def run(
     resolved = config.resolve(recipe.Config, file=config_file, sets=settings)
     learns = _export_config(export_settings) if export else None
     given = load_terminology(terminology), Split.load(split) if split else None
+    decisions = None
+    if from_mappings is not None:
+        from alphita.cli import train_decisions
+
+        decisions = train_decisions.read(from_mappings, given[0], encoder, out, exclude=given[1], threads=threads)
+        if dry_run:
+            say("a dry run takes the terminology as it is, without what was reviewed")
+        else:
+            learned, negatives = decisions.prepare(force=force, resume=resume)
+            given = learned, given[1]
+            if "triples" in recipe.Config.model_fields and negatives is not None:
+                listed = ",".join(filter(None, (resolved.triples, str(negatives))))
+                resolved = config.resolve(recipe.Config, file=config_file, sets=[*settings, f"triples={listed}"])
     if not (export and resume and out.exists()):
         figures = recipe.train(
             given[0], encoder, out, resolved, split=given[1], resume=resume, force=force, dry_run=dry_run
         )
         _tell(out, figures, dry_run=dry_run)
+    if decisions is not None and not dry_run:
+        decisions.report(given[0])
     if learns is None:
         return
     if dry_run and not out.exists():

@@ -1,0 +1,176 @@
+"""`alphita mappings migrate`: decisions of one release carried to the next."""
+
+from __future__ import annotations
+
+import csv
+import getpass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from alphita import artefact, progress
+from alphita.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from alphita.mappings import record
+    from alphita.mappings.review.migrate import Plan
+    from alphita.mappings.review.records import Row
+    from alphita.normalizer.normalizer import Normalizer
+    from alphita.terminology.store import Terminology
+
+JSON, TABLE = "migration.json", "migration.csv"
+EXAMPLES = 2
+# Rows normalised between two lines of progress.
+ROWS = 2_000
+
+
+def migrate(
+    reviews: Annotated[Path, typer.Argument(metavar="REVIEWS.sqlite", help="The store of decisions.")],
+    old: Annotated[Path, typer.Option("--from", help="Terminology folder that the decisions were taken on.")],
+    new: Annotated[Path, typer.Option("--to", help="Terminology folder of the next release.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for the signed diff; REVIEWS.migration by default."),
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would be done.")] = False,
+    by: Annotated[str, typer.Option(help="Who signs; the name of your account by default.")] = "",
+    index: Annotated[
+        Path | None, typer.Option(help="Index of the new release: rows still to be decided get new candidates by it.")
+    ] = None,
+    project: Annotated[
+        list[str] | None, typer.Option(help="Only this project; may be repeated. All by default.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="New candidates a row.")] = 5,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+) -> None:  # fmt: skip
+    """Carry decisions to a new release of the terminology: replaced concepts follow, doubtful rows are open again.
+
+    A concept that one other replaces is followed; what has another name, is gone, or was split is asked again; all else
+    stands. Without --apply nothing is written to the store.
+    """
+    from alphita.mappings.review import migrate as migrating
+    from alphita.mappings.review.store import ReviewStore
+    from alphita.terminology.store import load_terminology
+
+    releases = load_terminology(old), load_terminology(new)
+    out = output if output is not None else reviews.with_suffix(".migration")
+    signer = by or getpass.getuser()
+    with ReviewStore.open(reviews) as store:
+        planned = migrating.plan(store, *releases, projects=project or ())
+        earlier = _earlier(out / JSON)
+        unsigned = earlier is not None and not earlier["applied"]
+        if not planned.parts and not (apply and unsigned):
+            print(f"nothing to do: {_listed(planned.migrated, 'is', 'are')} of {new} already")
+            return
+        normalizer = _normalizer(index, releases[1], threads) if apply and index is not None else None
+        report = _report(planned, out, signer, earlier, applied=False)
+        print(_text(report, planned))
+        if not apply:
+            print(f"nothing was changed; look at {out / TABLE}, then run it again with --apply")
+            return
+        if normalizer is None:
+            migrating.apply(store, planned, by=signer)
+        else:
+            migrating.apply(
+                store, planned, by=signer, ranking=_ranking(normalizer, top),
+                model=str(normalizer.index.manifest["model_hash"]), types=_types(releases[1]),
+            )  # fmt: skip
+        _report(planned, out, signer, earlier, applied=True)
+    print(f"applied and signed by {signer}: {out / JSON}")
+    if index is None and any(part.unsettled for part in planned.parts):
+        progress.say("rows still to be decided show candidates of the old release; with --index they get new ones")
+
+
+def _earlier(path: Path) -> dict[str, Any] | None:
+    """Return the diff that an earlier run wrote; None: there is none."""
+    if not path.exists():
+        return None
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not {"from", "to", "projects", "changes", "applied"} <= found.keys():
+            raise ValueError("it lacks what such a diff says")
+    except (OSError, ValueError, AttributeError) as error:
+        remedy = "choose another folder by --output"
+        raise InputError(f"no signed diff of a migration: {error}", file=path, remedy=remedy) from None
+    return found
+
+
+def _report(planned: Plan, out: Path, by: str, earlier: dict[str, Any] | None, *, applied: bool) -> dict[str, Any]:
+    """Write the diff as JSON and table, readable by their owner only, for they hold mentions; return it."""
+    from alphita.mappings.review.migrate import COLUMNS
+
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    report = planned.to_json(by=by, at=now, applied=applied, earlier=earlier)
+    with artefact.atomic_file(out / TABLE, "w", private=True, newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(report["changes"])
+    with artefact.atomic_file(out / JSON, "w", private=True) as file:
+        json.dump(report, file, indent=1, ensure_ascii=False)
+    return report
+
+
+def _text(report: dict[str, Any], planned: Plan) -> str:
+    """Return one screen: how many decisions stand, follow and are asked again, with examples."""
+    lines = [f"{_release(report['from'])} -> {_release(report['to'])}", f"{report['standing']:>9,}  stand"]
+    for told, count in report["counts"].items():
+        some = [one for one in report["changes"] if f"{one['fate']}: {one['reason']}" == told][:EXAMPLES]
+        shown = "; ".join(" -> ".join(filter(None, (_concept(one, "old"), _concept(one, "new")))) for one in some)
+        lines.append(f"{count:>9,}  {told:<22} {shown}"[:118].rstrip())
+    lines.append(f"{report['reopened_rows']:>9,}  rows are open again")
+    if planned.others:
+        lines.append(f"left alone: {_listed(planned.others, 'is', 'are')} of other releases")
+    return "\n".join(lines)
+
+
+def _concept(change: dict[str, Any], which: str) -> str:
+    return f"{change[f'{which}_concept']} {change[f'{which}_name']}".strip()
+
+
+def _release(facts: dict[str, Any]) -> str:
+    return f"{facts['name']} ({', '.join(facts['versions'][:2]) or 'no version'}, {facts['content_hash'][:12]})"
+
+
+def _listed(names: Sequence[str], one: str, several: str) -> str:
+    return f"{', '.join(names) or 'no project'} {several if len(names) > 1 else one}"
+
+
+def _normalizer(path: Path, new: Terminology, threads: int | None) -> Normalizer:
+    """Open the new release's index.
+
+    Raises:
+        UsageError: it is of another terminology.
+    """
+    from alphita import machine
+    from alphita.index.store import Index
+    from alphita.normalizer.normalizer import Normalizer
+
+    threads = machine.set_threads(threads)
+    if Index.open(path).manifest["terminology_hash"] != new.content_hash:
+        raise UsageError(f"{path} is not an index of {new.path}; make one: alphita index --terminology {new.path} …")
+    return Normalizer.load(path, threads=threads)
+
+
+def _ranking(normalizer: Normalizer, top: int) -> Callable[[Sequence[Row]], Mapping[int, list[record.Mapping]]]:
+    """Return what gives rows their new candidates."""
+    from alphita.normalizer.records import lines
+
+    def rank(rows: Sequence[Row]) -> dict[int, list[record.Mapping]]:
+        found = {}
+        for start in range(0, len(rows), ROWS):
+            some = rows[start : start + ROWS]
+            results = normalizer.normalize([row.mention for row in some], top_k=top, explain=True)
+            for row, one in zip(some, results, strict=True):
+                found[row.id] = lines(row.number, one, top, mention_code=row.code or None, frequency=row.frequency)
+            progress.say(f"{start + len(some):,} of {len(rows):,} rows have new candidates")
+        return found
+
+    return rank
+
+
+def _types(new: Terminology) -> Callable[[str], Sequence[str]]:
+    return lambda curie: new.concept(curie).semantic_types

@@ -1,0 +1,202 @@
+"""`alphita review`: files into a store of reviews, and what was decided out of it; the page is `alphita serve`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from alphita import artefact, progress
+from alphita.cli.mappings import _is_day, _prefix, _rejects
+from alphita.errors import AlphitaError, Rejects, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alphita.index.store import Index
+    from alphita.mappings.formats import TargetInfo
+    from alphita.mappings.review.records import Progress
+    from alphita.mappings.review.store import ReviewStore
+
+app = typer.Typer(help="Reviews of mappings: rows in, decisions out.", no_args_is_help=True)
+Store = Annotated[Path, typer.Option("--mappings", "-m", help="The store of reviews, one SQLite file.")]
+
+
+@app.callback()
+def _review() -> None:
+    pass
+
+
+@app.command("import")
+def import_(
+    answers: Annotated[Path, typer.Argument(metavar="ANSWERS", help="What 'alphita normalize' wrote, in any format.")],
+    mappings: Store,
+    project: Annotated[str, typer.Option(help="Name of the project; rows are added to it if it is there.")],
+    source: Annotated[str, typer.Option(help="Where the codes come from; decisions are remembered by it.")],
+    column: Annotated[str, typer.Option(help="Column of the strings there; it is noted with the project.")] = "",
+    context_from: Annotated[
+        Path | None,
+        typer.Option(metavar="INPUT", help="The CSV or TSV that was normalised: reviewers see its other columns."),
+    ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(help="The index that was normalised with: for the types of the answers, and to note its release."),
+    ] = None,
+    from_: Annotated[str, typer.Option("--from", help="Format of ANSWERS; told by its name otherwise.")] = "",
+    prefix: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
+    ] = None,
+    open_: Annotated[
+        bool, typer.Option("--open/--blind", help="Whether reviewers of a new project see each other's decisions.")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Strings are patient data: rejects give line numbers only.")
+    ] = False,
+) -> None:  # fmt: skip
+    """Add the rows of a file to a project under review.
+
+    The store and the project are made if they are not there. Rows that are there stay as they are; rows that cannot be
+    read go to ANSWERS.rejects.csv.
+    """
+    from alphita.mappings.formats import Header, _names
+    from alphita.mappings.review import files
+    from alphita.mappings.review.store import ReviewStore
+    from alphita.service import review_files
+
+    reader = _names.chosen(answers, from_, "--from")
+    review_files.check_name(project)
+    opened = _index(index)
+    header = Header(prefixes=dict(map(_prefix, prefix or [])))
+    with Rejects(_rejects(answers), strict=strict, private=private) as rejects:
+        rows = files.read(answers, reader, project, rejects, header=header, context=context_from)
+    facts = review_files.project_of(project, source, column, opened, blind=not open_)
+    with ReviewStore.open(mappings, create=True) as store:
+        added = review_files.add(store, facts, rows, opened)
+    print(f"{project}: {added.new:,} rows added, {added.known:,} known")
+    if rejects.count:
+        progress.say(f"{rejects.count:,} rows were set aside; each is in {_rejects(answers)}")
+    progress.say(f"next: alphita serve --index X.index --mappings {mappings}")
+
+
+@app.command("export")
+def export(
+    mappings: Store,
+    project: Annotated[str, typer.Option(help="Name of the project.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
+    format_: Annotated[
+        str,
+        typer.Option("--format", help="Of the output: csv, jsonl, parquet, sssom, usagi, omop, fhir_r4 or fhir_r5; "
+                     "told by its name otherwise."),
+    ] = "",
+    all_: Annotated[bool, typer.Option("--all", help="Write rows that are not settled, too.")] = False,
+    set_id: Annotated[str, typer.Option(help="URI of the mapping set (SSSOM, FHIR).")] = "",
+    set_version: Annotated[str, typer.Option(help="Version of the mapping set.")] = "",
+    licence: Annotated[str, typer.Option(help="URI of the mapping set's licence (SSSOM).")] = "",
+    date: Annotated[str, typer.Option(help="Day of the mappings, as 2026-01-31.")] = "",
+    source_vocabulary: Annotated[
+        str, typer.Option(help="Name of the input's codes: CURIE prefix in SSSOM, source_vocabulary_id in OMOP.")
+    ] = "",
+    source_system: Annotated[str, typer.Option(help="URI of the input's code system (FHIR).")] = "",
+    source_version: Annotated[str, typer.Option(help="Version of the input's codes.")] = "",
+    target_system: Annotated[str, typer.Option(help="CURIE prefix of the terminology NIL was not found in.")] = "",
+    prefix: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
+    ] = None,
+    concepts: Annotated[
+        Path | None, typer.Option(help="Athena's CONCEPT.csv, for the OMOP ids that usagi and omop need.")
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
+) -> None:  # fmt: skip
+    """Write what was decided in a project to a file that only its owner can read.
+
+    What the format cannot hold is counted and printed. Rows that cannot be written go to OUTPUT.rejects.csv, by their
+    numbers.
+    """
+    from alphita.mappings.formats import Header, _names
+    from alphita.mappings.review.store import ReviewStore
+    from alphita.service import review_files
+
+    writer = _names.chosen(output, format_, "--format")
+    if output.exists() and not force:
+        raise UsageError(f"{output} already exists; choose another name or use --force")
+    if date and not _is_day(date):
+        raise UsageError(f"--date {date!r} is no day; write it as 2026-01-31")
+    with ReviewStore.open(mappings) as store:
+        header = Header(
+            set_id=set_id, version=set_version, licence=licence, date=date, source_vocabulary=source_vocabulary,
+            source_system=source_system, source_version=source_version, target_system=target_system,
+            prefixes=dict(map(_prefix, prefix or [])), target_info=_omop(concepts, store, project),
+        )  # fmt: skip
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            with Rejects(_rejects(output), strict=strict, private=True) as rejects:
+                written = review_files.export(store, project, writer, header, output, rejects, settled_only=not all_)
+        except OSError as error:
+            raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
+    print(f"{output}: {written.mappings:,} mappings")
+    for what, number in Counter(written.losses).most_common():
+        print(f"  not held: {number:>10,}  {what}")
+    if written.set_aside:
+        progress.say(f"{written.set_aside:,} rows were set aside; each is in {_rejects(output)}")
+
+
+@app.command("progress")
+def show_progress(
+    mappings: Store,
+    project: Annotated[str | None, typer.Option(help="Name of the project; all by default.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file too.")] = None,
+) -> None:
+    """Print how far a review is, and how well its reviewers agree."""
+    import json
+
+    from alphita.mappings.review.store import ReviewStore
+
+    with ReviewStore.open(mappings) as store:
+        names = [store.project(project).name] if project is not None else [one.name for one in store.projects()]
+        found = {name: store.progress(name) for name in names}
+    if not found:
+        raise UsageError(f"{mappings} holds no project; add one: alphita review import ANSWERS --mappings {mappings}")
+    for name, one in found.items():
+        print("\n".join(_text(name, one)))
+    if report is not None:
+        with artefact.atomic_file(report, "w") as file:
+            json.dump({name: one.to_json() for name, one in found.items()}, file, indent=1, ensure_ascii=False)
+
+
+def _text(name: str, found: Progress) -> list[str]:
+    share = found.decided_occurrences / found.occurrences if found.occurrences else 0.0
+    lines = [
+        f"{name}: {found.decided:,} of {found.rows:,} rows decided, {share:.1%} of {found.occurrences:,} occurrences"
+    ]
+    lines += [f"  {count:>10,}  {kind}" for kind, count in found.by_kind.items()]
+    lines += [f"  {count:>10,}  by {reviewer}" for reviewer, count in found.by_reviewer.items()]
+    if found.compared:
+        lines.append(f"  {found.compared:,} rows decided by two reviewers or more, {found.agreed:,} alike")
+    if found.pair is not None and found.kappa is not None:
+        lines.append(f"  Cohen's kappa of {found.pair[0]} and {found.pair[1]}: {found.kappa:.2f}")
+    if found.disagreed:
+        lines.append(f"  {len(found.disagreed):,} rows to adjudicate")
+    return lines
+
+
+def _index(path: Path | None) -> Index | None:
+    if path is None:
+        return None
+    from alphita.index.store import Index
+
+    return Index.open(path)
+
+
+def _omop(
+    concepts: Path | None, store: ReviewStore, project: str
+) -> Callable[[str], TargetInfo | None] | None:  # fmt: skip
+    if concepts is None:
+        return None
+    from alphita.mappings.concepts import load
+
+    wanted = {one for mapping in store.mappings(project) for one in (mapping.concept_id or "").split("|")}
+    return load(concepts, wanted).get

@@ -1,0 +1,1 @@
+"""Reviewing mappings: what people decide about them, and the store that remembers it."""

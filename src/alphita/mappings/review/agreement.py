@@ -1,0 +1,58 @@
+"""What decisions about one row say together, and how well two reviewers agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from alphita.mappings.review.records import FINAL, Decision, State
+
+# The meanings of a row that are no concept.
+NIL, REJECTED = "", "!"
+
+
+def meaning(decision: Decision) -> str | None:
+    """Return what a decision says that a row means: a concept id, `NIL` or `REJECTED`; None if it says nothing."""
+    if decision.kind not in FINAL:
+        return None
+    return REJECTED if decision.kind == "reject" else decision.concept_id or NIL
+
+
+def state(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
+    """Return how a row stands, and the decision that settles it, if it is settled.
+
+    Args:
+        decisions: those in force, one a reviewer, and an adjudication beside them, in any order.
+    """
+    ordered = sorted(decisions, key=lambda one: one.id)
+    for one in ordered:
+        if one.kind == "adjudicate":
+            return "decided", one
+    final = [one for one in ordered if one.kind in FINAL]
+    flags = [one for one in ordered if one.kind == "flag"]
+    if len({meaning(one) for one in final}) > 1:
+        return "disagreed", None
+    if flags and (not final or flags[-1].id > final[-1].id):
+        return "flagged", None
+    return ("decided", final[-1]) if final else ("open", None)
+
+
+def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:
+    """Return Cohen's kappa (1960): (p_o - p_e) / (1 - p_e).
+
+    p_o is the share of rows on which both agree, p_e = sum over meanings of the product of both's shares of it.
+
+    Args:
+        pairs: what either says of each row.
+
+    Returns:
+        -1 to 1; None with fewer than two rows, or where both always say one and the same, so that p_e is 1.
+    """
+    n = len(pairs)
+    if n < 2:
+        return None
+    first, second = Counter(one for one, _ in pairs), Counter(other for _, other in pairs)
+    # In whole numbers, so that p_e = 1 is told exactly.
+    agreed = sum(one == other for one, other in pairs) * n
+    expected = sum(count * second[value] for value, count in first.items())
+    return None if expected == n * n else (agreed - expected) / (n * n - expected)

@@ -1,0 +1,177 @@
+"""Files of mappings: what `alphita normalize` wrote becomes the rows of a review, its decisions become a mapping set.
+
+Rows with the same code and the same string are one row of the review: their frequencies are added.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import quote
+
+from alphita.errors import InputError, Rejects
+from alphita.mappings.formats import Header, sssom
+from alphita.mappings.record import Mapping
+from alphita.mappings.review import codings
+from alphita.mappings.review.records import Project, Row
+from alphita.terminology import prefixes
+
+# Rows that are encoded together.
+CHUNK = 2_000
+# SSSOM's own word for a set whose licence nobody has said.
+NO_LICENCE = "https://w3id.org/sssom/license/unspecified"
+MAX_CELL_CHARACTERS = 1_000_000
+_PREFIX = re.compile(r"[A-Za-z_][\w.-]*")
+
+
+def read(
+    path: Path, reader: ModuleType, project: str, rejects: Rejects, *, header: Header | None = None,
+    context: Path | None = None,
+) -> list[Row]:  # fmt: skip
+    """Read a file of mappings as the rows of a project, in its order; none has an id yet.
+
+    Args:
+        path: the file.
+        reader: its format, a module of `alphita.mappings.formats`.
+        project: name of the project.
+        rejects: takes what cannot be read.
+        header: prefixes and systems that the file needs to be understood.
+        context: the file that was normalised, a CSV or TSV with a header: the cells of each row are shown beside it.
+
+    Raises:
+        InputError: a file as a whole cannot be read, or `context` has fewer rows than the mappings speak of.
+    """
+    cells = _cells(context) if context is not None else None
+    rows: dict[tuple[str, str], Row] = {}
+    for number, group in groupby(reader.read(path, header or Header(), rejects), key=lambda one: one.row):
+        candidates = sorted(group, key=lambda one: one.rank)
+        first = candidates[0]
+        if not first.mention and not first.mention_code:
+            rejects.add("neither a code nor a mention", file=path, line=number, field="mention")
+            continue
+        if cells is not None and not 1 <= number <= len(cells):
+            raise InputError(
+                f"it has {len(cells)} rows, but the mappings speak of row {number}", file=context,
+                remedy="give the file that was normalised",
+            )  # fmt: skip
+        key = (first.mention_code or "", first.mention)
+        frequency = 1 if first.frequency is None else first.frequency
+        if (known := rows.get(key)) is not None:
+            rows[key] = replace(known, frequency=known.frequency + frequency)
+            continue
+        shown = _shown(cells[number - 1], first) if cells is not None else {}
+        rows[key] = Row(0, project, number, *key, frequency, shown, tuple(candidates))
+    return list(rows.values())
+
+
+def header_of(project: Project, given: Header, writer: ModuleType, concepts: Iterable[str] = ()) -> Header:
+    """Return what is said of a project's mapping set: what was given, and else what the project knows of itself.
+
+    Args:
+        project: the project; without another vocabulary, its source is the prefix of its codes.
+        given: what a person said.
+        writer: the format that it is for.
+        concepts: ids of the set's concepts; prefixes of them that nothing is known of are declared (see `codings`).
+    """
+    system = given.source_system or codings.source_system(project.source)
+    vocabulary = given.source_vocabulary or (project.source if _PREFIX.fullmatch(project.source) else "")
+    systems = {one: codings.system_of(one) for one in {concept.partition(":")[0] for concept in concepts} if one}
+    if vocabulary:
+        systems[vocabulary] = system
+    unknown = {one: uri for one, uri in systems.items() if not _known(one)}
+    # SSSOM puts code after code to the URI; in FHIR it is the name of the system.
+    between = ":" if writer is sssom else ""
+    declared = {one: uri if uri.endswith(("/", "#")) else uri + between for one, uri in unknown.items()}
+    return replace(
+        given, set_id=given.set_id or set_id(project.name), source_vocabulary=vocabulary, source_system=system,
+        licence=given.licence or (NO_LICENCE if writer is sssom else ""), prefixes=declared | dict(given.prefixes),
+    )  # fmt: skip
+
+
+def set_id(project: str) -> str:
+    """Return the URI of a project's mapping set, if it has no other."""
+    return f"urn:alphita:review:{quote(project, safe='')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of an export.
+
+    Attributes:
+        mappings: how many there were.
+        losses: what of them the format does not hold, and how often.
+        set_aside: mappings that could not be written at all.
+    """
+
+    mappings: int
+    losses: dict[str, int]
+    set_aside: int
+
+
+def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: Path, rejects: Rejects) -> Written:
+    """Write mappings to a file that only its owner can read.
+
+    Args:
+        mappings: those of one row next to one another.
+        writer: the format, a module of `alphita.mappings.formats`.
+        header: see `header_of`.
+        out: the file; an existing one is replaced, in one step.
+        rejects: takes the mappings that the format cannot write.
+
+    Raises:
+        UsageError: the header lacks what the format needs.
+    """
+    part = out.with_name(out.name + ".part")
+    losses: Counter[str] = Counter()
+    count, before = 0, rejects.count
+    begun = writer.begin(header)
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(begun)
+            for chunk in _chunks(mappings):
+                count += len(chunk)
+                file.write(writer.encode(header, chunk))
+                losses.update(writer.losses(header, chunk))
+                for one in chunk:
+                    if (found := writer.unfit(header, one)) is not None:
+                        rejects.add(f"cannot be written: {found.problem}", line=one.row, field=found.field)
+        writer.finish(header, part, out)
+    finally:
+        part.unlink(missing_ok=True)
+    return Written(count, dict(losses), rejects.count - before)
+
+
+def _known(prefix: str) -> bool:
+    row = prefixes.table().get(prefixes.canonical(prefix))
+    return row is not None and bool(row.uri)
+
+
+def _chunks(mappings: Iterable[Mapping]) -> Iterator[list[Mapping]]:
+    rows = (list(group) for _, group in groupby(mappings, key=lambda one: one.row))
+    while chunk := [mapping for group in islice(rows, CHUNK) for mapping in group]:
+        yield chunk
+
+
+def _cells(path: Path) -> Sequence[dict[str, str]]:
+    """Return the rows of a CSV or TSV with a header."""
+    csv.field_size_limit(MAX_CELL_CHARACTERS)
+    delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, delimiter=delimiter, restkey="", restval="")
+            return [{str(name): str(cell) for name, cell in row.items() if name} for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot read it: {getattr(error, 'strerror', None) or error}", file=path) from None
+
+
+def _shown(cells: dict[str, str], mapping: Mapping) -> dict[str, str]:
+    """Return the cells that say more than the mapping does."""
+    known = {mapping.mention, mapping.mention_code, None, ""}
+    return {name: cell for name, cell in cells.items() if cell not in known}

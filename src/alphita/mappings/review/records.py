@@ -1,0 +1,221 @@
+"""The records of a review: a project's rows, and what people decided about them.
+
+Store, service, page and command line take their names from here. A decision is never changed: who thinks again decides
+again, and an undo is a decision too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from alphita.mappings.record import Mapping
+
+# accept: the answer shown first. choose: another concept. nil: none fits. reject: what is shown is wrong, and the right
+# one is not known. skip: later. flag: somebody else should look. undo: takes back the decision `undoes`. adjudicate:
+# settles a row on which reviewers disagree.
+Kind = Literal["accept", "choose", "nil", "reject", "skip", "flag", "undo", "adjudicate"]
+KINDS: tuple[Kind, ...] = ("accept", "choose", "nil", "reject", "skip", "flag", "undo", "adjudicate")
+# Those that say what a row means.
+FINAL: tuple[Kind, ...] = ("accept", "choose", "nil", "reject", "adjudicate")
+Order = Literal["risk", "frequency", "confidence", "row", "learning"]
+State = Literal["open", "decided", "flagged", "disagreed", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """One file of codes under review.
+
+    Attributes:
+        name: unique in the store.
+        source: where the codes come from, e.g. "LAB_SYSTEM"; decisions are remembered by it.
+        column: the column of the mentions there, e.g. "description".
+        terminology: content hash of the terminology that rows were normalised against.
+        release: its version, as the terminology says it; "" if it does not.
+        model: content hash of the encoder.
+        created_at: ISO 8601 with time zone.
+        blind: reviewers do not see each other's decisions until a row is adjudicated.
+    """
+
+    name: str
+    source: str
+    column: str
+    terminology: str
+    release: str
+    model: str
+    created_at: str
+    blind: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One string of a project, with what the normaliser said of it.
+
+    Attributes:
+        id: of the store.
+        project: its name.
+        number: 1-based number of the input row where it stood first.
+        code: the input's own code, "" if it has none.
+        mention: the string, unchanged.
+        frequency: how often it occurs; 1 if the input does not say.
+        context: other columns of the input, by name.
+        candidates: best first: what the normaliser wrote, one mapping each; NIL is one without a concept.
+        types: semantic types of the answer's concept, as far as whoever adds the row knows them; the queue filters by
+            them.
+    """
+
+    id: int
+    project: str
+    number: int
+    code: str
+    mention: str
+    frequency: int
+    context: dict[str, str] = field(default_factory=dict)
+    candidates: tuple[Mapping, ...] = ()
+    types: tuple[str, ...] = ()
+
+    @property
+    def confidence(self) -> float | None:
+        """Of the answer; None without calibration."""
+        return self.candidates[0].confidence if self.candidates else None
+
+    @property
+    def risk(self) -> float:
+        """Expected number of wrong occurrences: frequency times the chance of a wrong answer (1/2 if unknown)."""
+        return self.frequency * (1.0 - (0.5 if self.confidence is None else self.confidence))
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one reviewer decided about one row.
+
+    Attributes:
+        uid: chosen by whoever decides, so that a decision sent twice is kept once.
+        project: the row's.
+        row: its id.
+        reviewer: who.
+        kind: what was done.
+        concept_id: CURIE that the row means; None for nil, reject, skip, flag and undo.
+        relation: how the concept stands to the mention: exact, broad, narrow or related; None without a concept.
+        comment: theirs.
+        at: when, ISO 8601 with time zone, UTC; "" until it is stored.
+        id: of the store, ascending in the order of deciding; 0 until it is stored.
+        undoes: id of the decision that an undo takes back.
+        bulk: uid of the action (bulk, undo of one, change of release) that it was part of; "" if taken by itself.
+        confidence: of the answer, as it was shown.
+        shown: ids of the candidates, as they were shown.
+        terminology: hash of the terminology then; so are release and model.
+        release: see `Project`.
+        model: see `Project`.
+        concept_name: the concept's preferred term, for exports; None: that of the candidate, if it is one.
+        forgotten: its influence was removed (see `ReviewStore.forget`); it is history only.
+    """
+
+    uid: str
+    project: str
+    row: int
+    reviewer: str
+    kind: Kind
+    concept_id: str | None = None
+    relation: str | None = None
+    comment: str = ""
+    at: str = ""
+    id: int = 0
+    undoes: int | None = None
+    bulk: str = ""
+    confidence: float | None = None
+    shown: tuple[str, ...] = ()
+    terminology: str = ""
+    release: str = ""
+    model: str = ""
+    concept_name: str | None = None
+    forgotten: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of rows handed in: how many are new, and how many were known (those stay as they are)."""
+
+    new: int
+    known: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """A bulk action, or the preview of one.
+
+    Attributes:
+        rows: that it accepts.
+        occurrences: of them in the source, by frequency.
+        expected_wrong: how many of these rows to expect to be wrong: the sum of 1 - confidence.
+        decisions: made by it; none in a preview.
+    """
+
+    rows: int
+    occurrences: int
+    expected_wrong: float
+    decisions: tuple[Decision, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rebased:
+    """What a change of release did: decisions that followed a replaced concept, and rows that are open again."""
+
+    followed: int
+    reopened: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a row stands.
+
+    Attributes:
+        row: the row.
+        decisions: those in force that the asker may see, one a reviewer, newest first; then the adjudication.
+        state: of what the asker may see: decided (all who say what it means agree, or it is adjudicated), disagreed,
+            flagged (and nobody has decided since), or open: all else, a skipped row, too.
+        concept_id: what it means, if that is settled; None for NIL, too, and for a rejection.
+        settled: whether the state is decided. A rejection settles that the answer is wrong, and no more.
+    """
+
+    row: Row
+    decisions: tuple[Decision, ...]
+    state: State
+    concept_id: str | None
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a project is.
+
+    Attributes:
+        rows: in all.
+        occurrences: of them in the source, by frequency.
+        decided: rows that are settled.
+        decided_occurrences: theirs.
+        by_kind: decisions in force of each kind.
+        by_reviewer: likewise of each reviewer.
+        compared: rows that two reviewers or more have decided.
+        agreed: how many of these alike.
+        kappa: Cohen's, of the pair of reviewers with most rows in common; None with fewer than two such rows, and where
+            both always said one and the same, for then it is not defined.
+        pair: that pair.
+        disagreed: ids of rows to adjudicate.
+    """
+
+    rows: int
+    occurrences: int
+    decided: int
+    decided_occurrences: int
+    by_kind: dict[str, int]
+    by_reviewer: dict[str, int]
+    compared: int
+    agreed: int
+    kappa: float | None
+    pair: tuple[str, str] | None
+    disagreed: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {name: getattr(self, name) for name in self.__slots__}

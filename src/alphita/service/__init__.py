@@ -1,0 +1,1 @@
+"""The service: REST, FHIR and the review page, for the command line `alphita serve`."""

@@ -1,0 +1,141 @@
+"""Errors in one shape: {"error": {"code", "message", "field"}}, and an OperationOutcome under /fhir.
+
+No message repeats what was sent: it may be patient data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from alphita.errors import AlphitaError, InputError, UsageError
+
+# HTTP status -> code of an OperationOutcome's issue (FHIR: http://hl7.org/fhir/issue-type).
+ISSUES = {401: "login", 403: "forbidden", 404: "not-found", 405: "not-supported", 408: "timeout", 409: "conflict",
+          413: "too-long", 415: "not-supported", 422: "invalid", 429: "throttled", 503: "transient",
+          504: "timeout"}  # fmt: skip
+
+
+class Problem(BaseModel):
+    """What went wrong."""
+
+    code: str = Field(description="for programs", examples=["invalid"])
+    message: str = Field(description="for people", examples=["Field required"])
+    field: str | None = Field(None, description="the field at fault, if one is", examples=["mentions"])
+
+
+class Failure(BaseModel):
+    """The body of every answer that is an error."""
+
+    error: Problem
+
+
+class Refusal(Exception):
+    """A request that is answered by an error."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, field: str | None = None, retry_after: float | None = None
+    ) -> None:
+        """Refuse with an HTTP status; `retry_after` are the seconds after which to ask again."""
+        super().__init__(message)
+        self.status, self.code, self.message, self.field, self.retry_after = status, code, message, field, retry_after
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that go with it."""
+        headers = {}
+        if self.retry_after is not None:
+            headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
+        return headers
+
+
+def respond(path: str, refusal: Refusal, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response for a refusal, in the shape that the path has."""
+    headers = {**refusal.headers(), **(headers or {})}
+    content: dict[str, Any]
+    if path.startswith("/fhir/"):
+        issue = {"severity": "error", "code": ISSUES.get(refusal.status, "exception"), "diagnostics": refusal.message}
+        content = {"resourceType": "OperationOutcome", "issue": [issue]}
+        media = "application/fhir+json"
+    else:
+        content = {"error": {"code": refusal.code, "message": refusal.message, "field": refusal.field}}
+        media = "application/json"
+    return Response(json.dumps(content), refusal.status, headers, media)
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, refusal: Refusal) -> None:
+    """Answer a request with a refusal, from inside a middleware."""
+    scope.setdefault("state", {})["refused"] = refusal.code
+    # What a client still sends is dropped, so that it comes to read the answer; but not waited for for ever.
+    headers = {"Connection": "close"} if refusal.status == HTTPStatus.REQUEST_TIMEOUT else {}
+    await respond(scope["path"], refusal, headers)(scope, receive, send)
+
+
+def refusal_of(error: AlphitaError) -> Refusal:
+    """Return the refusal for one of the package's errors; a value that it names is left out."""
+    if isinstance(error, InputError):
+        message = error.problem + (f"; {error.remedy}" if error.remedy else "")
+        return Refusal(422, "invalid", message, field=error.field)
+    if isinstance(error, UsageError):
+        return Refusal(422, "invalid", str(error))
+    return Refusal(503, "unavailable", str(error), retry_after=1)
+
+
+def install(app: FastAPI) -> None:
+    """Let an app answer all errors in this shape."""
+    app.add_exception_handler(Refusal, _refusal)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(AlphitaError, _package)
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    request.state.refused = error.code
+    return respond(request.url.path, error)
+
+
+async def _package(request: Request, error: Exception) -> Response:
+    assert isinstance(error, AlphitaError)
+    return await _refusal(request, refusal_of(error))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return await _refusal(request, Refusal(422, "invalid_json", "the body is no JSON"))
+    field = ".".join(str(part) for part in first["loc"][1:]) or None
+    # A validator's own message could repeat the value; pydantic's do not.
+    message = "the value is not allowed" if first["type"].endswith("value_error") else str(first["msg"])
+    return await _refusal(request, Refusal(422, "invalid", message, field=field))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI's for a body that is not even text
+        return await _refusal(request, Refusal(422, "invalid_json", "the body is no JSON"))
+    detail: Any = error.detail
+    known = detail if isinstance(detail, dict) else {"message": str(detail)}
+    phrase = HTTPStatus(error.status_code).phrase
+    refusal = Refusal(
+        error.status_code, str(known.get("code") or phrase.lower().replace(" ", "_").replace("-", "_")),
+        str(known.get("message") or phrase), field=known.get("field"),
+    )  # fmt: skip
+    request.state.refused = refusal.code
+    return respond(request.url.path, refusal, error.headers)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries of the errors that an endpoint may answer with."""
+    return {status: {"model": Failure, "description": HTTPStatus(status).phrase} for status in statuses}

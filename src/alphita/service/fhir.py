@@ -1,0 +1,180 @@
+"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5: capability statement, ConceptMap/$translate, CodeSystem/$lookup.
+
+Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.org/fhir/R5/terminology-service.html. JSON
+only. Every error is an OperationOutcome. `$translate` serves what people have reviewed; suggestions are at /normalize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any, get_args
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from alphita import __version__
+from alphita.index.store import Index
+from alphita.mappings.review.settled import SettledMappings
+from alphita.mappings.review.store import ReviewStore
+from alphita.service import fhir_lookup, fhir_translate, keys
+from alphita.service.fhir_parameters import (
+    COMPLEX,
+    JSON_TYPES,
+    MEDIA_TYPE,
+    Fault,
+    Release,
+    Values,
+    from_query,
+    from_resource,
+    outcome,
+)  # fmt: skip
+
+RELEASES: tuple[Release, ...] = get_args(Release)
+VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
+DEFINITIONS = "http://hl7.org/fhir/OperationDefinition"
+CONCEPT_MAP, CODE_SYSTEM = "ConceptMap", "CodeSystem"
+# What a client may accept that JSON answers.
+ACCEPTED = (*JSON_TYPES, "*/*", "application/*", "text/*")
+
+
+def router(store: ReviewStore | None, index: Index) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        store: the reviews; None: there are none to translate by.
+        index: its concepts are looked up.
+    """
+    routes = APIRouter(prefix="/fhir", route_class=Route, tags=["FHIR"])
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    for release in RELEASES:
+        _add(routes, release, store, index, started)
+    routes.add_api_route(
+        "/{path:path}", _nothing, methods=["GET", "POST", "PUT", "PATCH", "DELETE"], include_in_schema=False
+    )
+    return routes
+
+
+def _add(
+    routes: APIRouter, release: Release, store: ReviewStore | None, index: Index, started: str
+) -> None:  # fmt: skip
+    settled = SettledMappings(store.path) if store is not None else None
+
+    def metadata(request: Request) -> Response:
+        if request.query_params.get("mode", "full") not in ("full", "normative"):
+            raise Fault("not-supported", "this service has the capability statement alone: ask without 'mode'")
+        return reply(capabilities(release, started))
+
+    def translated(values: Values) -> Response:
+        question = fhir_translate.asked(values)
+        if store is None or settled is None:
+            raise Fault("not-found", "this service was started without a store of mappings (--mappings)", 404)
+        projects = [one.name for one in store.projects()]
+        found = fhir_translate.matches(settled, projects, question)
+        return reply(fhir_translate.answer(found, question, release))
+
+    def looked_up(values: Values) -> Response:
+        return reply(fhir_lookup.answer(index, values, release))
+
+    routes.add_api_route(
+        f"/{release}/metadata", metadata, methods=["GET"], summary=f"Capability statement ({release.upper()})",
+        operation_id=f"fhir_{release}_metadata", response_class=JSONResponse,
+    )  # fmt: skip
+    for path, known, repeated, answered in (
+        (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated),
+        (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up),
+    ):
+        _operation(routes, release, path, known, repeated, answered)
+
+
+def _operation(
+    routes: APIRouter, release: Release, path: str, known: dict[str, str], repeated: tuple[str, ...],
+    answered: Callable[[Values], Response],
+) -> None:  # fmt: skip
+    def get(request: Request) -> Response:
+        return answered(from_query(request.query_params.multi_items(), known, repeated))
+
+    def post(request: Request, body: bytes = Depends(_resource)) -> Response:
+        return answered(from_resource(body, known, repeated))
+
+    name = path.rpartition("$")[2]
+    summary = f"{path} ({release.upper()})"
+    responses: dict[int | str, dict[str, Any]] = {
+        status: {"description": "OperationOutcome", "content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}
+        for status in (400, 404, 406, 415)
+    }
+    queried = [
+        {"name": one, "in": "query", "schema": {"type": "boolean" if kind == "boolean" else "string"}}
+        for one, kind in known.items() if kind not in COMPLEX
+    ]  # fmt: skip
+    content = {kind: {"schema": {"type": "object"}} for kind in (MEDIA_TYPE, "application/json")}
+    caller = [Depends(keys.reviewer)]
+    routes.add_api_route(
+        f"/{release}/{path}", get, methods=["GET"], summary=summary, operation_id=f"fhir_{release}_{name}_get",
+        openapi_extra={"parameters": queried}, responses=responses, dependencies=caller, response_class=JSONResponse,
+    )  # fmt: skip
+    routes.add_api_route(
+        f"/{release}/{path}", post, methods=["POST"], summary=summary, operation_id=f"fhir_{release}_{name}_post",
+        openapi_extra={"requestBody": {"content": content, "required": True}}, responses=responses, dependencies=caller,
+        response_class=JSONResponse,
+    )  # fmt: skip
+
+
+async def _resource(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in JSON_TYPES:
+        raise Fault("not-supported", f"the body must be {MEDIA_TYPE}", 415)
+    return await request.body()
+
+
+def _nothing(path: str) -> Response:
+    operations = f"{CONCEPT_MAP}/$translate and {CODE_SYSTEM}/$lookup"
+    raise Fault("not-found", f"this service has metadata, {operations}, under /fhir/r4 and /fhir/r5", 404)
+
+
+class Route(APIRoute):
+    """A route that answers its own faults with an OperationOutcome; all other errors are answered by `failures`."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """Return what answers a request."""
+        handle = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                _check_accepted(request)
+                return await handle(request)
+            except Fault as fault:
+                return reply(outcome(fault.code, fault.text), fault.status)
+
+        return answered
+
+
+def reply(resource: dict[str, Any], status: int = 200) -> Response:
+    """Return a resource as the answer."""
+    return JSONResponse(resource, status, media_type=MEDIA_TYPE)
+
+
+def capabilities(release: Release, date: str) -> dict[str, Any]:
+    """Return the capability statement."""
+    operations = {
+        CODE_SYSTEM: {"name": "lookup", "definition": f"{DEFINITIONS}/CodeSystem-lookup"},
+        CONCEPT_MAP: {"name": "translate", "definition": f"{DEFINITIONS}/ConceptMap-translate"},
+    }
+    return {
+        "resourceType": "CapabilityStatement", "status": "active", "date": date, "kind": "instance",
+        "software": {"name": "Alphita", "version": __version__},
+        "implementation": {"description": "Alphita: reviewed mappings ($translate) and indexed concepts ($lookup)"},
+        "fhirVersion": VERSIONS[release], "format": ["json", MEDIA_TYPE],
+        "rest": [{
+            "mode": "server",
+            "resource": [{"type": kind, "operation": [operation]} for kind, operation in operations.items()],
+        }],
+    }  # fmt: skip
+
+
+def _check_accepted(request: Request) -> None:
+    wanted = request.query_params.get("_format") or request.headers.get("accept", "*/*")
+    kinds = [one.partition(";")[0].strip().lower() for one in wanted.split(",")]
+    if not any(kind in ACCEPTED for kind in kinds):
+        raise Fault("not-supported", f"this service answers in {MEDIA_TYPE} only", 406)

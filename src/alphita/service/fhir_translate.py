@@ -1,0 +1,214 @@
+"""ConceptMap/$translate over the reviewed mappings of a store.
+
+Specification: http://hl7.org/fhir/R4/conceptmap-operation-translate.html and
+http://hl7.org/fhir/R5/conceptmap-operation-translate.html; the names of both are understood in both.
+
+Only what people have settled is served. A project is a ConceptMap: its canonical URL is that of `files.set_id`, its
+source system that of `codings.source_system`; a row without a code of its own is asked for by its string. In R4 an
+equivalence is that of the translation: asked in reverse, what the map calls wider is narrower. In R5 the relationship
+stays the map's, for its words name source and target. Value sets are not known here but for all codes of a system; R4's
+`source`, which only tells a server which map to take, is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from alphita.mappings.formats import fhir_r4, fhir_r5
+from alphita.mappings.review import codings, files
+from alphita.mappings.review.settled import Settled, SettledMappings
+from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
+
+KNOWN = {
+    "url": "uri", "conceptMap": "ConceptMap", "conceptMapVersion": "string", "code": "code", "system": "uri",
+    "version": "string", "source": "uri", "coding": "Coding", "codeableConcept": "CodeableConcept", "target": "uri",
+    "targetsystem": "uri", "reverse": "boolean", "dependency": "group",
+    "sourceCode": "code", "sourceSystem": "uri", "sourceVersion": "string", "sourceScope": "uri",
+    "sourceCoding": "Coding", "sourceCodeableConcept": "CodeableConcept", "targetCode": "code",
+    "targetCoding": "Coding", "targetCodeableConcept": "CodeableConcept", "targetScope": "uri", "targetSystem": "uri",
+}  # fmt: skip
+REPEATED = ("dependency",)
+# What says what to translate, and for a code, what may give its system.
+ASKED_BY: dict[str, tuple[str, ...]] = {
+    "code": ("system", "sourceSystem"), "coding": (), "codeableConcept": (),
+    "sourceCode": ("system", "sourceSystem"), "sourceCoding": (), "sourceCodeableConcept": (),
+    "targetCode": ("system", "targetSystem", "targetsystem"), "targetCoding": (), "targetCodeableConcept": (),
+}  # fmt: skip
+NOT_DONE = {
+    "conceptMap": "translates by the maps of this service only",
+    "dependency": "has no maps that depend on anything",
+}
+# A value set of all codes of a system.
+ALL_CODES = "?fhir_vs"
+REVERSED = {"wider": "narrower", "narrower": "wider"}
+Coding = tuple[str, str]
+
+
+class Asked(NamedTuple):
+    """What is asked.
+
+    Attributes:
+        codes: system and code; of several (a CodeableConcept) every one is translated.
+        reverse: they are targets, and the sources are wanted.
+        url: of the map; "" asks all.
+        wanted: system of the codes wanted, "" for any.
+    """
+
+    codes: list[Coding]
+    reverse: bool
+    url: str
+    wanted: str
+
+
+class Match(NamedTuple):
+    """One settled row that answers, the coding it leads to (None for NIL), and its display."""
+
+    row: Settled
+    found: Coding | None
+    display: str | None
+
+
+def asked(values: Values) -> Asked:
+    """Return what the parameters ask.
+
+    Raises:
+        Fault: they do not say exactly one thing to translate, or ask for what is not done here.
+    """
+    for name, why in NOT_DONE.items():
+        if name in values:
+            raise Fault("not-supported", f"the parameter {name!r} is not served: this service {why}")
+    if "conceptMapVersion" in values:
+        raise Fault("not-found", "the maps of this service have no versions: ask without 'conceptMapVersion'", 404)
+    kinds = [name for name in ASKED_BY if name in values]
+    if len(kinds) != 1:
+        said = f"{kinds[0]!r} and {kinds[1]!r} were given" if kinds else "none was given"
+        raise Fault("invalid" if kinds else "required", f"give one of {list(ASKED_BY)}; {said}")
+    name = kinds[0]
+    back, from_target = one(values, "reverse") is True, name.startswith("target")
+    if from_target and back:
+        raise Fault("invalid", f"{name!r} already asks in reverse; leave 'reverse' out")
+    codes, wanted = _codes(values, name), _wanted(values, from_target, back)
+    if not (back or from_target) and (scope := _scope(values, "sourceScope")):
+        codes = [pair for pair in codes if pair[0] == scope]
+    return Asked(codes, back or from_target, one(values, "url") or "", wanted)
+
+
+def _codes(values: Values, name: str) -> list[Coding]:
+    """Return system and code of all that one parameter asks for."""
+    value = values[name][0]
+    if KNOWN[name] == "code":
+        system = next((values[one][0] for one in ASKED_BY[name] if one in values), None)
+        if system is None:
+            raise Fault("required", f"{name!r} needs a 'system'")
+        return [(system, value)]
+    if KNOWN[name] == "Coding":
+        return [coding(value, name)]
+    several = value.get("coding")
+    if not isinstance(several, list) or not several or not all(isinstance(some, dict) for some in several):
+        raise Fault("required", f"the CodeableConcept in {name!r} needs at least one coding")
+    return [coding(some, name) for some in several]
+
+
+def _wanted(values: Values, from_target: bool, back: bool) -> str:
+    """Return the system of the codes wanted; a value set is understood if it is all of a system."""
+    source = ("source", "sourceScope", "sourceSystem")
+    if from_target:
+        return _scope(values, *source)
+    found = _scope(values, "target", "targetScope", "targetsystem", "targetSystem")
+    return found or (_scope(values, *source[:2]) if back else "")
+
+
+def _scope(values: Values, *names: str) -> str:
+    found: str = one(values, *names) or ""
+    if "/ValueSet/" in found or (ALL_CODES in found and not found.endswith(ALL_CODES)):
+        given = next(name for name in names if name in values)
+        raise Fault(
+            "not-supported", f"the value set in {given!r} is not known here; name a code system in "
+            "'targetsystem' (R4) or 'targetSystem' (R5)",
+        )  # fmt: skip
+    return found.removesuffix(ALL_CODES)
+
+
+def matches(settled: SettledMappings, projects: Iterable[str], question: Asked) -> Iterator[Match]:
+    """Yield the settled rows that answer.
+
+    Args:
+        settled: looks them up.
+        projects: names of all there are.
+        question: what is asked.
+
+    Raises:
+        Fault: no map has the URL that was asked for.
+    """
+    if question.url and question.url not in map(files.set_id, projects):
+        raise Fault("not-found", "no reviewed map of this service has the url that was asked for", 404)
+    for given in question.codes:
+        for row in settled.by_concept(_is(given)) if question.reverse else settled.by_code(given[1]):
+            if question.url in ("", files.set_id(row.project)):
+                yield from _back(row, question) if question.reverse else _forward(row, given[0], question)
+
+
+def _is(target: Coding) -> Callable[[str], bool]:
+    return lambda curie: codings.coding_of(curie) == target
+
+
+def _back(row: Settled, question: Asked) -> Iterator[Match]:
+    systems = _systems(row)
+    if question.wanted in ("", *systems):
+        yield Match(row, (systems[0], row.code), row.mention or None)
+
+
+def _forward(row: Settled, system: str, question: Asked) -> Iterator[Match]:
+    if system not in _systems(row):
+        return
+    targets = [codings.coding_of(curie) for curie in (row.concept_id or "").split("|") if curie]
+    for target in targets:
+        if question.wanted in ("", target[0]):
+            yield Match(row, target, row.concept_name if len(targets) == 1 else None)
+    if not targets:
+        yield Match(row, None, None)
+
+
+def _systems(row: Settled) -> tuple[str, str]:
+    """Return what the source is known by, its URI first."""
+    return codings.source_system(row.source), row.source
+
+
+def answer(found: Iterable[Match], question: Asked, release: Release) -> dict[str, Any]:
+    """Return the Parameters resource: result, message, and each match once."""
+    said: list[list[dict[str, Any]]] = []
+    is_nil = has_match = False
+    for match in found:
+        if match.found is None:
+            is_nil = True
+            if release == "r5":
+                continue
+        else:
+            has_match = True
+        parts = _parts(match, question, release)
+        if parts not in said:
+            said.append(parts)
+    entries = [parameter("result", valueBoolean=has_match)]
+    if not has_match:
+        why = "reviewed: no concept of the target fits" if is_nil else "no reviewed mapping of this code"
+        entries.append(parameter("message", valueString=why))
+    entries += [parameter("match", part=parts) for parts in said]
+    return {"resourceType": "Parameters", "parameter": entries}
+
+
+def _parts(match: Match, question: Asked, release: Release) -> list[dict[str, Any]]:
+    relation = match.row.relation
+    if release == "r5":
+        said = parameter("relationship", valueCode=fhir_r5.RELATIONSHIPS[relation])
+        origin = "originMap"
+    else:
+        code = "unmatched" if match.found is None else fhir_r4.EQUIVALENCES[relation]
+        said = parameter("equivalence", valueCode=REVERSED.get(code, code) if question.reverse else code)
+        origin = "source"
+    parts = [said]
+    if match.found is not None:
+        system, code = match.found
+        facts = {"system": system, "code": code, "display": match.display}
+        parts.append(parameter("concept", valueCoding={name: value for name, value in facts.items() if value}))
+    return [*parts, parameter(origin, valueUri=files.set_id(match.row.project))]

@@ -1,0 +1,248 @@
+"""Who asks: API keys, each of one named reviewer; or a header that a proxy sets; or nobody but this machine.
+
+A keys file is a table of lines `name <tab> SHA-256 of the key, hexadecimal [<tab> last day, YYYY-MM-DD]`; so the keys
+themselves are written nowhere. Several lines may have one name, to change a key without a gap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from fastapi import Request
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.service.failures import Refusal, refuse
+from alphita.service.limits import Rate
+from alphita.service.settings import Settings
+
+# What everyone may see: whether it runs. The review page's files are added.
+OPEN = ("/health", "/ready")
+LOCAL = "local"
+KEY_BYTES = 32
+MOST_NAME = 100
+_HASH = re.compile(r"[0-9a-f]{64}")
+# Wrong keys that one address may send at once, and a second.
+WRONG_AT_ONCE, WRONG_A_SECOND = 20, 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One line of a keys file.
+
+    Attributes:
+        name: whose it is.
+        digest: SHA-256 of the key, lower-case hexadecimal.
+        last_day: until when it may be used, that day (UTC) included; None: for ever.
+    """
+
+    name: str
+    digest: str
+    last_day: date | None = None
+
+
+def load(path: Path) -> list[Key]:
+    """Read a keys file.
+
+    Raises:
+        InputError: it cannot be read, a line is not as it should be, or it has no key.
+    """
+    remedy = "a line is: name, tab, SHA-256 of the key, and perhaps tab, last day; make one by --new-key NAME"
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the keys cannot be read: {error}", file=path, remedy=remedy) from None
+    keys: dict[str, Key] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) not in (2, 3):
+            raise InputError(f"{len(cells)} cells", file=path, line=number, remedy=remedy)
+        name, digest = check_name(cells[0], path, number), cells[1].lower()
+        # Not shown: it might be the key itself, put there by mistake.
+        if not _HASH.fullmatch(digest):
+            raise InputError("no SHA-256 of 64 hexadecimal digits", file=path, line=number, field="sha256",
+                             remedy=remedy)  # fmt: skip
+        if digest in keys:
+            raise InputError("the same key is there twice", file=path, line=number, field="sha256")
+        try:
+            last_day = date.fromisoformat(cells[2]) if len(cells) == 3 and cells[2] else None
+        except ValueError:
+            raise InputError("no date", file=path, line=number, field="last day", value=cells[2],
+                             remedy="write it as 2030-12-31") from None  # fmt: skip
+        keys[digest] = Key(name, digest, last_day)
+    if not keys:
+        raise InputError("holds no key", file=path, remedy=remedy)
+    return list(keys.values())
+
+
+def check_name(name: str, path: Path | None = None, line: int | None = None) -> str:
+    """Return the name of a reviewer.
+
+    Raises:
+        InputError: it is empty, too long, or has characters that cannot be printed.
+    """
+    if not 0 < len(name) <= MOST_NAME or not name.isprintable() or name != name.strip():
+        raise InputError("no name of a reviewer", file=path, line=line, field="name", value=name,
+                         remedy=f"1 to {MOST_NAME} printable characters")  # fmt: skip
+    return name
+
+
+def add(path: Path, name: str, last_day: date | None = None) -> str:
+    """Make a new key, append its hash to a keys file, and return it: it is nowhere else.
+
+    Raises:
+        InputError: the name is none, or the file is there and not as it should be.
+        AlphitaError: the file cannot be written.
+    """
+    check_name(name)
+    if path.exists():
+        load(path)
+    key = secrets.token_urlsafe(KEY_BYTES)
+    line = "\t".join([name, digest(key), *([last_day.isoformat()] if last_day else [])])
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(descriptor, "rb+") as file:
+            file.seek(0, os.SEEK_END)
+            unended = file.tell() > 0 and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n"
+            file.write((b"\n" if unended else b"") + line.encode() + b"\n")
+    except OSError as error:
+        raise AlphitaError(f"the keys {path} cannot be written: {error.strerror or error}") from None
+    return key
+
+
+def digest(key: str) -> str:
+    """Return the SHA-256 of a key, as a keys file has it."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def find(keys: Sequence[Key], key: str, today: date) -> Key | None:
+    """Return the entry of a key, or None; how long it takes does not tell which entry is near.
+
+    Raises:
+        Refusal: its last day is over.
+    """
+    wanted = digest(key).encode()
+    found = None
+    for one in keys:
+        if hmac.compare_digest(one.digest.encode(), wanted):
+            found = one
+    if found is not None and found.last_day is not None and today > found.last_day:
+        raise Refusal(401, "expired_key", f"the key's last day was {found.last_day.isoformat()}; ask for a new one")
+    return found
+
+
+class Doors:
+    """A middleware that lets in who may ask, and notes who it is in the request's state."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        open_paths: Collection[str] = (),
+        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
+    ) -> None:
+        """Guard `app`; `open_paths` (the page's files) need no key.
+
+        Raises:
+            InputError: the keys file is not as it should be.
+        """
+        self.app, self.settings = app, settings
+        self._open = {*OPEN, *open_paths}
+        self._keys = load(settings.keys) if settings.keys is not None else []
+        self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
+        self._header = (settings.trust_user_header or "").lower()
+        self._today = today
+        self._wrong = Rate(WRONG_A_SECOND, WRONG_AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        try:
+            state["reviewer"] = self.identify(scope)
+        except Refusal as unknown:
+            state["reviewer"] = None
+            refusal = unknown
+            if scope["path"] not in self._open or scope["method"] not in ("GET", "HEAD"):
+                if wait := self._wrong.take(str((scope.get("client") or ("",))[0])):
+                    refusal = Refusal(429, "too_many_requests", "too many requests without a key", retry_after=wait)
+                await refuse(scope, receive, send, refusal)
+                return
+        await self.app(scope, receive, send)
+
+    def identify(self, scope: Scope) -> str:
+        """Return who asks.
+
+        Raises:
+            Refusal: that is not known.
+        """
+        headers = Headers(scope=scope)
+        if self.settings.access == "keys":
+            return self._by_key(headers.getlist("authorization"))
+        if self.settings.access == "header":
+            return self._by_header(headers.getlist(self._header), (scope.get("client") or ("",))[0])
+        return LOCAL
+
+    def _by_key(self, given: list[str]) -> str:
+        if len(given) != 1:
+            raise Refusal(401, "no_key", "give your key in one header, Authorization: Bearer KEY")
+        scheme, _, key = given[0].partition(" ")
+        found = find(self._keys, key.strip(), self._today()) if scheme.lower() == "bearer" else None
+        if found is None:
+            raise Refusal(401, "wrong_key", "the key is not known; give it as Authorization: Bearer KEY")
+        return found.name
+
+    def _by_header(self, given: list[str], peer: str) -> str:
+        try:
+            address = ipaddress.ip_address(peer)
+            # How a socket of both families names an address of IPv4.
+            address = getattr(address, "ipv4_mapped", None) or address
+        except ValueError:
+            address = None
+        if address is None or not any(address in network for network in self._proxies):
+            raise Refusal(401, "not_the_proxy", "this server is to be asked by way of its proxy")
+        if len(given) != 1:
+            raise Refusal(401, "no_user", "the proxy must say in one header who asks")
+        try:
+            # Header bytes come as Latin-1; proxies write UTF-8.
+            return check_name(given[0].encode("latin-1").decode("utf-8").strip())
+        except (InputError, UnicodeError):
+            raise Refusal(401, "no_user", "the proxy's header holds no name of a user") from None
+
+
+def reviewer(request: Request) -> str:
+    """Return the name of who asks: a FastAPI dependency.
+
+    Raises:
+        Refusal: nobody was let in.
+    """
+    name = getattr(request.state, "reviewer", None)
+    if not name:
+        raise Refusal(401, "no_key", "give your key in one header, Authorization: Bearer KEY")
+    return str(name)
+
+
+def days_from_today(days: int) -> date:
+    """Return the last day of a key that holds for `days` days from today on.
+
+    Raises:
+        UsageError: the date is beyond the calendar.
+    """
+    try:
+        return date.fromordinal(datetime.now(UTC).date().toordinal() + days)
+    except (ValueError, OverflowError):
+        raise UsageError(f"{days} days from today is no date") from None

@@ -1,0 +1,183 @@
+"""How much a client may ask: requests a second, requests and bytes at once, bytes of a body, seconds.
+
+A middleware reads the whole body, within its limits, before the app begins; so memory stays flat however many ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from alphita.service.failures import Refusal, refuse
+from alphita.service.settings import Settings
+
+# Asked by machines that watch this one; they are always answered.
+WATCHED = ("/health", "/ready", "/metrics")
+UPLOADS = "/api/projects"
+MOST_CLIENTS = 10_000
+
+
+class Rate:
+    """Requests a second of each client: a bucket that holds `burst` and fills by `rate` a second."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """Allow `rate` requests a second (0: any number), `burst` at once."""
+        self.rate, self.burst, self._clock = rate, burst, clock
+        # client -> what its bucket held, and when; the longest not seen first.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, client: str) -> float:
+        """Count one request; return 0.0 if it may go on, else the seconds after which the client may ask again."""
+        if not self.rate:
+            return 0.0
+        now = self._clock()
+        held, when = self._buckets.pop(client, (float(self.burst), now))
+        held = min(self.burst, held + (now - when) * self.rate)
+        allowed = held >= 1
+        self._buckets[client] = (held - 1 if allowed else held, now)
+        if len(self._buckets) > MOST_CLIENTS:
+            self._buckets.popitem(last=False)
+        return 0.0 if allowed else (1 - held) / self.rate
+
+
+@dataclass
+class _Body:
+    """A body that is being read.
+
+    Attributes:
+        content: of it.
+        size: bytes that are counted for it until its request is answered.
+        given: whether the app has it.
+    """
+
+    content: bytearray
+    size: int = 0
+    given: bool = False
+
+
+class Limits:
+    """The middleware."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        """Let requests through to `app` as far as the settings allow."""
+        self.app, self.settings = app, settings
+        self.rate = Rate(settings.rate, settings.burst)
+        self.requests = 0
+        self.bytes = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or refuse it."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if scope["path"] in WATCHED:
+            await self._timed(scope, receive, send, time.monotonic() + self.settings.seconds)
+            return
+        try:
+            self._admit(scope)
+        except Refusal as refusal:
+            await refuse(scope, receive, send, refusal)
+            return
+        self.requests += 1
+        try:
+            await self._bounded(scope, receive, send)
+        finally:
+            self.requests -= 1
+
+    def _admit(self, scope: Scope) -> None:
+        client = scope.get("state", {}).get("reviewer")
+        if client in (None, "local"):
+            client = (scope.get("client") or ("",))[0]
+        if wait := self.rate.take(str(client)):
+            raise Refusal(429, "too_many_requests", f"more than {self.settings.rate:g} requests a second",
+                          retry_after=wait)  # fmt: skip
+        if self.requests >= self.settings.max_requests:
+            raise Refusal(503, "busy", "too many requests at once", retry_after=1)
+
+    async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        deadline = time.monotonic() + self.settings.seconds
+        body = _Body(bytearray())
+
+        async def replay() -> Message:
+            if body.given:
+                return await receive()
+            body.given = True
+            content, body.content = bytes(body.content), bytearray()
+            return {"type": "http.request", "body": content, "more_body": False}
+
+        try:
+            if await self._read(scope, receive, body):
+                await self._timed(scope, replay, send, deadline)
+        except Refusal as refusal:
+            await refuse(scope, receive, send, refusal)
+        finally:
+            self.bytes -= body.size
+
+    async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bool:
+        """Read the body; return False if the client went away.
+
+        Raises:
+            Refusal: it is too large, or too slow, or there is no room for it now.
+        """
+        limit = _limit(scope, self.settings)
+        try:
+            async with asyncio.timeout(self.settings.seconds):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return False
+                    chunk = message.get("body", b"")
+                    body.size += len(chunk)
+                    self.bytes += len(chunk)
+                    if body.size > limit:
+                        raise _too_large(limit)
+                    if self.bytes > self.settings.max_buffered:
+                        raise Refusal(503, "busy", "too much is being received at once", retry_after=1)
+                    body.content += chunk
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise Refusal(408, "too_slow", f"the body took more than {self.settings.seconds:g} s") from None
+        return True
+
+    async def _timed(self, scope: Scope, receive: Receive, send: Send, deadline: float) -> None:
+        """Let the app answer; if it has not begun to by the deadline, say so."""
+        started = False
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())) as limit:
+
+                async def sending(message: Message) -> None:
+                    nonlocal started
+                    if message["type"] == "http.response.start":
+                        started = True
+                        limit.reschedule(None)
+                    await send(message)
+
+                await self.app(scope, receive, sending)
+        except TimeoutError:
+            if started or not limit.expired():
+                raise
+            slow = Refusal(504, "timeout", f"no answer within {self.settings.seconds:g} s", retry_after=1)
+            await refuse(scope, receive, send, slow)
+
+
+def _limit(scope: Scope, settings: Settings) -> int:
+    """Return the bytes that a body may have.
+
+    Raises:
+        Refusal: it says itself that it has more.
+    """
+    limit = settings.max_upload if scope["path"] == UPLOADS and scope["method"] == "POST" else settings.max_body
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit() and int(value[:20]) > limit:
+            raise _too_large(limit)
+    return limit
+
+
+def _too_large(limit: int) -> Refusal:
+    return Refusal(413, "too_large", f"the body has more than {limit:,} bytes")

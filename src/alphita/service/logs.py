@@ -1,0 +1,130 @@
+"""Logs: one JSON object a line, without what was asked for, which may be patient data.
+
+A path's template is logged instead of the path, never the query; of an error its type and where it happened, for its
+message may repeat what was sent. `--log-mentions` adds the mentions, queries and messages.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import sys
+import time
+import traceback
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from alphita.service.failures import Refusal, refuse
+from alphita.service.headers import secure
+from alphita.service.metrics import Metrics
+
+LOGGER = logging.getLogger("alphita.service")
+FRAMES = 8
+CLIENT_GONE = 499
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as one JSON object; `extra={"fields": {...}}` adds to it."""
+
+    def __init__(self, *, mentions: bool = False) -> None:
+        """Leave out messages of errors unless `mentions` may be logged."""
+        super().__init__()
+        self.mentions = mentions
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            line["error"] = describe(record.exc_info[1], message=self.mentions)
+        return json.dumps(line, ensure_ascii=False, default=str).replace("\u2028", " ").replace("\u2029", " ")
+
+
+def describe(error: BaseException, *, message: bool) -> dict[str, Any]:
+    """Return an error's type and the places it came through, and its message only if asked for."""
+    frames = traceback.extract_tb(error.__traceback__)[-FRAMES:]
+    told: dict[str, Any] = {"type": type(error).__name__}
+    if message:
+        told["message"] = str(error)
+    return told | {"at": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]}
+
+
+def configure(*, mentions: bool = False, stream: TextIO | None = None) -> None:
+    """Send this service's, uvicorn's and asyncio's logs to `stream` (stderr) as JSON lines."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines(mentions=mentions))
+    for name, level in ((LOGGER.name, logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False
+
+
+def event(name: str, **fields: Any) -> None:  # noqa: ANN401 - JSON values
+    """Log that something happened."""
+    LOGGER.info(name, extra={"fields": fields})
+
+
+class Watch:
+    """The outermost middleware: numbers requests, logs and counts them, and answers for what nothing else caught."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, mentions: bool = False) -> None:
+        """Watch over `app`."""
+        self.app, self.metrics, self.mentions = app, metrics, mentions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        number = state["request_id"] = secrets.token_hex(8)
+        start = time.perf_counter()
+        status = 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                secure(message)
+                message["headers"] = [*message["headers"], (b"x-request-id", number.encode())]
+            await send(message)
+
+        self.metrics.begin()
+        try:
+            await self.app(scope, receive, sending)
+        except ClientDisconnect:
+            status = CLIENT_GONE
+        except Exception as error:
+            LOGGER.error("failed", exc_info=error, extra={"fields": {"request": number, "route": route_of(scope)}})
+            if not status:
+                await refuse(scope, receive, sending, Refusal(500, "internal", f"the log tells more of {number}"))
+        finally:
+            seconds = time.perf_counter() - start
+            self.metrics.end(route_of(scope), scope["method"], status or CLIENT_GONE, seconds, state.get("refused"))
+            self._log(scope, status or CLIENT_GONE, seconds)
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        state = scope["state"]
+        fields = {
+            "request": state["request_id"], "method": scope["method"][:16], "route": route_of(scope), "status": status,
+            "ms": round(1000 * seconds, 1), "reviewer": state.get("reviewer"),
+            "client": (scope.get("client") or ("",))[0],
+        }  # fmt: skip
+        fields |= {name: state[name] for name in ("rows", "refused") if name in state}
+        if self.mentions:
+            fields |= {"asked": state["asked"]} if "asked" in state else {}
+        event("request", **fields)
+
+
+def route_of(scope: Scope) -> str:
+    """Return the template of the path that was asked for; "-" for none."""
+    return str(getattr(scope.get("route"), "path", None) or "-")

@@ -1,0 +1,272 @@
+"""Normalising, concepts, search and vectors over HTTP."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from operator import attrgetter
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import to_json
+from starlette.concurrency import run_in_threadpool
+
+from alphita.index.neighbours import unit
+from alphita.mappings.record import Decision, Method
+from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.records import Candidate, Result
+from alphita.service import concepts
+from alphita.service.batching import Batcher, QueueFull, tokens
+from alphita.service.failures import Refusal, documented
+from alphita.service.searching import Finder
+from alphita.service.settings import Settings
+from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean_many
+
+JSON = "application/json"
+# Digits of a vector's numbers: more than float32 has is noise.
+VECTOR_DECIMALS = 7
+_SURROGATE = re.compile("[\ud800-\udfff]")
+ASKED_TOGETHER = ("/normalize", "/embed")
+
+_CANDIDATE = tuple(Candidate.__dataclass_fields__)
+_candidate_values = attrgetter(*_CANDIDATE)
+
+
+class Mentions(BaseModel):
+    """Strings to be mapped to concepts."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
+        {"mentions": ["hart attack", "T2DM", "mal di schiena"], "top": 3},
+        {"mentions": ["CHF"], "contexts": ["admitted for congestive heart failure"], "explain": True},
+    ]})  # fmt: skip
+
+    mentions: list[str] = Field(description="the strings")
+    top: int = Field(5, ge=1, description="candidates of each")
+    contexts: list[str | None] | None = Field(
+        None, description="for each the text it stands in; it decides on abbreviations"
+    )
+    languages: list[str | None] | None = Field(None, description="for each its language (BCP-47)")
+    explain: bool = Field(False, description="say why, in a line")
+
+
+class Answer(BaseModel):
+    """The answer for one mention."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mention: str = Field(description="as it was sent", examples=["hart attack"])
+    concept_id: str | None = Field(description="CURIE; null: no concept fits (NIL)", examples=["HP:0001658"])
+    concept_name: str | None = Field(description="its preferred term", examples=["Myocardial infarction"])
+    matched_term: str | None = Field(description="the nearest term, for NIL too", examples=["Heart attack"])
+    similarity: float | None = Field(description="cosine, -1 to 1", examples=[0.93])
+    confidence: float | None = Field(description="calibrated probability that the answer is right", examples=[0.98])
+    method: Method = Field(description="exact, abbreviation, nearest or nil", examples=["nearest"])
+    decision: Decision | None = Field(description="accept, review or nil; null uncalibrated", examples=["accept"])
+    explanation: str | None = Field(description="why, in a line; null unless asked for")
+    candidates: list[Candidate] = Field(description="best first; the first is the answer unless it is NIL")
+
+
+class Answers(BaseModel):
+    """One answer per mention, in order."""
+
+    results: list[Answer]
+
+
+class Texts(BaseModel):
+    """Strings to be encoded."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"texts": ["heart attack"]}]})
+
+    texts: list[str] = Field(description="cleaned as the index's terms are before they are encoded")
+
+
+class Vectors(BaseModel):
+    """One vector per text, in order, of length 1."""
+
+    vectors: list[list[float]]
+    model: str = Field(description="content hash of the encoder")
+
+
+class FoundConcept(BaseModel):
+    """A concept found by a search."""
+
+    id: str = Field(examples=["HP:0001250"])
+    name: str = Field(examples=["Seizure"])
+    matched_term: str = Field(description="the term that was found", examples=["Epileptic seizure"])
+    similarity: float | None = Field(description="0 to 1, by letters", examples=[0.71])
+
+
+class FoundConcepts(BaseModel):
+    """Concepts, best first."""
+
+    concepts: list[FoundConcept]
+
+
+class Asked(NamedTuple):
+    """The kind of a question to the normaliser; only questions of one kind are answered together."""
+
+    top: int
+    explain: bool
+
+
+class Encoded(NamedTuple):
+    """The kind of a question for a vector."""
+
+
+class Question(NamedTuple):
+    """One string to be normalised or encoded."""
+
+    string: str
+    context: str | None = None
+    language: str | None = None
+
+
+class Work:
+    """What the batcher's worker does: a normaliser, and JSON of its answers."""
+
+    def __init__(self, normalizer: Normalizer) -> None:
+        """Answer with `normalizer`."""
+        self.normalizer = normalizer
+
+    def __call__(self, kind: Hashable, questions: Sequence[Question], /) -> Sequence[Any]:
+        """Return for each question an answer's JSON, or its vector (dim,) float32."""
+        if isinstance(kind, Asked):
+            contexts = [one.context for one in questions]
+            languages = [one.language for one in questions]
+            results = self.normalizer.normalize(
+                [one.string for one in questions], top_k=kind.top, explain=kind.explain,
+                contexts=contexts if any(contexts) else None, languages=languages if any(languages) else None,
+            )  # fmt: skip
+            return [encode(result, kind.top) for result in results]
+        cleaned = clean_many([one.string for one in questions], self.normalizer.index.rules)
+        vectors: NDArray[np.float32] = unit(self.normalizer.encoder().encode(cleaned))
+        return list(vectors)
+
+
+def encode(result: Result, top: int) -> bytes:
+    """Return an answer's JSON, as `Answer` has it."""
+    candidates = [dict(zip(_CANDIDATE, _candidate_values(one), strict=True)) for one in result.candidates[:top]]
+    return to_json({
+        "mention": result.mention, "concept_id": result.concept_id, "concept_name": result.concept_name,
+        "matched_term": result.matched_term, "similarity": result.similarity, "confidence": result.confidence,
+        "method": result.method, "decision": result.decision,
+        "explanation": None if result.explanation is None else str(result.explanation), "candidates": candidates,
+    })  # fmt: skip
+
+
+def cost(question: Question) -> int:
+    """Return about how many tokens a question costs."""
+    return tokens(question.string)
+
+
+async def json_only(request: Request) -> None:
+    """Refuse a body that does not say that it is JSON: a dependency of what takes one.
+
+    Raises:
+        Refusal: it does not.
+    """
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != JSON:
+        raise Refusal(415, "not_json", "send JSON, with the header Content-Type: application/json")
+
+
+def router(
+    settings: Settings, normalizer: Normalizer, terminology: Terminology | None, batcher: Batcher[Question, Any]
+) -> APIRouter:
+    """Return the routes.
+
+    Args:
+        settings: the limits.
+        normalizer: whose index is searched.
+        terminology: what concepts are shown from; the index without one.
+        batcher: answers by `Work`.
+    """
+    errors = documented(401, 403, 408, 413, 415, 422, 429, 500, 503, 504)
+    routes = APIRouter(tags=["Normalization"], responses=errors)
+    finder = Finder(normalizer.index)
+
+    async def answers(request: Request, kind: Hashable, questions: Sequence[Question]) -> list[Any]:
+        request.state.rows = len(questions)
+        request.state.asked = [one.string for one in questions]
+        try:
+            return await batcher.ask(kind, questions, getattr(request.state, "arrival", None))
+        except QueueFull as full:
+            raise Refusal(503, "queue_full", "too many mentions are waiting", retry_after=full.seconds) from None
+
+    @routes.post("/normalize", response_model=Answers, dependencies=[Depends(json_only)])
+    async def normalize(request: Request, asked: Annotated[Mentions, Body()]) -> Response:
+        """Map each mention to its concept."""
+        check_strings("mentions", asked.mentions, settings.max_rows, settings.max_characters)
+        _check_top(asked.top, settings)
+        for name, values in (("contexts", asked.contexts), ("languages", asked.languages)):
+            if values is not None and len(values) != len(asked.mentions):
+                raise Refusal(422, "invalid", f"{len(asked.mentions)} mentions, but {len(values)} {name}", field=name)
+            check_strings(name, values or (), settings.max_rows, settings.max_context)
+        nothing = [None] * len(asked.mentions)
+        columns = (asked.mentions, asked.contexts or nothing, asked.languages or nothing)
+        questions = [Question(*one) for one in zip(*columns, strict=True)]
+        found = await answers(request, Asked(asked.top, asked.explain), questions)
+        return Response(b'{"results":[' + b",".join(found) + b"]}", media_type=JSON)
+
+    @routes.post("/embed", response_model=Vectors, dependencies=[Depends(json_only)])
+    async def embed(request: Request, asked: Annotated[Texts, Body()]) -> Response:
+        """Return the vectors of texts."""
+        check_strings("texts", asked.texts, settings.max_rows, settings.max_characters)
+        found = await answers(request, Encoded(), [Question(text) for text in asked.texts])
+        vectors = [np.round(vector.astype(np.float64), VECTOR_DECIMALS).tolist() for vector in found]
+        return Response(
+            to_json({"vectors": vectors, "model": normalizer.index.manifest["model_hash"]}), media_type=JSON
+        )
+
+    @routes.get("/search", response_model=FoundConcepts)
+    async def search(
+        request: Request,
+        q: Annotated[str, Query(description="a part of a term, or a concept's id", examples=["epilep"])],
+        top: Annotated[int, Query(ge=1, description="concepts wanted")] = 20,
+    ) -> Response:
+        """Find concepts by their terms, as you type."""
+        check_strings("q", [q], 1, settings.max_characters)
+        _check_top(top, settings)
+        request.state.asked = [q]
+        vector = None
+        if finder.needs_vector(q):
+            vector = (await answers(request, Encoded(), [Question(q)]))[0]
+        found = await run_in_threadpool(finder.find, q, top, vector)
+        return Response(to_json({"concepts": found}), media_type=JSON)
+
+    @routes.get("/concepts/{identifier:path}", response_model=concepts.Concept, responses=documented(404))
+    async def concept(identifier: str) -> Response:
+        """Return a concept by its id (CURIE); a retired one says what replaces it."""
+        found = await run_in_threadpool(concepts.find, identifier, normalizer.index, terminology)
+        if found is None:
+            raise Refusal(404, "unknown_concept", "no concept has this id", field="identifier")
+        return Response(found.model_dump_json(), media_type=JSON)
+
+    return routes
+
+
+def check_strings(name: str, values: Sequence[str | None], most: int, characters: int) -> None:
+    """Make sure that strings are text, and within the limits.
+
+    Raises:
+        Refusal: they are not; it names the place, not the string.
+    """
+    if len(values) > most:
+        raise Refusal(422, "too_many", f"{len(values):,} {name}, at most {most:,} a request", field=name)
+    for place, value in enumerate(values):
+        if value is None:
+            continue
+        field = f"{name}.{place}"
+        if len(value) > characters:
+            raise Refusal(422, "too_long", f"{len(value):,} characters, at most {characters:,}", field=field)
+        if not value.isascii() and _SURROGATE.search(value):
+            raise Refusal(422, "no_text", "half of a surrogate pair is no text", field=field)
+
+
+def _check_top(top: int, settings: Settings) -> None:
+    if top > settings.max_top:
+        raise Refusal(422, "invalid", f"top may be {settings.max_top} at most", field="top")

@@ -1,0 +1,69 @@
+// Every shortcut, once: the listener and the help are made from this table.
+
+import { byId, fill, make } from "./dom.js";
+
+export const SHORTCUTS = [
+  { action: "accept", group: "Decide", keys: ["Enter", "a"], says: "accept the first candidate" },
+  { action: "candidate", group: "Decide", keys: ["1", "2", "3", "4", "5", "6", "7", "8", "9"], shown: "1 to 9", says: "take the candidate of that number" },
+  { action: "other", group: "Decide", keys: ["/"], says: "another concept: search the whole terminology" },
+  { action: "broader", group: "Decide", keys: ["b"], says: "the next concept taken is broader than the text" },
+  { action: "narrower", group: "Decide", keys: ["n"], says: "the next concept taken is narrower than the text" },
+  { action: "related", group: "Decide", keys: ["r"], says: "the next concept taken is only related" },
+  { action: "exact", group: "Decide", keys: ["="], says: "the next concept taken means just what the text means" },
+  { action: "nil", group: "Decide", keys: ["x"], says: "NIL: no concept fits" },
+  { action: "reject", group: "Decide", keys: ["d"], says: "reject: the candidates are wrong, the right one is not known" },
+  { action: "skip", group: "Decide", keys: ["s"], says: "skip: later" },
+  { action: "flag", group: "Decide", keys: ["f"], says: "flag: somebody else should look" },
+  { action: "comment", group: "Decide", keys: ["c"], says: "comment" },
+  { action: "undo", group: "Decide", keys: ["u", "Ctrl+z"], says: "undo your newest decision, a bulk accept as a whole" },
+  { action: "bulk", group: "Decide", keys: ["B"], says: "bulk accept above a threshold" },
+  { action: "next", group: "Look", keys: ["j"], says: "next row (in the list: arrow keys, too)" },
+  { action: "previous", group: "Look", keys: ["k"], says: "previous row" },
+  { action: "details", group: "Look", keys: ["m"], says: "more or less of each candidate" },
+  { action: "find", group: "Look", keys: ["q"], says: "find in the texts" },
+  { action: "progress", group: "Look", keys: ["p"], says: "progress and agreement" },
+  { action: "disagreements", group: "Look", keys: ["g"], says: "disagreements, to settle them" },
+  { action: "files", group: "Look", keys: ["e"], says: "import and export" },
+  { action: "theme", group: "Look", keys: ["t"], says: "light, dark, or as the system has it" },
+  { action: "help", group: "Look", keys: ["?"], says: "this help" },
+  { action: "cancel", group: "Look", keys: ["Escape"], shown: "Esc", says: "close what is open; forget =, b, n or r" },
+];
+
+const BY_KEY = new Map(SHORTCUTS.flatMap((one) => one.keys.map((key) => [key, one.action])));
+const SINGLE = "alphita.single";
+
+/** Call `actions[name](key)` for each shortcut, unless something is being typed or a dialog is open. */
+export function listen(actions) {
+  const single = byId("help-single");
+  single.checked = localStorage.getItem(SINGLE) !== "no";
+  single.addEventListener("change", () => localStorage.setItem(SINGLE, single.checked ? "yes" : "no"));
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.isComposing || event.altKey || event.metaKey) return;
+    if (document.querySelector("dialog[open]")) return;
+    const key = event.ctrlKey ? `Ctrl+${event.key.toLowerCase()}` : event.key;
+    const action = BY_KEY.get(key);
+    if (!action || isTyped(event.target, key)) return;
+    if (!event.ctrlKey && !single.checked && action !== "cancel") return;
+    event.preventDefault();
+    if (event.repeat && action !== "next" && action !== "previous") return; // a key held down decides once
+    actions[action](key);
+  });
+}
+
+/** Whether the focused control wants the key for itself. */
+function isTyped(target, key) {
+  if (target.closest("select, textarea, [contenteditable]")) return key !== "Escape";
+  const input = target.closest("input");
+  if (input) return !["checkbox", "radio"].includes(input.type) && key !== "Escape";
+  return key === "Enter" && Boolean(target.closest("button, a, summary"));
+}
+
+/** Lay out the help. */
+export function help() {
+  const groups = Map.groupBy(SHORTCUTS, (one) => one.group);
+  fill(byId("help-keys"), [...groups].map(([group, shortcuts]) => make("section", {},
+    make("h3", { text: group }),
+    make("dl", { class: "keys" }, shortcuts.map((one) => make("div", {},
+      make("dt", {}, (one.shown ? [one.shown] : one.keys).flatMap((key, place) => [place ? " or " : "", make("kbd", { text: key })])),
+      make("dd", { text: one.says })))))));
+}

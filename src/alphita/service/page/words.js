@@ -1,0 +1,27 @@
+// How decisions read.
+
+export const RELATIONS = { exact: "means", broad: "is broader", narrow: "is narrower", related: "is related" };
+const KINDS = {
+  accept: "accepted", choose: "chosen", nil: "NIL: no concept fits", reject: "rejected", skip: "skipped",
+  flag: "flagged", undo: "undone", adjudicate: "settled",
+};
+
+/** What a decision says, in one line; `names` gives the names of concepts by id, where they are known. */
+export function says(decision, names = new Map()) {
+  if (decision.kind === "adjudicate" && !decision.concept_id) return "settled: NIL, no concept fits";
+  const word = KINDS[decision.kind] || decision.kind;
+  if (!decision.concept_id) return word;
+  const name = decision.concept_name || names.get(decision.concept_id);
+  const concept = name ? `${name} (${decision.concept_id})` : decision.concept_id;
+  const relation = decision.relation && decision.relation !== "exact" ? `, which ${RELATIONS[decision.relation]}` : "";
+  return `${word} ${concept}${relation}`;
+}
+
+/** Whether a decision says what its row means, so that the row is no longer open to whoever took it. */
+export const isFinal = (decision) => Boolean(decision) && ["accept", "choose", "nil", "reject", "adjudicate"].includes(decision.kind);
+
+/** A time of the store, as the reader's clock has it. */
+export function when(at) {
+  const time = new Date(at);
+  return Number.isNaN(time.valueOf()) ? "" : time.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+}

@@ -1,0 +1,150 @@
+"""Files into a review and out of it, with what the index knows: the project's facts, and the types of its answers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from alphita.errors import InputError, Rejects, UsageError
+from alphita.index.store import Index
+from alphita.mappings.formats import Header, TargetInfo
+from alphita.mappings.record import Mapping
+from alphita.mappings.review import files
+from alphita.mappings.review.records import Added, Project, Row
+from alphita.mappings.review.store import ReviewStore, Unknown
+
+MOST_CHARACTERS = 100
+# Problems of an import that are told one by one.
+TOLD = 10
+
+
+def check_name(name: str) -> None:
+    """Make sure that a name of a project can stand in an address.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if not name.strip() or name != name.strip() or len(name) > MOST_CHARACTERS:
+        raise InputError(
+            f"a project's name must have 1 to {MOST_CHARACTERS} characters, the first and the last no spaces",
+            field="name", value=name,
+        )  # fmt: skip
+    if name in (".", "..") or any(one in "/\\" or not one.isprintable() for one in name):
+        raise InputError(
+            "a project's name must have no slash, backslash or control character", field="name", value=name
+        )
+
+
+def project_of(
+    name: str, source: str, column: str, index: Index | None, *, blind: bool = True
+) -> Project:  # fmt: skip
+    """Return a new project; what the index knows of terminology, release and model is "" without one."""
+    manifest: dict[str, Any] = index.manifest if index is not None else {}
+    hashes = [str(manifest.get(one) or "") for one in ("terminology_hash", "model_hash")]
+    return Project(name, source, column, hashes[0], release_of(index), hashes[1], "", blind)
+
+
+def release_of(index: Index | None) -> str:
+    """Return the versions of an index's sources, as "HP 2026-01-01"; "" if none is said."""
+    sources = index.manifest.get("sources", ()) if index is not None else ()
+    return ", ".join(f"{one['name']} {one['version']}" for one in sources if one.get("name") and one.get("version"))
+
+
+def add(store: ReviewStore, project: Project, rows: Iterable[Row], index: Index | None) -> Added:
+    """Add rows to a project, which is made if there is none of its name.
+
+    Raises:
+        InputError: there are no rows, or the project is there and its codes come from another source.
+        UsageError: no sound name or source.
+    """
+    check_name(project.name)
+    if not project.source.strip():
+        raise InputError("say where the codes come from", field="source", value=project.source)
+    found = list(_typed(rows, index) if index is not None else rows)
+    if not found:
+        raise InputError("there is not one row to review in this file")
+    try:
+        known = store.project(project.name)
+    except Unknown:
+        store.add_project(project)
+    else:
+        if known.source != project.source:
+            raise InputError(
+                f"the project is there already, with codes of {known.source!r}", field="source", value=project.source,
+                remedy="give that source, or another name",
+            )  # fmt: skip
+    return store.add_rows(project.name, found)
+
+
+def _typed(rows: Iterable[Row], index: Index) -> Iterable[Row]:
+    for row in rows:
+        answer = row.candidates[0].concept_id if row.candidates else None
+        place = int(index.concept_rows([answer])[0]) if answer else -1
+        yield replace(row, types=index.concept(place).semantic_types) if place >= 0 else row
+
+
+def export(
+    store: ReviewStore, project: str, writer: ModuleType, header: Header, out: Path, rejects: Rejects, *,
+    settled_only: bool,
+) -> files.Written:  # fmt: skip
+    """Write a project's mappings to a file.
+
+    Args:
+        store: the reviews.
+        project: its name.
+        writer: the format, a module of `alphita.mappings.formats`.
+        header: what a person said of the set; the rest is the project's own (see `files.header_of`).
+        out: the file.
+        rejects: takes the mappings that the format cannot write.
+        settled_only: leave out what nobody has approved or rejected.
+
+    Raises:
+        Unknown: there is no such project.
+        UsageError: the header lacks what the format needs.
+    """
+    facts = store.project(project)
+    mappings: list[Mapping] = list(store.mappings(project, settled_only=settled_only))
+    concepts = {one for mapping in mappings for one in (mapping.concept_id or "").split("|") if ":" in one}
+    return files.write(mappings, writer, files.header_of(facts, header, writer, concepts), out, rejects)
+
+
+def omop_of(index: Index) -> dict[str, TargetInfo] | None:
+    """Return what an index of OMOP vocabularies knows of OMOP's numbers, by CURIE; None for another index."""
+    table = index.segment.concepts
+    if "omop_concept_id" not in table.column_names:
+        return None
+    columns = [table.column(name).to_pylist() for name in ("id", "omop_concept_id", "domain", "vocabulary")]
+    return {
+        curie: TargetInfo(number, domain or "", vocabulary or "")
+        for curie, number, domain, vocabulary in zip(*columns, strict=True) if number is not None
+    }  # fmt: skip
+
+
+def told(path: Path) -> list[dict[str, str]]:
+    """Return the first rows that were set aside, without their values."""
+    if not path.exists():
+        return []
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = [row for _, row in zip(range(TOLD), csv.DictReader(file), strict=False)]
+    return [{name: row[name] for name in ("line", "field", "problem")} for row in rows]
+
+
+def day(text: str) -> str:
+    """Return a day, as 2026-01-31, or "".
+
+    Raises:
+        UsageError: it is none.
+    """
+    from datetime import date
+
+    try:
+        fits = not text or date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        fits = False
+    if not fits:
+        raise UsageError(f"the date {text!r} is no day; write it as 2026-01-31")
+    return text

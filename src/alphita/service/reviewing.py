@@ -1,0 +1,327 @@
+"""The review API: /api, which the review page and scripts use. Who asks is told by `keys.reviewer`.
+
+In a blind project a reviewer is given their own decisions only, until a row is adjudicated.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Path as PathParameter
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from alphita import __version__, registry
+from alphita.errors import Rejects
+from alphita.mappings.formats import Header, _names
+from alphita.mappings.review import files
+from alphita.mappings.review.records import Decision, Order, Row, State
+from alphita.mappings.review.store import Conflict, ReviewStore, Unknown
+from alphita.normalizer.normalizer import Normalizer
+from alphita.service import keys, review_files
+from alphita.service.concepts import find
+from alphita.service.failures import Refusal, documented
+from alphita.service.review_records import (
+    Accepting,
+    Deciding,
+    Settling,
+    Undoing,
+    concepts,
+    decision_json,
+    detail_json,
+    project_json,
+    standing_json,
+)  # fmt: skip
+from alphita.terminology.store import Terminology
+
+FORMATS = "alphita.mappings.formats"
+MOST_ROWS = 1_000
+LARGEST = 2**63 - 1
+Caller = Annotated[str, Depends(keys.reviewer)]
+Name = Annotated[str, PathParameter(max_length=review_files.MOST_CHARACTERS)]
+RowId = Annotated[int, PathParameter(ge=1, le=LARGEST)]
+Types = Annotated[list[str] | None, Query(alias="type", description="semantic types of the answer")]
+# What a browser sends to another site without asking that site first; a file comes with neither.
+REFUSED_TYPES = ("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
+# What a body is, where neither a format nor a file name is given.
+BY_MEDIA_TYPE = {
+    "application/x-ndjson": "jsonl", "application/jsonl": "jsonl", "text/tab-separated-values": "sssom",
+    "application/vnd.apache.parquet": "parquet",
+}  # fmt: skip
+MEDIA_TYPES = {
+    "csv": "text/csv; charset=utf-8", "usagi": "text/csv; charset=utf-8", "omop": "text/csv; charset=utf-8",
+    "jsonl": "application/x-ndjson", "sssom": "text/tab-separated-values; charset=utf-8",
+    "fhir_r4": "application/fhir+json", "fhir_r5": "application/fhir+json",
+    "parquet": "application/vnd.apache.parquet",
+}  # fmt: skip
+LOSSES, SET_ASIDE = "X-Alphita-Losses", "X-Alphita-Set-Aside"
+
+
+class Route(APIRoute):
+    """A route that answers 404 for what the store does not know, and 409 with the newest decision."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """Return what answers a request."""
+        handle = super().get_route_handler()
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Conflict as conflict:
+                error = {"code": "conflict", "message": str(conflict), "field": "seen"}
+                return JSONResponse({"error": error, "newest": decision_json(conflict.newest)}, 409)
+            except Unknown as error:
+                raise Refusal(404, "not_found", str(error)) from None
+
+        return answered
+
+
+def router(
+    store: ReviewStore | None, normalizer: Normalizer, terminology: Terminology | None = None
+) -> APIRouter:  # fmt: skip
+    """Return the routes.
+
+    Args:
+        store: the reviews; None: every address but /api/me says that there are none.
+        normalizer: its index says what candidates mean.
+        terminology: what concepts are shown from and chosen from; the index without one.
+    """
+    routes = APIRouter(prefix="/api", route_class=Route, tags=["Review"])
+    index = normalizer.index
+
+    @routes.get("/me", summary="Who asks, and of what")
+    def me(reviewer: Caller) -> dict[str, Any]:
+        return {
+            "reviewer": reviewer, "projects": [project_json(one) for one in store.projects()] if store else [],
+            "version": __version__, "release": review_files.release_of(index), "model": index.manifest["model_hash"],
+            "terminology": index.manifest["terminology_hash"], "calibrated": normalizer.calibration is not None,
+        }  # fmt: skip
+
+    if store is not None:
+        _reading(routes, store, concepts(index, terminology))
+        _deciding(routes, store, _Chosen(store, normalizer, terminology))
+        _files(routes, store, normalizer)
+    else:
+        methods = ["GET", "POST"]
+        routes.add_api_route("/{path:path}", _no_store, methods=methods, include_in_schema=False)
+    return routes
+
+
+def _no_store(path: str) -> None:
+    raise Refusal(404, "no_store", "this service was started without a store of reviews (--mappings reviews.sqlite)")
+
+
+def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[str, Any]]) -> None:
+    """Add what only reads; `shown` says what a concept is (see `review_records.concepts`)."""
+    formats = registry.names(FORMATS)
+
+    @routes.get("/projects", summary="All projects")
+    def projects(reviewer: Caller) -> dict[str, Any]:
+        return {"projects": [project_json(one) for one in store.projects()], "formats": formats}
+
+    @routes.get("/projects/{name}", summary="One project", responses=documented(404))
+    def project(name: Name, reviewer: Caller) -> dict[str, Any]:
+        return project_json(store.project(name))
+
+    @routes.get("/projects/{name}/rows", summary="The queue", responses=documented(404))
+    def rows(
+        name: Name, reviewer: Caller, order: Order = "risk", state: State = "open",
+        search: Annotated[str, Query(max_length=1_000)] = "", types: Types = None,
+        offset: Annotated[int, Query(ge=0, le=LARGEST)] = 0, limit: Annotated[int, Query(ge=0, le=MOST_ROWS)] = 100,
+    ) -> dict[str, Any]:  # fmt: skip
+        total, page = store.queue(
+            name, reviewer=reviewer, order=order, state=state, search=search, types=types or (), limit=limit,
+            offset=offset,
+        )  # fmt: skip
+        return {"total": total, "rows": [standing_json(one, reviewer) for one in page]}
+
+    @routes.get("/projects/{name}/rows/{row}", summary="One row, with its candidates", responses=documented(404))
+    def one_row(name: Name, row: RowId, reviewer: Caller) -> dict[str, Any]:
+        standing = store.standing(row, reviewer=reviewer)
+        _check_project(standing.row, name)
+        return detail_json(standing, reviewer, store.newest(row, reviewer), shown)
+
+    @routes.get("/projects/{name}/progress", summary="Progress and agreement", responses=documented(404))
+    def progress(name: Name, reviewer: Caller) -> dict[str, Any]:
+        return store.progress(name).to_json()
+
+    @routes.get("/projects/{name}/disagreements", summary="Rows to adjudicate", responses=documented(404))
+    def disagreements(name: Name, reviewer: Caller) -> dict[str, Any]:
+        found = store.disagreements(name)
+        return {
+            "total": len(found),
+            "rows": [
+                standing_json(one, reviewer)
+                | {
+                    "decisions": [decision_json(each) for each in one.decisions],
+                    "candidates": [asdict(each) for each in one.row.candidates],
+                }
+                for one in found
+            ],
+        }
+
+
+class _Chosen:
+    """Makes decisions of what was asked for, with a concept that is known."""
+
+    def __init__(self, store: ReviewStore, normalizer: Normalizer, terminology: Terminology | None) -> None:
+        self.store, self.index, self.terminology = store, normalizer.index, terminology
+
+    def decision(self, row: Row, reviewer: str, asked: Deciding | Settling) -> Decision:
+        """Return a decision about a row, not stored yet.
+
+        Raises:
+            Refusal: nobody knows the concept, or one stands where none belongs.
+        """
+        answer = row.candidates[0].concept_id if row.candidates else None
+        kind = asked.kind if isinstance(asked, Deciding) else "adjudicate"
+        concept_id = asked.concept_id
+        if kind == "accept" and concept_id is None:
+            # The answer; to accept NIL is to say that no concept fits.
+            kind, concept_id = ("accept", answer) if answer is not None else ("nil", None)
+        if concept_id is not None and kind not in ("accept", "choose", "adjudicate"):
+            raise Refusal(422, "invalid", f"a decision of kind {kind} has no concept", field="concept_id")
+        if kind == "choose" and concept_id is None:
+            raise Refusal(422, "invalid", "say which concept", field="concept_id")
+        return Decision(
+            asked.uid, row.project, row.id, reviewer, kind, concept_id,
+            asked.relation if concept_id is not None else None, asked.comment,
+            concept_name=self._name(row, concept_id) if concept_id is not None else None,
+        )  # fmt: skip
+
+    def _name(self, row: Row, concept_id: str) -> str | None:
+        for one in row.candidates:
+            if one.concept_id == concept_id:
+                return one.concept_name
+        concept = find(concept_id, self.index, self.terminology)
+        if concept is not None and concept.retired:
+            instead = f"; use {' or '.join(concept.replaced_by)}" if concept.replaced_by else ""
+            raise Refusal(422, "retired_concept", f"this concept is no longer to be used{instead}", field="concept_id")
+        if concept is not None:
+            return concept.name
+        message = "no concept has this id; search for one at /search"
+        raise Refusal(422, "unknown_concept", message, field="concept_id")
+
+
+def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
+    """Add what decides."""
+
+    @routes.post(
+        "/projects/{name}/rows/{row}/decisions", status_code=201, summary="Decide", responses=documented(404, 409, 422)
+    )
+    def decide(name: Name, row: RowId, asked: Deciding, reviewer: Caller) -> dict[str, Any]:
+        found = store.row(row)
+        _check_project(found, name)
+        decision = store.decide(chosen.decision(found, reviewer, asked), seen=asked.seen)
+        _, page = store.queue(name, reviewer=reviewer, order=asked.order, state="open", limit=2)
+        following = next((one.row.id for one in page if one.row.id != row), None)
+        standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
+        return {"decision": decision_json(decision), "standing": standing, "next": following}
+
+    @routes.post("/projects/{name}/undo", summary="Take back the newest decision", responses=documented(404, 422))
+    def undo(name: Name, asked: Undoing, reviewer: Caller) -> dict[str, Any]:
+        undone = store.undo(name, reviewer, asked.uid)
+        return {"undone": [decision_json(one) for one in undone], "row": undone[0].row if undone else None}
+
+    @routes.post("/projects/{name}/bulk", summary="Accept above a threshold", responses=documented(404, 422))
+    def bulk(name: Name, asked: Accepting, reviewer: Caller) -> dict[str, Any]:
+        done = store.bulk(
+            name, reviewer, asked.uid, threshold=asked.threshold, types=asked.types, preview=asked.preview
+        )
+        return {
+            "rows": done.rows, "occurrences": done.occurrences, "expected_wrong": done.expected_wrong,
+            "applied": not asked.preview,
+        }  # fmt: skip
+
+    @routes.post(
+        "/projects/{name}/rows/{row}/adjudicate", status_code=201, summary="Settle a disagreement",
+        responses=documented(404, 409, 422),
+    )  # fmt: skip
+    def adjudicate(name: Name, row: RowId, asked: Settling, reviewer: Caller) -> dict[str, Any]:
+        found = store.row(row)
+        _check_project(found, name)
+        decision = store.decide(chosen.decision(found, reviewer, asked), seen=asked.seen)
+        standing = standing_json(store.standing(row, reviewer=reviewer), reviewer)
+        return {"decision": decision_json(decision), "standing": standing}
+
+
+def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> None:
+    """Add import and export."""
+    targets = review_files.omop_of(normalizer.index)
+
+    @routes.post(
+        "/projects", status_code=201, summary="Import a file of `alphita normalize`",
+        responses=documented(413, 415, 422),
+        openapi_extra={"requestBody": {"required": True, "content": {
+            kind: {"schema": {"type": "string", "format": "binary"}}
+            for kind in ("text/csv", "application/octet-stream")
+        }}},
+    )  # fmt: skip
+    def imported(
+        request: Request, reviewer: Caller, name: Annotated[str, Query(max_length=review_files.MOST_CHARACTERS)],
+        source: Annotated[str, Query(max_length=1_000)], column: Annotated[str, Query(max_length=1_000)] = "",
+        format_: Annotated[str, Query(alias="format", description="told by the file's name otherwise")] = "",
+        filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "", blind: bool = True,
+        body: bytes = Depends(_file),
+    ) -> dict[str, Any]:  # fmt: skip
+        kind = _kind(request)
+        reader = _names.chosen(
+            Path(filename), format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")), "format"
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path, rejected = Path(folder) / "given", Path(folder) / "rejects.csv"
+            path.write_bytes(body)
+            with Rejects(rejected, private=True) as rejects:
+                rows = files.read(path, reader, name, rejects)
+            problems = review_files.told(rejected)
+        project = review_files.project_of(name, source, column, normalizer.index, blind=blind)
+        added = review_files.add(store, project, rows, normalizer.index)
+        return {"new": added.new, "known": added.known, "set_aside": rejects.count, "problems": problems}
+
+    @routes.get(
+        "/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response,
+    )  # fmt: skip
+    def exported(
+        name: Name, reviewer: Caller, format_: Annotated[str, Query(alias="format")] = "csv", settled: bool = True,
+        set_id: str = "", set_version: str = "", licence: str = "", date: str = "", source_vocabulary: str = "",
+        source_system: str = "", source_version: str = "", target_system: str = "",
+    ) -> Response:  # fmt: skip
+        writer = registry.load(FORMATS, format_)
+        header = Header(
+            set_id=set_id, version=set_version, licence=licence, date=review_files.day(date),
+            source_vocabulary=source_vocabulary, source_system=source_system, source_version=source_version,
+            target_system=target_system, target_info=targets.get if targets is not None else None,
+        )  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "out"
+            written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)
+            content = path.read_bytes()
+        called = name + writer.SUFFIXES[0]
+        plain = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in called)
+        headers = {
+            "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(called, safe='')}",
+            LOSSES: json.dumps(written.losses), SET_ASIDE: str(written.set_aside), "Cache-Control": "no-store",
+        }  # fmt: skip
+        return Response(content, headers=headers, media_type=MEDIA_TYPES.get(format_, "application/octet-stream"))
+
+
+async def _file(request: Request) -> bytes:
+    if _kind(request) in REFUSED_TYPES:
+        raise Refusal(415, "unsupported_media_type", "send the file itself, as text/csv or application/octet-stream")
+    return await request.body()
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _check_project(row: Row, name: str) -> None:
+    if row.project != name:
+        raise Refusal(404, "not_found", f"the project has no row {row.id}")

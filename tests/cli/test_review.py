@@ -1,0 +1,218 @@
+"""`alphita review`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import stat
+
+import pytest
+from typer.testing import CliRunner
+
+from alphita.cli.review import app
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index.store import build
+from alphita.mappings.review.records import Decision
+from alphita.mappings.review.store import ReviewStore
+from tests.doubles import HashEncoder
+from tests.normalizer.rich import RichTerminology
+
+ROWS = (
+    "row,mention_code,mention,frequency,rank,concept_id,concept_name,relation,method,confidence\n"
+    "1,T1,sore toe,3,1,SNOMEDCT:100,Toe pain,exact,nearest,0.9\n1,T1,sore toe,3,2,SNOMEDCT:101,Toe,,nearest,\n"
+    "2,T2,no toe,,1,,,,nil,0.5\n3,T3,bad,1,1,SNOMEDCT:100,Toe pain,wrong,nearest,\n4,T2,no toe,,1,,,,nil,0.5\n"
+)
+INPUT = "code,text,ward,note\nT1,sore toe,B,left\nT2,no toe,,\nT3,bad,C,\nT2,no toe,D,\n"
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(map(str, arguments)))
+
+
+def failed(*arguments):
+    """Return the error of a run that failed in the house's way."""
+    error = run(*arguments).exception
+    assert isinstance(error, AlphitaError), repr(error)
+    return error
+
+
+@pytest.fixture
+def answers(tmp_path):
+    path = tmp_path / "answers.csv"
+    path.write_text(ROWS)
+    return path
+
+
+@pytest.fixture
+def imported(answers, tmp_path):
+    store = tmp_path / "reviews.sqlite"
+    result = run("import", answers, "--mappings", store, "--project", "toes", "--source", "LAB", "--column", "text")
+    assert result.exit_code == 0, result.output
+    return store
+
+
+def decide(path, *decisions):
+    with ReviewStore.open(path) as store:
+        ids = [one.row.id for one in store.queue("toes", order="row", state="all")[1]]
+        for place, (row, reviewer, kind, concept, relation) in enumerate(decisions):
+            store.decide(Decision(f"u{place}{reviewer}", "toes", ids[row], reviewer, kind, concept, relation))
+
+
+def test_import(answers, tmp_path):
+    store, given = tmp_path / "reviews.sqlite", tmp_path / "in.csv"
+    given.write_text(INPUT)
+    words = ("import", answers, "-m", store, "--project", "toes", "--source", "LAB")
+    result = run(*words, "--column", "text", "--context-from", given)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "toes: 2 rows added, 0 known\n"
+    assert "1 rows were set aside" in result.stderr
+    assert f"--mappings {store}" in result.stderr
+    assert stat.S_IMODE(os.stat(store).st_mode) == 0o600
+    with open(f"{answers}.rejects.csv", newline="") as file:
+        assert [(row["line"], row["field"], row["value"]) for row in csv.DictReader(file)] == [
+            ("5", "relation", "wrong")
+        ]
+    with ReviewStore.open(store) as opened:
+        project = opened.project("toes")
+        rows = [one.row for one in opened.queue("toes", order="row")[1]]
+    assert (project.source, project.column, project.blind, project.release) == ("LAB", "text", True, "")
+    assert [(one.code, one.frequency, one.context) for one in rows] == [
+        ("T1", 3, {"ward": "B", "note": "left"}), ("T2", 2, {})
+    ]  # fmt: skip
+    assert run(*words).stdout == "toes: 0 rows added, 2 known\n"
+
+
+def test_import_with_an_index(tmp_path):
+    index = build(RichTerminology(), HashEncoder(), tmp_path / "rich.index")
+    answers = tmp_path / "a.csv"
+    answers.write_text("mention,concept_id\nfevr,AX:4\n")
+    store = tmp_path / "reviews.sqlite"
+    words = ("import", answers, "-m", store, "--project", "p", "--source", "LAB", "--open", "--index", index.path)
+    assert run(*words).exit_code == 0
+    with ReviewStore.open(store) as opened:
+        project, row = opened.project("p"), opened.queue("p")[1][0].row
+    assert (project.release, project.terminology, project.model, project.blind) == (
+        "TEST 1", index.manifest["terminology_hash"], index.manifest["model_hash"], False
+    )  # fmt: skip
+    assert row.types == ("Sign",)
+
+
+def test_bad_imports(answers, tmp_path, imported):
+    words = ("import", answers, "-m", tmp_path / "other.sqlite", "--source", "LAB", "--project")
+    assert "slash" in str(failed(*words, "../x"))
+    assert "cannot tell the format" in str(failed("import", tmp_path / "a.bin", *words[2:], "x"))
+    assert "cannot read it" in str(failed("import", tmp_path / "gone.csv", *words[2:], "x"))
+    short = tmp_path / "short.csv"
+    short.write_text("text\nsore toe\n")
+    error = failed(*words, "x", "--context-from", short)
+    assert isinstance(error, InputError)
+    assert "row 2" in str(error)
+    assert "cannot read it" in str(failed(*words, "x", "--context-from", tmp_path / "gone.csv"))
+    assert "'LAB'" in str(failed("import", answers, "-m", imported, "--project", "toes", "--source", "OTHER"))
+    assert "come from" in str(failed("import", answers, "-m", imported, "--project", "new", "--source", " "))
+    with pytest.raises(InputError, match="must be one of"):
+        raise failed(*words, "x", "--strict")
+    assert not (tmp_path / "other.sqlite").exists()
+    (tmp_path / "text.sqlite").write_text("no store " * 100)
+    assert isinstance(
+        failed("import", answers, "-m", tmp_path / "text.sqlite", "--project", "x", "--source", "L"), InputError
+    )
+    empty = tmp_path / "empty.csv"
+    empty.write_text("mention\n")
+    assert "not one row" in str(failed("import", empty, *words[2:], "x"))
+
+
+def test_private_imports_give_no_values(answers, tmp_path):
+    words = ("-m", tmp_path / "r.sqlite", "--project", "toes", "--source", "LAB", "--private")
+    assert run("import", answers, *words).exit_code == 0
+    with open(f"{answers}.rejects.csv", newline="") as file:
+        assert [(row["line"], row["value"]) for row in csv.DictReader(file)] == [("5", "")]
+
+
+def test_export(imported, tmp_path):
+    decide(imported, (0, "ann", "accept", "SNOMEDCT:100", "broad"))
+    out = tmp_path / "new" / "out.csv"
+    result = run("export", "-m", imported, "--project", "toes", "-o", out)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{out}: 1 mappings\n"
+    assert stat.S_IMODE(os.stat(out).st_mode) == 0o600
+    with open(out, newline="") as file:
+        found = [
+            (row["mention_code"], row["concept_id"], row["status"], row["reviewer"]) for row in csv.DictReader(file)
+        ]
+    assert found == [("T1", "SNOMEDCT:100", "approved", "ann")]
+    assert "already exists" in str(failed("export", "-m", imported, "--project", "toes", "-o", out))
+    assert run("export", "-m", imported, "--project", "toes", "-o", out, "--all", "--force").exit_code == 0
+    assert len(out.read_text().splitlines()) == 3
+    assert sorted(path.name for path in out.parent.iterdir()) == ["out.csv"]
+
+
+def test_a_concept_map(imported, tmp_path):
+    decide(imported, (0, "ann", "accept", "SNOMEDCT:100", None), (1, "ann", "reject", None, None))
+    out = tmp_path / "map.r4.json"
+    words = ("export", "-m", imported, "--project", "toes", "-o", out, "--set-id", "https://example.org/maps/1")
+    result = run(*words, "--date", "2026-01-31", "--set-version", "2")
+    assert "not held:          1  rejected mappings" in result.stdout
+    document = json.loads(out.read_text())
+    assert (document["url"], document["date"], document["version"]) == ("https://example.org/maps/1", "2026-01-31", "2")
+    assert document["group"][0]["source"] == "urn:alphita:source:LAB"
+    assert document["group"][0]["element"] == [
+        {"code": "T1", "display": "sore toe",
+         "target": [{"code": "100", "display": "Toe pain", "equivalence": "equivalent"}]}
+    ]  # fmt: skip
+
+
+def test_omop_ids_come_from_athena(imported, tmp_path):
+    decide(imported, (0, "ann", "accept", "SNOMEDCT:100", None), (1, "ann", "nil", None, None))
+    out, concepts = tmp_path / "out.usagi.csv", tmp_path / "CONCEPT.csv"
+    words = ("export", "-m", imported, "--project", "toes", "-o", out)
+    assert isinstance(failed(*words), UsageError)
+    assert not out.exists()
+    assert not list(tmp_path.glob("*.part"))
+    concepts.write_text("concept_id\tdomain_id\tvocabulary_id\tconcept_code\n31\tCondition\tSNOMED\t100\n")
+    assert run(*words, "--concepts", concepts).exit_code == 0
+    with open(out, newline="") as file:
+        assert [(row["conceptId"], row["mappingStatus"]) for row in csv.DictReader(file)] == [
+            ("31", "APPROVED"), ("0", "APPROVED")
+        ]  # fmt: skip
+
+
+def test_bad_exports(imported, tmp_path):
+    words = ("export", "-m", imported, "-o", tmp_path / "a.csv", "--project")
+    assert "did you mean 'toes'" in str(failed(*words, "tows"))
+    assert "2026-01-31" in str(failed(*words, "toes", "--date", "1.1.2026"))
+    assert "--prefix" in str(failed(*words, "toes", "--prefix", "LOCAL"))
+    assert "unknown format" in str(failed(*words, "toes", "--format", "excel"))
+    assert "gone.sqlite" in str(
+        failed("export", "-m", tmp_path / "gone.sqlite", "-o", tmp_path / "a.csv", "--project", "x")
+    )
+    assert not (tmp_path / "a.csv").exists()
+    (tmp_path / "file").touch()
+    assert "could not write" in str(
+        failed("export", "-m", imported, "-o", tmp_path / "file" / "a.csv", "--project", "toes")
+    )
+
+
+def test_progress(imported, tmp_path):
+    decide(
+        imported, (0, "ann", "accept", "SNOMEDCT:100", None), (0, "bob", "nil", None, None),
+        (1, "ann", "nil", None, None), (1, "bob", "nil", None, None),
+    )  # fmt: skip
+    report = tmp_path / "report.json"
+    result = run("progress", "-m", imported, "--report", report)
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert lines[0] == "toes: 1 of 2 rows decided, 40.0% of 5 occurrences"
+    assert {"3 nil", "1 accept", "2 by ann", "2 by bob", "1 rows to adjudicate"} <= set(lines)
+    assert "2 rows decided by two reviewers or more, 1 alike" in lines
+    # Agreement 1/2; by chance, each says NIL of 1/2 and of 1: 1/2. So kappa is 0.
+    assert "Cohen's kappa of ann and bob: 0.00" in lines
+    assert json.loads(report.read_text())["toes"]["compared"] == 2
+    assert run("progress", "-m", imported, "--project", "toes").stdout == result.stdout
+    assert "did you mean 'toes'" in str(failed("progress", "-m", imported, "--project", "tows"))
+
+
+def test_a_store_without_projects(tmp_path):
+    ReviewStore.open(tmp_path / "r.sqlite", create=True).close()
+    assert "alphita review import" in str(failed("progress", "-m", tmp_path / "r.sqlite"))

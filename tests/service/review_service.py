@@ -1,0 +1,83 @@
+"""A service over a small index and a store with one project, asked as a reviewer behind a proxy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.testclient import TestClient
+
+from alphita.index.store import Index, build
+from alphita.mappings.record import COLUMNS, Mapping
+from alphita.mappings.review.records import Project, Row
+from alphita.mappings.review.store import ReviewStore
+from alphita.normalizer.normalizer import Normalizer
+from alphita.service import app
+from alphita.service.settings import Settings
+from tests.doubles import HashEncoder
+from tests.normalizer.rich import RichTerminology
+
+HEADER = "X-User"
+# code, mention, frequency, concepts of the candidates, confidence of the answer
+LINES: list[tuple[str, str, int, list[str | None], float | None]] = [
+    ("L1", "headach", 10, ["AX:2", "AX:3"], 0.9),
+    ("L2", "fevr", 4, ["AX:4"], 0.6),
+    ("L3", "<script>alert(1)</script>", 1, [None], 0.95),
+    ("", "dulorin", 2, ["BX:2", "BX:3"], 0.7),
+]
+NAMES = {"AX:2": "Ache of the head", "AX:3": "Ache of the left side of the head", "AX:4": "Fever", "BX:2": "Dulorin",
+         "BX:3": "Dulorin 50 mg tablet"}  # fmt: skip
+
+
+def mapping(row: int, rank: int, concept: str | None, **fields: Any) -> Mapping:
+    values: dict[str, Any] = dict.fromkeys(COLUMNS)
+    values |= {"row": row, "rank": rank, "concept_id": concept, "concept_name": NAMES.get(concept or "")}
+    values |= {"method": "nearest" if concept else "nil", "relation": "exact" if concept else None}
+    return Mapping(**values | {"status": "unreviewed", "mapping_type": "maps_to", "mention": ""} | fields)
+
+
+def rows_of(lines=LINES) -> list[Row]:
+    found = []
+    for number, (code, mention, frequency, concepts, confidence) in enumerate(lines, 1):
+        candidates = tuple(
+            mapping(number, rank, concept, mention=mention, mention_code=code or None, frequency=frequency,
+                    confidence=confidence if rank == 1 else None, similarity=0.5)
+            for rank, concept in enumerate(concepts, 1)
+        )  # fmt: skip
+        found.append(Row(0, "", number, code, mention, frequency, {"ward": "B"}, candidates))
+    return found
+
+
+@dataclass
+class Service:
+    """An app with its parts."""
+
+    app: FastAPI
+    store: ReviewStore
+    index: Index
+
+    def as_(self, reviewer: str = "ann") -> TestClient:
+        """Return a client that asks as a reviewer."""
+        return TestClient(self.app, headers={HEADER: reviewer}, client=("127.0.0.1", 50_000))
+
+    def ids(self, project: str = "lab") -> list[int]:
+        """Return the ids of a project's rows, in the order of the input."""
+        return [one.row.id for one in self.store.queue(project, order="row", state="all")[1]]
+
+
+def index_of(folder: Path) -> Index:
+    return build(RichTerminology(), HashEncoder(), folder / "rich.index")
+
+
+def service(
+    folder: Path, index: Index, *, source: str = "LAB", lines=LINES, blind: bool = True, **settings: Any
+) -> Service:
+    store = ReviewStore.open(folder / "reviews.sqlite", create=True, timeout=0.2)
+    store.add_project(Project("lab", source, "text", "t", "AX 1", "m", "", blind))
+    store.add_rows("lab", rows_of(lines))
+    made = app.create(
+        Settings(trust_user_header=HEADER, rate=0, **settings), Normalizer(index, encoder=HashEncoder()), store
+    )
+    return Service(made, store, index)

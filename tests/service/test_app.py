@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+
+import pytest
+
+from alphita.index.store import Index
+from alphita.mappings.review.store import ReviewStore
+from alphita.normalizer.normalizer import Normalizer
+from alphita.service import keys, logs
+from alphita.service.app import page_paths
+from tests.doubles import HashEncoder
+from tests.service.asking import client_of, code_of
+
+SECRET = "John Doe, seizur"
+
+
+@pytest.fixture
+def log():
+    """What is logged, line by line."""
+    names = (logs.LOGGER.name, "uvicorn", "asyncio")
+    before = [(logging.getLogger(name).handlers, logging.getLogger(name).propagate) for name in names]
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    for name, (handlers, propagate) in zip(names, before, strict=True):
+        logging.getLogger(name).handlers, logging.getLogger(name).propagate = handlers, propagate
+
+
+def requests_of(lines: list[dict]) -> list[dict]:
+    return [line for line in lines if line["event"] == "request"]
+
+
+def test_health_and_readiness(normalizer):
+    with client_of(normalizer) as client:
+        assert client.get("/health").json()["status"] == "ok"
+        deadline = time.monotonic() + 20
+        while (answer := client.get("/ready")).status_code != 200:
+            assert answer.json()["status"] == "starting"
+            assert time.monotonic() < deadline
+        assert answer.json() == {
+            "status": "ready", "index": normalizer.index.content_hash,
+            "model": normalizer.index.manifest["model_hash"], "calibrated": False,
+        }  # fmt: skip
+
+
+def test_a_model_that_cannot_answer_is_not_ready(index_path, log):
+    class Broken(HashEncoder):
+        def encode(self, strings):
+            raise RuntimeError("broken")
+
+    with client_of(Normalizer(Index.open(index_path), encoder=Broken())) as client:
+        deadline = time.monotonic() + 20
+        while client.get("/ready").json()["status"] != "failed":
+            assert time.monotonic() < deadline
+        assert client.get("/ready").status_code == 503
+        assert client.get("/health").status_code == 200
+    assert [line["error"]["type"] for line in log() if line["event"] == "cannot answer"] == ["RuntimeError"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nothing", 404, "not_found"),
+        ("POST", "/nothing", 404, "not_found"),
+        ("GET", "/normalize", 405, "method_not_allowed"),
+        ("DELETE", "/search", 405, "method_not_allowed"),
+        ("GET", "/page/../../../etc/passwd", 404, "not_found"),
+        ("GET", "/..%2f..%2fetc/passwd", 404, "not_found"),
+        ("GET", "/service/app.py", 404, "not_found"),
+    ],
+)
+def test_errors_have_one_shape(normalizer, method, path, status, code):
+    with client_of(normalizer) as client:
+        refused = client.request(method, path)
+        assert refused.status_code == status
+        assert code_of(refused) == code
+        assert status != 405 or refused.headers["allow"]
+
+
+def test_an_error_nobody_expected_is_told_of_in_the_log_alone(normalizer, monkeypatch, log):
+    def broken(*_):
+        raise RuntimeError(f"no such thing: {SECRET}")
+
+    monkeypatch.setattr("alphita.service.concepts.find", broken)
+    with client_of(normalizer) as client:
+        failed = client.get("/concepts/T:1")
+    assert failed.status_code == 500
+    assert code_of(failed) == "internal"
+    assert failed.headers["x-request-id"] in failed.json()["error"]["message"]
+    (line,) = [line for line in log() if line["event"] == "failed"]
+    assert line["request"] == failed.headers["x-request-id"]
+    assert line["error"]["type"] == "RuntimeError"
+    assert any("test_app.py" in place for place in line["error"]["at"])
+    assert "John" not in json.dumps(log())
+
+
+def test_logs_tell_of_requests_and_not_of_mentions(normalizer, log):
+    with client_of(normalizer) as client:
+        answer = client.post("/normalize", json={"mentions": [SECRET, "x"]})
+        client.get("/search", params={"q": SECRET})
+        client.get(f"/concepts/{SECRET}")
+        client.get(f"/{SECRET}")
+        client.post("/normalize", json={"mentions": [SECRET], "top": 0})
+        client.post("/embed", json={"texts": [SECRET]})
+    lines = requests_of(log())
+    assert "John" not in json.dumps(log())
+    assert [(line["method"], line["route"], line["status"]) for line in lines] == [
+        ("POST", "/normalize", 200), ("GET", "/search", 200), ("GET", "/concepts/{identifier:path}", 404),
+        ("GET", "-", 404), ("POST", "/normalize", 422), ("POST", "/embed", 200),
+    ]  # fmt: skip
+    first = lines[0]
+    assert first["request"] == answer.headers["x-request-id"]
+    assert (first["rows"], first["reviewer"], first["level"]) == (2, "local", "info")
+    assert first["ms"] >= 0
+    assert lines[2]["refused"] == "unknown_concept"
+
+
+def test_mentions_are_logged_if_asked_for(normalizer, log):
+    with client_of(normalizer, log_mentions=True) as client:
+        client.post("/normalize", json={"mentions": [SECRET, "a\nb\u2028c"]})
+        client.get("/search", params={"q": SECRET})
+    assert [line.get("asked") for line in requests_of(log())] == [[SECRET, "a\nb c"], [SECRET]]
+
+
+def test_an_errors_message_is_logged_only_if_mentions_may_be():
+    with pytest.raises(ValueError, match="John") as raised:
+        raise ValueError(SECRET)
+    assert SECRET not in json.dumps(logs.describe(raised.value, message=False))
+    assert SECRET in json.dumps(logs.describe(raised.value, message=True))
+
+
+def test_figures_for_prometheus(normalizer):
+    with client_of(normalizer, rate=0.001, burst=4) as client:
+        client.post("/normalize", json={"mentions": ["seizur", "headach"]})
+        client.get("/nothing-with-a-name")
+        client.get("/search", params={"q": "a", "top": 0})
+        client.request("BREW", "/health")
+        client.get("/search", params={"q": "a"})
+        answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    lines = answer.text.splitlines()
+    assert 'alphita_requests_total{method="POST",route="/normalize",status="200"} 1.0' in lines
+    assert 'alphita_requests_total{method="GET",route="-",status="404"} 1.0' in lines
+    assert 'alphita_requests_total{method="GET",route="/search",status="422"} 1.0' in lines
+    assert any('method="other"' in line for line in lines)
+    assert 'alphita_refused_total{code="invalid"} 1.0' in lines
+    assert "alphita_queue_depth 0.0" in lines
+    counts = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    # The warming up asks two times two strings.
+    assert float(counts["alphita_batch_size_sum"]) == 6
+    assert float(counts["alphita_batch_tokens_total"]) > 6
+    assert float(counts['alphita_request_seconds_count{route="/normalize"}']) == 1
+    assert "nothing-with-a-name" not in answer.text
+
+
+def test_the_openapi_document_has_examples_and_errors(normalizer):
+    with client_of(normalizer) as client:
+        document = client.get("/openapi.json").json()
+        page = client.get("/docs")
+    for path in ("/normalize", "/embed", "/search", "/concepts/{identifier}", "/health", "/ready", "/metrics"):
+        assert path in document["paths"]
+    responses = document["paths"]["/normalize"]["post"]["responses"]
+    for status in ("413", "415", "422", "429", "503", "504"):
+        assert responses[status]["content"]["application/json"]["schema"]["$ref"].endswith("/Failure")
+    assert document["components"]["schemas"]["Mentions"]["examples"]
+    assert "HTTPValidationError" not in json.dumps(document["paths"]["/normalize"])
+    # The page needs nothing from elsewhere, and no script.
+    assert page.headers["content-type"].startswith("text/html")
+    assert "<script" not in page.text
+    assert "http" not in page.text.split("<body>")[0]
+    assert "'sha256-" in page.headers["content-security-policy"]
+    for path in document["paths"]:
+        assert path in page.text
+    assert "hart attack" in page.text
+
+
+def test_the_page_is_served_to_everyone_and_nothing_beside_it(normalizer, tmp_path):
+    path = tmp_path / "keys.tsv"
+    keys.add(path, "ann")
+    with (
+        ReviewStore.open(tmp_path / "reviews.sqlite", create=True) as store,
+        client_of(normalizer, store=store, keys=path) as client,
+    ):
+        page = client.get("/")
+        assert page.status_code == 200
+        assert page.headers["content-type"].startswith("text/html")
+        assert "script-src 'self'" in page.headers["content-security-policy"]
+        for name in page_paths() - {"/"}:
+            assert client.get(name).status_code == 200
+        for name in ("/../app.py", "/%2e%2e/app.py", "/..%2fapp.py", "/page/index.html", "//etc/passwd", "/x"):
+            assert client.get(name).status_code == 401
+            assert client.get(name, headers={"Authorization": "Bearer x"}).status_code == 401
+
+
+def test_no_path_leads_out_of_the_page(normalizer, tmp_path):
+    with (
+        ReviewStore.open(tmp_path / "reviews.sqlite", create=True) as store,
+        client_of(normalizer, store=store) as client,
+    ):
+        out = (
+            "/../app.py",
+            "/%2e%2e/app.py",
+            "/..%2fapp.py",
+            "/..%5capp.py",
+            "//etc/passwd",
+            "/%00",
+            "/" + "x" * 5_000,
+        )
+        for name in out:
+            assert client.get(name).status_code == 404
+            assert code_of(client.get(name)) == "not_found"
+        assert client.post("/index.html").status_code == 405
+
+
+def test_an_app_can_be_started_again(normalizer):
+    for _ in range(2):
+        with client_of(normalizer) as client:
+            assert client.post("/normalize", json={"mentions": ["seizur"]}).status_code == 200

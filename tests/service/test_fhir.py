@@ -1,0 +1,153 @@
+"""Capability statements and CodeSystem/$lookup, R4 and R5."""
+
+from __future__ import annotations
+
+import pytest
+from fhir.resources.capabilitystatement import CapabilityStatement as R5Statement
+from fhir.resources.R4B.capabilitystatement import CapabilityStatement as R4Statement
+
+from alphita.index.store import build
+from alphita.service import fhir_lookup
+from tests.doubles import HashEncoder, SmallTerminology
+from tests.service.review_service import index_of, service
+from tests.service.test_fhir_translate import checked
+
+BOTH = ["r4", "r5"]
+AX = "urn:alphita:terminology:AX"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return index_of(tmp_path_factory.mktemp("index"))
+
+
+@pytest.fixture
+def lab(tmp_path, index):
+    made = service(tmp_path, index)
+    yield made
+    made.store.close()
+
+
+def lookup(lab, release, status=200, **query):
+    return checked(lab.as_().get(f"/fhir/{release}/CodeSystem/$lookup", params=query), release, status)
+
+
+def values(document, name):
+    """Return the values of all parameters of a name; of one with parts, the values by name."""
+    found = []
+    for one in document["parameter"]:
+        if one["name"] == name:
+            found.append({part["name"]: _value(part) for part in one["part"]} if "part" in one else _value(one))
+    return found
+
+
+def _value(one):
+    return next(value for key, value in one.items() if key.startswith("value"))
+
+
+@pytest.mark.parametrize(("release", "version", "model"), [("r4", "4.0.1", R4Statement), ("r5", "5.0.0", R5Statement)])
+def test_capabilities(lab, release, version, model):
+    answer = lab.as_().get(f"/fhir/{release}/metadata", headers={"Accept": "application/fhir+json"})
+    assert answer.headers["content-type"] == "application/fhir+json"
+    document = answer.json()
+    model.model_validate(document)
+    assert (document["fhirVersion"], document["status"], document["kind"]) == (version, "active", "instance")
+    # An instance says where it is (R4 cpb-15, R5 cpb-16), and each type stands once (cpb-9).
+    assert document["implementation"]["description"]
+    (rest,) = document["rest"]
+    assert [one["type"] for one in rest["resource"]] == ["CodeSystem", "ConceptMap"]
+    assert [one["operation"] for one in rest["resource"]] == [
+        [{"name": "lookup", "definition": "http://hl7.org/fhir/OperationDefinition/CodeSystem-lookup"}],
+        [{"name": "translate", "definition": "http://hl7.org/fhir/OperationDefinition/ConceptMap-translate"}],
+    ]
+    checked(lab.as_().get(f"/fhir/{release}/metadata?mode=terminology"), release, 400)
+
+
+@pytest.mark.parametrize(
+    ("accept", "format_", "status"),
+    [
+        ("application/fhir+json; fhirVersion=4.0", "", 200), ("text/html, */*;q=0.1", "", 200),
+        ("application/fhir+xml", "", 406), ("application/fhir+xml", "json", 200), ("*/*", "xml", 406),
+    ],
+)  # fmt: skip
+def test_only_json(lab, accept, format_, status):
+    answer = lab.as_().get("/fhir/r4/metadata", params={"_format": format_}, headers={"Accept": accept})
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/fhir+json"
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_lookup(lab, release):
+    found = lookup(lab, release, code="2", system=AX)
+    assert values(found, "name") == ["AX"]
+    assert values(found, "display") == ["Ache of the head"]
+    assert {(one["language"], one["value"]) for one in values(found, "designation")} == {
+        ("en", "Headache"), ("en", "Head pain"), ("de-AT", "Kopfschmerz")
+    }  # fmt: skip
+    properties = values(found, "property")
+    assert {"code": "parent", "value": "1"} in properties
+    text = "An ache that is felt in the head. " * 10
+    if release == "r5":
+        assert values(found, "definition") == [text]
+        assert len(properties) == 1
+    else:
+        assert {"code": "definition", "value": text} in properties
+        assert not values(found, "definition")
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_what_is_wanted_of_it(lab, release):
+    found = lookup(lab, release, code="2", system=AX, property="parent")
+    assert {one["name"] for one in found["parameter"]} == {"name", "display", "property"}
+    assert values(found, "property") == [{"code": "parent", "value": "1"}]
+    found = lookup(lab, release, code="2", system=AX, property=["lang.de-AT", "definition"])
+    assert [one["value"] for one in values(found, "designation")] == ["Kopfschmerz"]
+    found = lookup(lab, release, code="2", system=AX, displayLanguage="de-AT", property="display")
+    assert values(found, "display") == ["Kopfschmerz"]
+    found = lookup(lab, release, code="2", system=AX, displayLanguage="fr", property="display")
+    assert values(found, "display") == ["Ache of the head"]
+    # What is only broader or related is no other name of it.
+    assert "Raised temperature" not in str(lookup(lab, release, code="4", system=AX))
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_lookup_by_post(lab, release):
+    coding = {"system": AX, "code": "4"}
+    body = {"resourceType": "Parameters", "parameter": [{"name": "coding", "valueCoding": coding}]}
+    answer = lab.as_().post(f"/fhir/{release}/CodeSystem/$lookup", json=body)
+    assert values(checked(answer, release), "display") == ["Fever"]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "issue"),
+    [
+        ({"code": "404", "system": AX}, 404, "not-found"),
+        ({"code": "2", "system": "http://nowhere.example.org"}, 404, "not-found"),
+        ({"code": "5", "system": AX}, 404, "not-found"),
+        ({"code": "2"}, 400, "required"),
+        ({"system": AX}, 400, "required"),
+        ({"code": "2", "system": AX, "useSupplement": "urn:x"}, 400, "not-supported"),
+        ({"code": "2", "system": AX, "color": "red"}, 400, "not-supported"),
+    ],
+)
+def test_bad_lookups(lab, query, status, issue):
+    assert lookup(lab, "r4", status, **query)["issue"][0]["code"] == issue
+
+
+def test_a_retired_code_names_its_replacement(lab):
+    assert "AX:4" in lookup(lab, "r5", 404, code="5", system=AX)["issue"][0]["details"]["text"]
+
+
+def test_a_known_system_and_its_version(tmp_path):
+    terminology = SmallTerminology([("HP:0000001", "Sore toe", "exact"), ("HP:0000001", "Toe pain", "exact")])
+    terminology.manifest = {"sources": [{"name": "HPO", "version": "2026-01-01", "licence": "x"}]}
+    index = build(terminology, HashEncoder(), tmp_path / "hp.index")
+    asked = {"code": ["HP:0000001"], "system": ["http://human-phenotype-ontology.org"]}
+    found = fhir_lookup.answer(index, asked, "r4")
+    assert values(found, "name") == ["Human Phenotype Ontology"]
+    assert values(found, "version") == ["2026-01-01"]
+    assert [one["value"] for one in values(found, "designation")] == ["Toe pain"]
+    assert fhir_lookup.answer(index, {**asked, "version": ["2026-01-01"]}, "r4") == found
+    with pytest.raises(fhir_lookup.Fault, match="another version") as caught:
+        fhir_lookup.answer(index, {**asked, "version": ["2001"]}, "r4")
+    assert caught.value.status == 404

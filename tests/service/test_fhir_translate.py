@@ -1,0 +1,342 @@
+"""ConceptMap/$translate, R4 and R5: by fhir.resources, and by the codes and invariants that it does not check."""
+
+from __future__ import annotations
+
+import pytest
+from fhir.resources.operationoutcome import OperationOutcome as R5Outcome
+from fhir.resources.parameters import Parameters as R5
+from fhir.resources.R4B.operationoutcome import OperationOutcome as R4Outcome
+from fhir.resources.R4B.parameters import Parameters as R4
+
+from alphita.mappings.review.codings import coding_of, curie_of, source_system
+from alphita.mappings.review.records import Decision, Project
+from tests.mappings.test_fhir import EQUIVALENCES, RELATIONSHIPS
+from tests.service.review_service import index_of, rows_of, service
+
+BOTH = ["r4", "r5"]
+SYSTEM, AX = "urn:alphita:source:LAB", "urn:alphita:terminology:AX"
+URL = "urn:alphita:review:lab"
+# http://hl7.org/fhir/issue-type
+ISSUE_TYPES = (
+    "invalid", "structure", "required", "value", "invariant", "security", "login", "unknown", "expired", "forbidden",
+    "suppressed", "processing", "not-supported", "duplicate", "multiple-matches", "not-found", "deleted", "too-long",
+    "code-invalid", "extension", "too-costly", "business-rule", "conflict", "transient", "lock-error", "no-store",
+    "exception", "timeout", "incomplete", "throttled", "informational",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return index_of(tmp_path_factory.mktemp("index"))
+
+
+@pytest.fixture
+def lab(tmp_path, index):
+    """L1 is reviewed as broad, L2 as narrow, L3 as NIL; the row without a code is open."""
+    made = service(tmp_path, index)
+    rows = made.ids()
+    for place, kind, concept, relation in ((0, "accept", "AX:2", "broad"), (1, "accept", "AX:4", "narrow"),
+                                           (2, "nil", None, None)):  # fmt: skip
+        made.store.decide(Decision(f"d{place}", "lab", rows[place], "ann", kind, concept, relation))
+    yield made
+    made.store.close()
+
+
+def faults(document: dict, release: str) -> list[str]:
+    """Return what breaks a required binding, the operation's definition or an invariant."""
+    if document["resourceType"] == "OperationOutcome":
+        issues = document["issue"]
+        found = [] if issues else ["no issue"]
+        found += [f"issue {one['code']}" for one in issues if one["code"] not in ISSUE_TYPES]
+        return found + [one["severity"] for one in issues if one["severity"] not in ("fatal", "error", "warning")]
+    # inv-1: one of value, resource and part, and only one.
+    entries = [*document["parameter"], *(part for one in document["parameter"] for part in one.get("part", []))]
+    found = [
+        "inv-1" for one in entries if sum(key.startswith("value") or key in ("part", "resource") for key in one) != 1
+    ]
+    names = [one["name"] for one in document["parameter"]]
+    if "result" not in names:
+        allowed = {"name", "version", "display", "designation", "property"}
+        allowed |= {"definition"} if release == "r5" else set()
+        return [*found, *({"name", "display"} - set(names)), *(set(names) - allowed)]
+    if names.count("result") != 1 or names.count("message") > 1 or set(names) - {"result", "message", "match"}:
+        found.append(f"names {names}")
+    matched = False
+    for one in document["parameter"]:
+        if one["name"] == "match":
+            parts = {part["name"]: part for part in one["part"]}
+            key, codes = ("equivalence", EQUIVALENCES) if release == "r4" else ("relationship", RELATIONSHIPS)
+            code = parts[key]["valueCode"]
+            if code not in codes:
+                found.append(f"code {code}")
+            if set(parts) - {key, "concept", "source" if release == "r4" else "originMap"}:
+                found.append(f"parts {sorted(parts)}")
+            matched |= code not in ("unmatched", "disjoint", "not-related-to")
+    result = next(one["valueBoolean"] for one in document["parameter"] if one["name"] == "result")
+    return found if result == matched else [*found, "result"]
+
+
+def checked(answer, release, status=200):
+    """Return a resource, which is right by fhir.resources and by `faults`."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/fhir+json"
+    document = answer.json()
+    if document["resourceType"] == "OperationOutcome":
+        (R4Outcome if release == "r4" else R5Outcome).model_validate(document)
+    else:
+        (R4 if release == "r4" else R5).model_validate(document)
+    assert faults(document, release) == []
+    return document
+
+
+def get(lab, release, status=200, **query):
+    return checked(lab.as_().get(f"/fhir/{release}/ConceptMap/$translate", params=query), release, status)
+
+
+def post(lab, release, *parameters, status=200):
+    body = {"resourceType": "Parameters", "parameter": list(parameters)}
+    headers = {"Content-Type": "application/fhir+json"}
+    answer = lab.as_().post(f"/fhir/{release}/ConceptMap/$translate", json=body, headers=headers)
+    return checked(answer, release, status)
+
+
+def result(document):
+    """Return the result, and of each match its code and its concept."""
+    matches = [{part["name"]: part for part in one["part"]} for one in document["parameter"] if one["name"] == "match"]
+    said = [
+        ((one.get("equivalence") or one["relationship"])["valueCode"], one.get("concept", {}).get("valueCoding"))
+        for one in matches
+    ]
+    return document["parameter"][0]["valueBoolean"], said
+
+
+def test_forward(lab):
+    concept = {"system": AX, "code": "2", "display": "Ache of the head"}
+    assert get(lab, "r4", code="L1", system=SYSTEM) == {
+        "resourceType": "Parameters",
+        "parameter": [
+            {"name": "result", "valueBoolean": True},
+            {"name": "match", "part": [
+                {"name": "equivalence", "valueCode": "wider"}, {"name": "concept", "valueCoding": concept},
+                {"name": "source", "valueUri": URL}]},
+        ],
+    }  # fmt: skip
+    assert get(lab, "r5", sourceCode="L1", system=SYSTEM)["parameter"][1]["part"] == [
+        {"name": "relationship", "valueCode": "source-is-narrower-than-target"},
+        {"name": "concept", "valueCoding": concept}, {"name": "originMap", "valueUri": URL},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_every_way_to_ask(lab, release):
+    expected = result(get(lab, release, code="L1", system=SYSTEM))
+    assert expected[0]
+    one = {"system": SYSTEM, "code": "L1"}
+    other = {"system": "http://nowhere.example.org", "code": "L1"}
+    for name in ("code", "sourceCode"):
+        assert result(get(lab, release, **{name: "L1"}, system=SYSTEM)) == expected
+        asked = [{"name": name, "valueCode": "L1"}, {"name": "system", "valueUri": SYSTEM}]
+        assert result(post(lab, release, *asked)) == expected
+    for name in ("coding", "sourceCoding"):
+        assert result(post(lab, release, {"name": name, "valueCoding": one})) == expected
+    for name in ("codeableConcept", "sourceCodeableConcept"):
+        asked = {"name": name, "valueCodeableConcept": {"coding": [other, one]}}
+        assert result(post(lab, release, asked)) == expected
+    # The source is known by its name, too.
+    assert result(get(lab, release, code="L1", system="LAB")) == expected
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_in_reverse(lab, release):
+    code = "narrower" if release == "r4" else "source-is-narrower-than-target"
+    found = {"system": SYSTEM, "code": "L1", "display": "headach"}
+    expected = (True, [(code, found)])
+    assert result(get(lab, release, code="2", system=AX, reverse="true")) == expected
+    assert result(get(lab, release, targetCode="2", system=AX)) == expected
+    assert result(get(lab, release, targetCode="2", targetSystem=AX)) == expected
+    assert result(get(lab, release, targetCode="2", system=AX, sourceSystem=SYSTEM)) == expected
+    assert not result(get(lab, release, targetCode="2", system=AX, sourceSystem="urn:other"))[0]
+    asked = {"name": "targetCoding", "valueCoding": {"system": AX, "code": "2"}}
+    assert result(post(lab, release, asked)) == expected
+    asked = {"name": "targetCodeableConcept", "valueCodeableConcept": {"coding": [asked["valueCoding"]]}}
+    assert result(post(lab, release, asked)) == expected
+    asked = [{"name": "coding", "valueCoding": {"system": AX, "code": "2"}}, {"name": "reverse", "valueBoolean": True}]
+    assert result(post(lab, release, *asked)) == expected
+    assert not result(get(lab, release, code="2", system=AX))[0]
+    assert not result(get(lab, release, code="2", system=AX, reverse="false"))[0]
+
+
+def test_what_is_wider_is_narrower_the_other_way(lab):
+    assert result(get(lab, "r4", code="L2", system=SYSTEM))[1][0][0] == "narrower"
+    assert result(get(lab, "r4", code="4", system=AX, reverse="true"))[1][0][0] == "wider"
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_filters(lab, release):
+    asked = {"code": "L1", "system": SYSTEM}
+    for name in ("targetsystem", "targetSystem", "target", "targetScope"):
+        assert result(get(lab, release, **asked, **{name: AX}))[0]
+        assert not result(get(lab, release, **asked, **{name: "http://snomed.info/sct"}))[0]
+    assert result(get(lab, release, **asked, target=f"{AX}?fhir_vs"))[0]
+    assert result(get(lab, release, **asked, sourceScope=f"{SYSTEM}?fhir_vs"))[0]
+    assert not result(get(lab, release, **asked, sourceScope="urn:other?fhir_vs"))[0]
+    get(lab, release, 400, **asked, sourceScope="http://example.org/ValueSet/x")
+    assert result(get(lab, release, **asked, source="http://example.org/ValueSet/x"))[0]
+    assert result(get(lab, release, **asked, url=URL, version="2"))[0]
+    get(lab, release, 404, **asked, url="urn:other")
+    get(lab, release, 404, **asked, conceptMapVersion="1")
+    get(lab, release, 400, **asked, target="http://snomed.info/sct?fhir_vs=isa/1")
+    get(lab, release, 400, **asked, target="http://hl7.org/fhir/ValueSet/x")
+
+
+def test_nil_is_said(lab):
+    r4 = get(lab, "r4", code="L3", system=SYSTEM)
+    assert result(r4) == (False, [("unmatched", None)])
+    r5 = get(lab, "r5", code="L3", system=SYSTEM)
+    assert result(r5) == (False, [])
+    assert r5["parameter"][1]["valueString"] == "reviewed: no concept of the target fits"
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_only_what_is_settled_is_served_and_at_once(lab, release):
+    # Without a code of its own, the string is the code.
+    assert result(get(lab, release, code="dulorin", system=SYSTEM)) == (False, [])
+    row = lab.ids()[3]
+    lab.store.decide(Decision("x", "lab", row, "ann", "reject"))
+    assert result(get(lab, release, code="dulorin", system=SYSTEM)) == (False, [])
+    lab.store.decide(Decision("y", "lab", row, "ann", "accept", "BX:2"))
+    found = result(get(lab, release, code="dulorin", system=SYSTEM))
+    concept = {"system": "urn:alphita:terminology:BX", "code": "2", "display": "Dulorin"}
+    assert found == (True, [("equivalent", concept)])
+    # Two who disagree have settled nothing.
+    lab.store.decide(Decision("z", "lab", row, "bob", "nil"))
+    assert result(get(lab, release, code="dulorin", system=SYSTEM)) == (False, [])
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_several_maps_and_several_targets(lab, release):
+    lab.store.add_project(Project("other", "LAB", "", "", "", "", ""))
+    lab.store.add_rows("other", rows_of([("L1", "headach", 1, ["AX:2"], 0.9), ("L9", "x", 1, ["BX:2|AX:2"], 0.9)]))
+    for place, row in enumerate(lab.ids("other")):
+        concept = ["AX:2", "BX:2|AX:2"][place]
+        lab.store.decide(Decision(f"o{place}", "other", row, "ann", "accept", concept, "exact"))
+    both = result(get(lab, release, code="L1", system=SYSTEM))[1]
+    assert len(both) == 2
+    assert result(get(lab, release, code="L1", system=SYSTEM, url=URL))[1] == both[:1]
+    assert result(get(lab, release, code="L1", system=SYSTEM, url="urn:alphita:review:other"))[1] == both[1:]
+    two = result(get(lab, release, code="L9", system=SYSTEM))[1]
+    assert [concept["system"] for _, concept in two] == ["urn:alphita:terminology:BX", AX]
+    assert [concept["code"] for _, concept in result(get(lab, release, targetCode="2", system=AX))[1]] == [
+        "L1", "L1", "L9"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("release", BOTH)
+@pytest.mark.parametrize(
+    ("query", "issue"),
+    [
+        ({}, "required"),
+        ({"code": "L1"}, "required"),
+        ({"code": "L1", "system": ""}, "value"),
+        ({"code": "L1", "sourceCode": "L1", "system": SYSTEM}, "invalid"),
+        ({"code": "L1", "targetCode": "2", "system": SYSTEM}, "invalid"),
+        ({"targetCode": "2", "system": AX, "reverse": "true"}, "invalid"),
+        ({"code": "L1", "system": SYSTEM, "reverse": "yes"}, "value"),
+        ({"code": "L1", "system": SYSTEM, "targetsytem": AX}, "not-supported"),
+        ({"code": ["L1", "L2"], "system": SYSTEM}, "invalid"),
+        ({"coding": f"{SYSTEM}|L1"}, "invalid"),
+        ({"code": "L1", "system": SYSTEM, "targetSystem": AX, "targetsystem": AX}, "invalid"),
+    ],
+)
+def test_bad_questions(lab, release, query, issue):
+    document = get(lab, release, 400, **query)
+    assert document["issue"][0]["code"] == issue
+    assert document["issue"][0]["details"]["text"]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        [{"name": "code", "valueInteger": 1}],
+        [{"name": "code", "valueCode": 1}],
+        [{"name": "code", "valueCode": " "}],
+        [{"valueCode": "L1"}],
+        ["code"],
+        "code",
+        [{"name": "coding", "valueCoding": {"code": "L1"}}],
+        [{"name": "coding", "valueCoding": {"code": 1, "system": SYSTEM}}],
+        [{"name": "codeableConcept", "valueCodeableConcept": {"text": "headach"}}],
+        [{"name": "codeableConcept", "valueCodeableConcept": {"coding": ["L1"]}}],
+        [{"name": "reverse", "valueBoolean": "true"}],
+        [{"name": "conceptMap", "resource": {"resourceType": "ConceptMap"}}],
+        [{"name": "coding", "valueCoding": {"code": "L1", "system": SYSTEM}}, {"name": "dependency", "part": []}],
+        [{"name": "coding", "valueCoding": {"code": "1", "system": "s"}},
+         {"name": "sourceCoding", "valueCoding": {"code": "1", "system": "s"}}],
+    ],
+)  # fmt: skip
+def test_bad_parameters(lab, parameters):
+    body = {"resourceType": "Parameters", "parameter": parameters}
+    headers = {"Content-Type": "application/fhir+json"}
+    checked(lab.as_().post("/fhir/r4/ConceptMap/$translate", json=body, headers=headers), "r4", 400)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status"),
+    [
+        (b"{", "application/fhir+json", 400),
+        (b"", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b"\xff", "application/json", 400),
+        (b'{"resourceType": "ConceptMap"}', "application/json", 400),
+        (b"<Parameters/>", "application/fhir+xml", 415),
+        (b"code=L1", "application/x-www-form-urlencoded", 415),
+    ],
+)
+def test_bad_bodies(lab, body, kind, status):
+    answer = lab.as_().post("/fhir/r5/ConceptMap/$translate", content=body, headers={"Content-Type": kind})
+    checked(answer, "r5", status)
+
+
+def test_an_error_does_not_repeat_what_was_asked(lab):
+    asked = {"code": "secret complaint", "system": "secret system"}
+    assert "secret" not in str(get(lab, "r4", **asked))
+    assert "secret" not in str(get(lab, "r4", 404, **asked, url="secret"))
+
+
+def test_who_is_not_let_in_and_what_is_not_there(lab):
+    from starlette.testclient import TestClient
+
+    client = TestClient(lab.app, client=("127.0.0.1", 1))
+    checked(client.get("/fhir/r4/ConceptMap/$translate", params={"code": "L1", "system": SYSTEM}), "r4", 401)
+    checked(lab.as_().get("/fhir/r4/ConceptMap/1"), "r4", 404)
+    checked(lab.as_().get("/fhir/r6/metadata"), "r5", 404)
+    checked(lab.as_().get("/fhir/r4/Patient/../../etc/passwd"), "r4", 404)
+    checked(lab.as_().delete("/fhir/r4/ConceptMap/$translate"), "r4", 404)
+
+
+def test_codings():
+    assert coding_of("HP:0001250") == ("http://human-phenotype-ontology.org", "HP:0001250")
+    assert coding_of("SNOMEDCT:5") == ("http://snomed.info/sct", "5")
+    for curie in ("HP:0001250", "SNOMEDCT:5", "MINE:a b/c"):
+        assert curie_of(*coding_of(curie)) == curie
+    assert curie_of("http://nowhere.example.org", "1") is None
+    assert source_system("https://example.org/codes") == "https://example.org/codes"
+    assert source_system("Lab of A/B") == "urn:alphita:source:Lab%20of%20A%2FB"
+    assert source_system("ICD10CM") == "http://hl7.org/fhir/sid/icd-10-cm"
+
+
+@pytest.mark.parametrize(
+    ("document", "release", "fault"),
+    [
+        ({"parameter": [{"name": "result", "valueBoolean": True}]}, "r4", "result"),
+        ({"parameter": [{"name": "result", "valueBoolean": True, "valueCode": "x"}]}, "r4", "inv-1"),
+        ({"parameter": [{"name": "result", "valueBoolean": True},
+                        {"name": "match", "part": [{"name": "equivalence", "valueCode": "same"}]}]}, "r4", "code same"),
+        ({"parameter": [{"name": "name", "valueString": "x"}]}, "r4", "display"),
+        ({"parameter": [{"name": "name", "valueString": "x"}, {"name": "display", "valueString": "x"},
+                        {"name": "definition", "valueString": "x"}]}, "r4", "definition"),
+        ({"resourceType": "OperationOutcome", "issue": [{"severity": "error", "code": "bad"}]}, "r4", "issue bad"),
+    ],
+)  # fmt: skip
+def test_each_rule_finds_its_fault(document, release, fault):
+    assert fault in faults({"resourceType": "Parameters", **document}, release)

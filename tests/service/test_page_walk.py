@@ -1,0 +1,602 @@
+"""Reviewing in a browser: by keyboard, in bulk, by two reviewers, while the server fails, with 10,000 rows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from alphita.mappings.review.store import ReviewStore
+from tests.service.fake_review import FINAL, FakeReview, application, serving
+from tests.service.review_service import HEADER, index_of, service
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = os.environ.get("ALPHITA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium; ALPHITA_CHROMIUM names one"),
+]
+expect = sync_api.expect
+SIZE = {"width": 1280, "height": 720}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def opened(browser: Any, url: str, *, key: str = "", **options: Any) -> Iterator[Any]:
+    """Open the page as a visitor of its own, and see that nothing goes wrong in it meanwhile."""
+    context = browser.new_context(**{"viewport": SIZE, "accept_downloads": True, "reduced_motion": "reduce"} | options)
+    page = context.new_page()
+    page.wrong = []
+    page.on("pageerror", lambda error: page.wrong.append(str(error)))
+    page.on("console", lambda line: page.wrong.append(line.text) if "Content Security Policy" in line.text else None)
+    page.on("request", lambda asked: None if asked.url.startswith((url, "blob:")) else page.wrong.append(asked.url))
+    page.goto(url)
+    if key:
+        page.fill("#key-input", key)
+        page.keyboard.press("Enter")
+    ready(page)
+    yield page
+    assert page.wrong == []
+    context.close()
+
+
+@contextmanager
+def reviewing(browser: Any, fake: FakeReview, **options: Any) -> Iterator[Any]:
+    with serving(application(fake)) as url, opened(browser, url, **options) as page:
+        yield page
+
+
+def ready(page: Any) -> None:
+    """Wait until the candidates of the row in hand are there."""
+    page.wait_for_selector("#hand[data-candidates=shown]")
+
+
+def in_hand(page: Any) -> str:
+    return page.inner_text("#hand-mention")
+
+
+def press(page: Any, *keys: str) -> None:
+    """Press keys, each when the row in hand has its candidates."""
+    for key in keys:
+        ready(page)
+        page.keyboard.press(key)
+
+
+def saved(page: Any, fake: FakeReview, number: int) -> None:
+    """Wait until the server has so many decisions and the page knows it."""
+    expect(page.locator("#pending")).to_have_text("")
+    page.wait_for_function("() => !document.querySelector('.is-saving, .is-waiting')")
+    assert len([one for one in fake.decisions if one["kind"] != "undo"]) == number
+
+
+def test_thirty_rows_by_keyboard_alone(browser):
+    fake = FakeReview(rows=40)
+    by_mention = {row["mention"]: row for row in fake.table}
+    with reviewing(browser, fake) as page:
+        seen = []
+        done: list[tuple[str, dict[str, Any]]] = []
+
+        def decide(*keys: str, **wanted: Any) -> None:
+            mention = in_hand(page)
+            seen.append(mention)
+            press(page, *keys)
+            done.append((mention, wanted))
+            page.wait_for_function(
+                "before => document.getElementById('hand-mention').textContent !== before", arg=mention
+            )
+
+        def first(mention: str) -> dict[str, Any]:
+            return by_mention[mention]["candidates"][0]
+
+        for _ in range(12):
+            answer = first(in_hand(page))["concept_id"]
+            decide("Enter", kind="accept" if answer else "nil", concept_id=answer)
+        for number in range(2, 6):
+            other = by_mention[in_hand(page)]["candidates"][number - 1]["concept_id"]
+            decide(str(number), kind="choose", concept_id=other, relation="exact")
+        for key, relation in zip("bnr", ("broad", "narrow", "related"), strict=True):
+            other = by_mention[in_hand(page)]["candidates"][1]["concept_id"]
+            decide(key, "2", kind="choose", concept_id=other, relation=relation)
+        for key, kind in (("x", "nil"), ("d", "reject"), ("s", "skip"), ("f", "flag")):
+            decide(key, kind=kind, concept_id=None)
+        # Another concept, by typing a part of its name.
+        mention = in_hand(page)
+        press(page, "/")
+        page.keyboard.type("numb knee")
+        expect(page.locator("#picker-concept h3")).to_have_text("numbness of the knee")
+        page.keyboard.press("Enter")
+        done.append((mention, {"kind": "choose", "concept_id": "T:0000034", "relation": "exact"}))
+        seen.append(mention)
+        page.wait_for_function("before => document.getElementById('hand-mention').textContent !== before", arg=mention)
+        # A comment goes with the next decision.
+        press(page, "c")
+        page.keyboard.type("see <b>letter</b>")
+        page.keyboard.press("Control+Enter")
+        expect(page.locator(".draft")).to_contain_text("see <b>letter</b>")
+        decide("x", kind="nil", comment="see <b>letter</b>")
+        for _ in range(5):
+            decide("x", kind="nil")
+        assert len(set(seen)) == 30
+        saved(page, fake, 30)
+        for decision, (mention, wanted) in zip(fake.decisions, done, strict=True):
+            assert fake.row_of[decision["row"]]["mention"] == mention
+            assert {name: decision[name] for name in wanted} == wanted
+        # Riskiest first.
+        risks = [by_mention[mention]["risk"] for mention in seen]
+        assert risks == sorted(risks, reverse=True)
+        # After loading again, what was decided is gone from the list of open rows; what was skipped comes last.
+        page.reload()
+        ready(page)
+        expect(page.locator("#queue-count")).to_have_text("11 rows, open")
+        assert in_hand(page) not in seen
+        assert page.locator("#list .item .mention").last.inner_text() == seen[done.index((seen[21], done[21][1]))]
+        assert done[21][1]["kind"] == "skip"
+
+
+def test_the_real_service_and_store(browser, tmp_path):
+    real = service(tmp_path, index_of(tmp_path))
+    ids = dict(zip(("headach", "fevr", "script", "dulorin"), real.ids(), strict=True))
+    with real.store, serving(real.app) as url:
+        with opened(browser, url, extra_http_headers={HEADER: "ann"}) as page:
+            assert in_hand(page) == "fevr"
+            press(page, "Enter")
+            expect(page.locator("#hand-mention")).to_have_text("headach")
+            press(page, "n", "2")
+            expect(page.locator("#hand-mention")).to_have_text("dulorin")
+            press(page, "x")
+            expect(page.locator("#hand-mention")).to_have_text("<script>alert(1)</script>")
+            expect(page.locator("#queue-count")).to_have_text("1 row, open")
+            press(page, "u")
+            expect(page.locator("#hand-mention")).to_have_text("dulorin")
+            press(page, "/")
+            page.keyboard.press("Control+a")
+            page.keyboard.type("dulorin 50")
+            expect(page.locator("#picker-concept h3")).to_have_text("Dulorin 50 mg tablet")
+            page.keyboard.press("Enter")
+            expect(page.locator("#pending")).to_have_text("")
+            expect(page.locator("#said")).to_contain_text("Saved: dulorin: chosen Dulorin 50 mg tablet (BX:3)")
+            page.reload()
+            expect(page.locator("#hand-mention")).to_have_text("<script>alert(1)</script>")
+            expect(page.locator("#queue-count")).to_have_text("1 row, open")
+        kinds = [(one.row, one.kind, one.concept_id, one.relation) for one in real.store.history("lab", reviewer="ann")]
+        assert [one for one in kinds if one[1] != "undo"] == [
+            (ids["fevr"], "accept", "AX:4", "exact"),
+            (ids["headach"], "choose", "AX:3", "narrow"),
+            (ids["dulorin"], "nil", None, None),
+            (ids["dulorin"], "choose", "BX:3", "exact"),
+        ]
+        with opened(browser, url, extra_http_headers={HEADER: "bob"}) as page:
+            expect(page.locator("#queue-count")).to_have_text("4 rows, open")
+            press(page, "Enter")
+            expect(page.locator("#hand-mention")).to_have_text("headach")
+            press(page, "Enter")
+            expect(page.locator("#said")).to_contain_text("Saved: headach")
+            press(page, "g")
+            expect(page.locator("#disagreements-body .choices li")).to_have_count(2)
+            page.locator(".choices button", has_text="left side").click()
+            expect(page.locator("#disagreements-body")).to_contain_text("No disagreements to settle")
+            page.keyboard.press("Escape")
+            press(page, "e")
+            page.get_by_label("CSV", exact=True).check()
+            with page.expect_download() as download:
+                page.get_by_role("button", name="Export").click()
+            assert "AX:3" in download.value.path().read_text()
+    expected = (ids["headach"], "adjudicate", "AX:3", "narrow")
+    with ReviewStore.open(tmp_path / "reviews.sqlite") as store:
+        last = list(store.history("lab"))[-1]
+    assert (last.row, last.kind, last.concept_id, last.relation) == expected
+
+
+def test_undo_brings_the_row_back(browser):
+    fake = FakeReview(rows=12)
+    with reviewing(browser, fake) as page:
+        mention = in_hand(page)
+        press(page, "x")
+        expect(page.locator("#hand-mention")).not_to_have_text(mention)
+        saved(page, fake, 1)
+        press(page, "Control+z")
+        expect(page.locator("#hand-mention")).to_have_text(mention)
+        expect(page.locator("#said")).to_contain_text("Undone: NIL")
+        # What is decided then has seen the undo.
+        press(page, "d")
+        expect(page.locator("#hand-mention")).not_to_have_text(mention)
+        saved(page, fake, 2)
+        assert fake.in_force(fake.decisions[0]["row"])["local"]["kind"] == "reject"
+        press(page, "u")
+        expect(page.locator("#hand-mention")).to_have_text(mention)
+        press(page, "u")
+        expect(page.locator("#said")).to_have_text("There is nothing of yours to undo.")
+        assert not fake.in_force(fake.decisions[0]["row"])
+
+
+def test_bulk_is_previewed_and_undone_as_a_whole(browser):
+    fake = FakeReview(rows=300)
+    with reviewing(browser, fake) as page:
+        press(page, "B")
+        expect(page.locator("#bulk-apply")).to_have_text(re.compile(r"Accept \d+ rows"))
+        page.fill("#bulk-number", "0.9")
+        rows = [row for row in fake.table if row["answer"]["concept_id"] and row["answer"]["confidence"] >= 0.9]
+        expect(page.locator("#bulk-apply")).to_have_text(f"Accept {len(rows)} rows")
+        figures = page.inner_text("#bulk-preview")
+        assert f"{sum(row['frequency'] for row in rows):,}" in figures
+        wrong = sum(1 - row["answer"]["confidence"] for row in rows)
+        assert f"{wrong:.1f} rows" in figures
+        assert fake.decisions == []
+        # The preview of another threshold has to come first.
+        page.fill("#bulk-number", "7")
+        expect(page.locator("#bulk-apply")).to_be_disabled()
+        page.fill("#bulk-number", "0.9")
+        page.click("#bulk-apply:enabled")
+        expect(page.locator("#said")).to_contain_text(f"{len(rows)} rows accepted in bulk")
+        expect(page.locator("#queue-count")).to_have_text(f"{300 - len(rows)} rows, open")
+        assert len(fake.decisions) == len(rows)
+        press(page, "u")
+        expect(page.locator("#said")).to_contain_text(f"{len(rows)} decisions, taken in bulk")
+        expect(page.locator("#queue-count")).to_have_text("300 rows, open")
+        assert not any(fake.in_force(row["id"]) for row in fake.table)
+
+
+def test_bulk_that_may_have_been_done_is_done_once(browser):
+    fake = FakeReview(rows=60)
+    with reviewing(browser, fake) as page:
+        press(page, "B")
+        page.wait_for_selector("#bulk-apply:enabled")
+        fake.failing = [0]
+        page.click("#bulk-apply")
+        expect(page.locator("#bulk-said")).to_contain_text("Accepting again is safe")
+        before = len(fake.decisions)
+        assert before
+        page.click("#bulk-apply")
+        expect(page.locator("#said")).to_contain_text("accepted in bulk")
+        assert len(fake.decisions) == before
+
+
+def test_no_bulk_without_calibration(browser):
+    with reviewing(browser, FakeReview(rows=5, calibrated=False)) as page:
+        press(page, "B")
+        expect(page.locator("#bulk-said")).to_contain_text("not calibrated")
+        expect(page.locator("#bulk-apply")).to_be_disabled()
+
+
+def test_a_decision_is_pending_until_the_server_has_it(browser):
+    fake = FakeReview(rows=12)
+    with reviewing(browser, fake) as page:
+        fake.failing = [503, 507, 503, 503, 503, 503]
+        first = in_hand(page)
+        press(page, "x")
+        expect(page.locator("#hand-mention")).not_to_have_text(first)
+        expect(page.locator("#pending")).to_have_text("1 decision not saved yet")
+        expect(page.locator("#notices")).to_contain_text("Kept in this browser")
+        expect(page.locator("#list .is-waiting .mention")).to_have_text(first)
+        press(page, "x")
+        expect(page.locator("#pending")).to_have_text("2 decisions not saved yet")
+        assert fake.decisions == []
+        page.click("#retry")
+        expect(page.locator("#notices")).to_contain_text("the disk is full")
+        # It is not lost by loading the page again.
+        page.once("dialog", lambda dialog: dialog.accept())
+        page.reload()
+        fake.failing = []
+        ready(page)
+        saved(page, fake, 2)
+        assert [one["kind"] for one in fake.decisions] == ["nil", "nil"]
+        expect(page.locator("#notices")).to_be_empty()
+
+
+def test_an_answer_that_was_lost_does_not_decide_twice(browser):
+    fake = FakeReview(rows=12, failing=[0])
+    with reviewing(browser, fake) as page:
+        press(page, "x")
+        expect(page.locator("#pending")).to_have_text("1 decision not saved yet")
+        assert len(fake.decisions) == 1
+        page.click("#retry")
+        saved(page, fake, 1)
+
+
+def test_a_decision_that_never_comes_through_can_be_given_up(browser):
+    fake = FakeReview(rows=12, failing=[500] * 5)
+    with reviewing(browser, fake) as page:
+        press(page, "x", "d")
+        for _ in range(4):
+            page.wait_for_selector("#retry")
+            page.click("#retry")
+            page.wait_for_timeout(150)
+        page.click("#discard")
+        expect(page.locator("#notices")).to_contain_text("was not saved: made to fail")
+        saved(page, fake, 1)
+        assert fake.decisions[0]["kind"] == "reject"
+
+
+def test_another_key_does_not_decide_for_the_one_before(browser):
+    fake = FakeReview(rows=12, keys={"key-one": "ann", "key-two": "bob"})
+    with reviewing(browser, fake, key="key-one") as page:
+        fake.keys.pop("key-one")
+        press(page, "x")
+        expect(page.locator("#key")).to_be_visible()
+        page.fill("#key-input", "key-two")
+        page.keyboard.press("Enter")
+        expect(page.locator("#who")).to_contain_text("bob")
+        ready(page)
+        expect(page.locator("#queue-count")).to_have_text("12 rows, open")
+        assert fake.decisions == []
+        # It waits for its own reviewer.
+        fake.keys = {"key-one": "ann"}
+        page.reload()
+        page.fill("#key-input", "key-one")
+        page.keyboard.press("Enter")
+        expect(page.locator("#who")).to_contain_text("ann")
+        ready(page)
+        saved(page, fake, 1)
+        assert fake.decisions[0]["reviewer"] == "ann"
+
+
+def test_offline(browser):
+    fake = FakeReview(rows=12)
+    with reviewing(browser, fake) as page:
+        page.wait_for_load_state("networkidle")
+        page.context.set_offline(True)
+        press(page, "x", "d")
+        expect(page.locator("#notices")).to_contain_text("the server cannot be reached")
+        page.context.set_offline(False)
+        saved(page, fake, 2)
+
+
+def test_what_the_server_refuses_is_told(browser):
+    fake = FakeReview(rows=12, failing=[422])
+    with reviewing(browser, fake) as page:
+        mention = in_hand(page)
+        press(page, "x")
+        expect(page.locator("#notices")).to_contain_text("was not saved: made to fail")
+        assert fake.decisions == []
+        page.get_by_role("button", name="To the row").click()
+        expect(page.locator("#hand-mention")).to_have_text(mention)
+        press(page, "x")
+        saved(page, fake, 1)
+        expect(page.locator("#notices")).to_be_empty()
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_the_second_tab_sees_the_first(browser, replace):
+    fake = FakeReview(rows=12)
+    with serving(application(fake)) as url, opened(browser, url) as one, opened(browser, url) as other:
+        assert in_hand(one) == in_hand(other)
+        press(one, "x")
+        saved(one, fake, 1)
+        press(other, "d")
+        expect(other.locator("#conflict-theirs")).to_have_text("NIL: no concept fits")
+        expect(other.locator("#conflict-mine")).to_have_text("rejected")
+        assert len(fake.decisions) == 1
+        other.click("#conflict-replace" if replace else "#conflict-keep")
+        saved(other, fake, 2 if replace else 1)
+        assert fake.in_force(fake.decisions[0]["row"])["local"]["kind"] == ("reject" if replace else "nil")
+
+
+def test_two_reviewers_are_blind_and_then_settled(browser):
+    fake = FakeReview(rows=6, keys={"key-one": "ann", "key-two": "bob"})
+    with serving(application(fake)) as url:
+        with opened(browser, url, key="key-one") as page:
+            press(page, "x", "x", "Enter")
+            saved(page, fake, 3)
+        context = browser.new_context(viewport=SIZE)
+        page = context.new_page()
+        page.goto(url)
+        page.fill("#key-input", "wrong")
+        page.keyboard.press("Enter")
+        expect(page.locator("#key-about")).to_contain_text("not, or no longer, known")
+        page.fill("#key-input", "key-two")
+        page.keyboard.press("Enter")
+        ready(page)
+        expect(page.locator("#queue-count")).to_have_text("6 rows, open")
+        expect(page.locator(".decisions")).to_have_count(0)
+        expect(page.locator("#who")).to_contain_text("bob")
+        press(page, "d", "x", "2")
+        saved(page, fake, 6)
+        press(page, "p")
+        expect(page.locator("#progress-body")).to_contain_text(
+            "1 of 3 rows that two or more have decided were decided alike"
+        )
+        page.keyboard.press("Escape")
+        press(page, "g")
+        expect(page.locator("#disagreements-body .choices li")).to_have_count(2)
+        page.keyboard.press("1")
+        # A rejection settles nothing; the other decision does.
+        if page.locator("#disagreements-said").inner_text().startswith("A rejection"):
+            page.keyboard.press("2")
+        expect(page.locator("#disagreements-said")).to_contain_text("is settled")
+        page.keyboard.press("/")
+        page.keyboard.press("Control+a")
+        page.keyboard.type("knee pain")
+        expect(page.locator("#picker-concept h3")).to_have_text("pain of the knee")
+        page.keyboard.press("Enter")
+        expect(page.locator("#disagreements-body")).to_contain_text("No disagreements to settle")
+        settled = [one for one in fake.decisions if one["kind"] == "adjudicate"]
+        assert [one["concept_id"] for one in settled] == [None, "T:0000030"]
+        context.close()
+
+
+def test_html_in_texts_is_shown_as_text(browser):
+    fake = FakeReview(rows=3)
+    with reviewing(browser, fake) as page:
+        page.fill("#filter-search", "onerror")
+        expect(page.locator("#hand-mention")).to_have_text("<img src=x onerror=document.title='hacked'> & co")
+        assert page.title() == "Review · Alphita"
+        assert page.locator("#hand img, #list img").count() == 0
+
+
+def test_filters(browser):
+    fake = FakeReview(rows=150)
+    with reviewing(browser, fake) as page:
+        press(page, "q")
+        page.keyboard.type("knee")
+        some = [row for row in fake.table if "knee" in row["mention"]]
+        expect(page.locator("#queue-count")).to_have_text(f"{len(some)} rows, open")
+        page.fill("#filter-search", "")
+        page.select_option("#filter-order", "row")
+        expect(page.locator("#hand-mention")).to_contain_text("onerror")
+        page.fill("#filter-type", "Sign")
+        page.locator("#filter-type").press("Enter")
+        signs = [row for row in fake.table if row["candidates"][0]["types"] == ["Sign"]]
+        expect(page.locator("#queue-count")).to_have_text(f"{len(signs)} rows, open")
+        page.fill("#filter-type", "")
+        page.select_option("#filter-state", "decided")
+        expect(page.locator("#queue-count")).to_have_text("0 rows, decided")
+        page.select_option("#filter-state", "all")
+        expect(page.locator("#queue-count")).to_have_text("150 rows")
+
+
+def test_export_and_import(browser, tmp_path):
+    fake = FakeReview(rows=5)
+    with reviewing(browser, fake) as page:
+        press(page, "x")
+        saved(page, fake, 1)
+        press(page, "e")
+        expect(page.locator("#export-formats input")).to_have_count(8)
+        page.get_by_label("SSSOM", exact=True).check()
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Export").click()
+        assert download.value.suggested_filename == "lab.sssom"
+        assert download.value.path().read_text().startswith("format,sssom\nsettled,True")
+        answers = tmp_path / "ward 7.csv"
+        answers.write_text("row,mention\n1,ear ache\n2,knee\n")
+        page.set_input_files("#import-file", answers)
+        page.fill("#import-source", "LAB")
+        assert page.input_value("#import-name") == "ward 7"
+        page.get_by_role("button", name="Import", exact=True).click()
+        expect(page.locator("#files-said")).to_contain_text("2 new rows")
+        ((query, body),) = fake.imported
+        assert query == {"name": "ward 7", "source": "LAB", "column": "description", "filename": "ward 7.csv"}
+        assert body == answers.read_bytes()
+
+
+def test_ten_thousand_rows_are_scrolled(browser):
+    fake = FakeReview(rows=10_000)
+    with reviewing(browser, fake) as page:
+        expect(page.locator("#queue-count")).to_have_text("10,000 rows, open")
+        assert page.locator("#list .item").count() < 60
+        height = page.evaluate("document.querySelector('#list .item').getBoundingClientRect().height")
+        for place in (2_345, 9_990, 5_000):
+            page.evaluate("top => { document.getElementById('list').scrollTop = top; }", place * height)
+            shown = page.locator(f"#option-{place} .mention")
+            expect(shown).to_have_text(fake.table[place]["mention"])
+            assert page.locator("#list .item").count() < 60
+        # Pages that flew by were not fetched.
+        assert len(fake.paged) < 10
+        # By wheel, a frame is never long.
+        page.evaluate(
+            """() => { window.frames_ = []; let last = performance.now();
+            const step = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(step); };
+            requestAnimationFrame(step); }"""
+        )
+        page.mouse.move(100, 500)
+        for _ in range(60):
+            page.mouse.wheel(0, 2_000)
+        page.wait_for_timeout(300)
+        frames = sorted(page.evaluate("window.frames_"))
+        assert frames[len(frames) // 2] < 50, "median of a frame, ms"
+        # What is decided far down is the row that was shown, and the pages fetched afterwards lack none.
+        page.evaluate("document.getElementById('list').scrollTop = 0")
+        page.locator("#option-0").click()
+        press(page, "x", "x", "x")
+        saved(page, fake, 3)
+        page.evaluate("top => { document.getElementById('list').scrollTop = top; }", 700 * height)
+        expect(page.locator("#option-700 .mention")).to_have_text(fake.table[700]["mention"])
+        page.locator("#option-700").click()
+        expect(page.locator("#hand-mention")).to_have_text(fake.table[700]["mention"])
+        press(page, "d")
+        saved(page, fake, 4)
+        assert fake.decisions[-1]["row"] == fake.table[700]["id"]
+
+
+def test_a_list_with_skips_comes_to_its_end(browser):
+    fake = FakeReview(rows=230)
+    with reviewing(browser, fake) as page:
+        number = len([row for row in fake.table if "e" in row["mention"]])
+        page.fill("#filter-search", "e")
+        expect(page.locator("#queue-count")).to_have_text(f"{number} rows, open")
+        page.keyboard.press("Escape")
+        skipped = in_hand(page)
+        press(page, "s")
+        expect(page.locator("#hand-mention")).not_to_have_text(skipped)
+        for _ in range(number - 1):
+            mention = in_hand(page)
+            press(page, "x")
+            if mention != skipped:
+                page.wait_for_function(
+                    "before => document.getElementById('hand-mention').textContent !== before", arg=mention
+                )
+        expect(page.locator("#hand-mention")).to_have_text(skipped)
+        press(page, "x")
+        expect(page.locator("#hand")).to_contain_text("That was the last open row")
+        saved(page, fake, number + 1)
+        rows = [row for row in fake.table if "e" in row["mention"]]
+        assert all(fake.in_force(row["id"])["local"]["kind"] in FINAL for row in rows)
+
+
+@pytest.mark.parametrize(("scheme", "ground"), [("light", "rgb(243, 245, 248)"), ("dark", "rgb(16, 21, 27)")])
+def test_light_and_dark(browser, scheme, ground):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    with reviewing(browser, FakeReview(rows=3), color_scheme=scheme) as page:
+        assert page.evaluate(colour) == ground
+        press(page, "t", "t")
+        assert page.evaluate(colour) == "rgb(16, 21, 27)"
+        page.reload()
+        ready(page)
+        assert page.evaluate(colour) == "rgb(16, 21, 27)"
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (640, 360), (320, 640)])
+def test_nothing_is_cut_off_sideways(browser, size):
+    with reviewing(browser, FakeReview(rows=20), viewport={"width": size[0], "height": size[1]}) as page:
+        wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        assert page.evaluate(wide)
+        for key in ("?", "B", "p", "g", "e", "c", "/"):
+            press(page, key)
+            dialog = page.locator("dialog[open]")
+            expect(dialog).to_have_count(1)
+            box = dialog.bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= size[0]
+            assert dialog.evaluate("one => one.scrollWidth <= one.clientWidth"), key
+            page.keyboard.press("Escape")
+            expect(dialog).to_have_count(0)
+
+
+def test_help_lists_every_key_and_can_switch_them_off(browser):
+    fake = FakeReview(rows=5)
+    with reviewing(browser, fake) as page:
+        press(page, "?")
+        text = page.inner_text("#help-keys")
+        for key in ("Enter", "1 to 9", "/", "b", "n", "r", "x", "d", "s", "f", "c", "u", "Ctrl+z", "B", "p", "g", "?"):
+            assert key in text.split() or key in text
+        page.get_by_label("Keys without Ctrl are shortcuts").uncheck()
+        page.keyboard.press("Escape")
+        press(page, "x")
+        page.wait_for_timeout(200)
+        assert fake.decisions == []
+        page.get_by_role("button", name="NIL").click()
+        saved(page, fake, 1)
+
+
+def test_names_of_all_that_can_be_used(browser):
+    with reviewing(browser, FakeReview(rows=5)) as page:
+        nameless = page.evaluate(
+            """() => [...document.querySelectorAll('button, input, select, textarea, [role=option], meter, progress')]
+            .filter((one) => !(one.labels?.length || one.getAttribute('aria-label') || one.textContent.trim()))
+            .map((one) => one.outerHTML.slice(0, 80))"""
+        )
+        assert nameless == []
+        page.keyboard.press("Tab")
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none"

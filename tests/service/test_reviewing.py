@@ -1,0 +1,285 @@
+"""The review API: deciding, blindness, two tabs, bulk, undo, adjudication."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+
+import pytest
+from starlette.testclient import TestClient
+
+from alphita.normalizer.normalizer import Normalizer
+from alphita.service import app
+from alphita.service.settings import Settings
+from tests.doubles import HashEncoder
+from tests.service.review_service import HEADER, index_of, service
+
+ROWS = "/api/projects/lab/rows"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return index_of(tmp_path_factory.mktemp("index"))
+
+
+@pytest.fixture
+def lab(tmp_path, index):
+    made = service(tmp_path, index)
+    yield made
+    made.store.close()
+
+
+def decide(client, row, uid, kind="accept", seen=0, **fields):
+    return client.post(f"{ROWS}/{row}/decisions", json={"uid": uid, "kind": kind, "seen": seen, **fields})
+
+
+def test_who_asks_and_of_what(lab):
+    found = lab.as_().get("/api/me").json()
+    assert found["reviewer"] == "ann"
+    assert [one["name"] for one in found["projects"]] == ["lab"]
+    assert (found["calibrated"], found["model"]) == (False, lab.index.manifest["model_hash"])
+    assert found["release"] == "TEST 1"
+    assert TestClient(lab.app).get("/api/me").status_code == 401
+    assert lab.as_().get("/api/projects/lab").json()["source"] == "LAB"
+    listed = lab.as_().get("/api/projects").json()
+    assert [one["name"] for one in listed["projects"]] == ["lab"]
+    assert "sssom" in listed["formats"]
+
+
+def test_the_queue(lab):
+    found = lab.as_().get(ROWS, params={"order": "risk", "limit": 2}).json()
+    assert found["total"] == 4
+    # Risk is frequency times 1 - confidence: 4 * 0.4, then 10 * 0.1.
+    assert [one["code"] for one in found["rows"]] == ["L2", "L1"]
+    first = found["rows"][0]
+    assert first["risk"] == pytest.approx(1.6)
+    assert first["answer"] == {
+        "concept_id": "AX:4", "concept_name": "Fever", "matched_term": None, "similarity": 0.5, "confidence": 0.6,
+        "decision": None, "relation": "exact",
+    }  # fmt: skip
+    assert (first["mine"], first["state"], first["settled"], first["context"]) == (None, "open", False, {"ward": "B"})
+    assert [one["code"] for one in lab.as_().get(ROWS, params={"search": "FEV"}).json()["rows"]] == ["L2"]
+    assert lab.as_().get(ROWS, params={"limit": 1, "offset": 3, "order": "row"}).json()["rows"][0]["code"] == ""
+
+
+def test_a_row_with_its_candidates(lab):
+    row = lab.ids()[0]
+    found = lab.as_().get(f"{ROWS}/{row}").json()
+    first = found["candidates"][0]
+    assert first["concept_id"] == "AX:2"
+    assert first["definition"].startswith("An ache that is felt in the head.")
+    assert first["parents"] == [{"id": "AX:1", "name": "Ache"}]
+    assert set(first["synonyms"]) == {"Headache", "Head pain", "Kopfschmerz"}
+    assert first["types"] == ["Finding"]
+    assert (found["decisions"], found["newest"]) == ([], 0)
+
+
+def test_html_stays_text_in_json(lab):
+    row = lab.ids()[2]
+    answer = lab.as_().get(f"{ROWS}/{row}")
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()["mention"] == "<script>alert(1)</script>"
+    comment = '<img src=x onerror="alert(2)">'
+    said = decide(lab.as_(), row, "u", "nil", comment=comment)
+    assert said.json()["decision"]["comment"] == comment
+    assert lab.as_().get(f"{ROWS}/{row}").json()["decisions"][0]["comment"] == comment
+
+
+def test_a_decision_is_kept_once_and_names_the_next_row(lab):
+    ann, rows = lab.as_(), lab.ids()
+    answer = decide(ann, rows[1], "u1")
+    assert answer.status_code == 201
+    said = answer.json()
+    assert (said["decision"]["concept_id"], said["decision"]["relation"]) == ("AX:4", "exact")
+    assert said["standing"]["state"] == "decided"
+    assert said["next"] == rows[0]
+    again = decide(ann, rows[1], "u1")
+    assert again.status_code == 201
+    assert again.json()["decision"] == said["decision"]
+    assert len(list(lab.store.history("lab"))) == 1
+    assert ann.get(ROWS).json()["total"] == 3
+
+
+def test_other_concepts(lab):
+    ann, rows = lab.as_(), lab.ids()
+    chosen = decide(ann, rows[0], "1", "choose", concept_id="AX:1", relation="broad").json()["decision"]
+    assert (chosen["concept_id"], chosen["concept_name"], chosen["relation"]) == ("AX:1", "Ache", "broad")
+    unknown = decide(ann, rows[0], "2", "choose", concept_id="AX:404", seen=chosen["id"])
+    assert (unknown.status_code, unknown.json()["error"]["field"]) == (422, "concept_id")
+    retired = decide(ann, rows[0], "3", "choose", concept_id="AX:5", seen=chosen["id"])
+    assert retired.status_code == 422
+    assert "use AX:4" in retired.json()["error"]["message"]
+    assert decide(ann, rows[0], "4", "choose", seen=chosen["id"]).status_code == 422
+    assert decide(ann, rows[0], "5", "nil", concept_id="AX:1", seen=chosen["id"]).status_code == 422
+    assert decide(ann, rows[0], "6", "accept", concept_id="AX:3", seen=chosen["id"]).status_code == 422
+    assert decide(ann, rows[2], "7").json()["decision"]["kind"] == "nil"
+
+
+def test_the_second_of_two_tabs_sees_the_first(lab):
+    ann, row = lab.as_(), lab.ids()[0]
+    first = decide(ann, row, "tab1").json()["decision"]
+    second = decide(ann, row, "tab2", "nil")
+    assert second.status_code == 409
+    assert second.json()["newest"] == first
+    assert second.json()["error"]["code"] == "conflict"
+    assert decide(ann, row, "tab2", "nil", seen=first["id"]).status_code == 201
+    # Another reviewer's decision is no conflict.
+    assert decide(lab.as_("bob"), row, "bob1").status_code == 201
+
+
+def test_of_many_tabs_at_once_one_is_first(lab):
+    row, statuses = lab.ids()[0], []
+
+    def send(number):
+        statuses.append(decide(lab.as_(), row, f"tab{number}").status_code)
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [201] + [409] * 7
+    assert len(list(lab.store.history("lab"))) == 1
+
+
+def test_reviewers_are_blind_to_each_other_until_a_row_is_adjudicated(lab):
+    ann, bob, row = lab.as_("ann"), lab.as_("bob"), lab.ids()[0]
+    decide(ann, row, "a", comment="sure")
+    seen = bob.get(f"{ROWS}/{row}").json()
+    assert (seen["decisions"], seen["mine"], seen["state"], seen["settled"], seen["newest"]) == (
+        [], None, "open", False, 0
+    )  # fmt: skip
+    assert bob.get(ROWS, params={"state": "decided"}).json()["total"] == 0
+    decide(bob, row, "b", "choose", concept_id="AX:3")
+    assert "sure" not in bob.get(f"{ROWS}/{row}").text
+    found = bob.get("/api/projects/lab/disagreements").json()["rows"]
+    assert [one["id"] for one in found] == [row]
+    assert {one["reviewer"] for one in found[0]["decisions"]} == {"ann", "bob"}
+    assert [one["concept_id"] for one in found[0]["candidates"]] == ["AX:2", "AX:3"]
+    settled = ann.post(f"{ROWS}/{row}/adjudicate", json={"uid": "c", "concept_id": "AX:3", "comment": "agreed"})
+    assert settled.status_code == 201
+    assert (settled.json()["standing"]["settled"], settled.json()["standing"]["concept_id"]) == (True, "AX:3")
+    assert len(bob.get(f"{ROWS}/{row}").json()["decisions"]) == 3
+    assert bob.get("/api/projects/lab/disagreements").json() == {"total": 0, "rows": []}
+    nil = ann.post(f"{ROWS}/{row}/adjudicate", json={"uid": "d", "concept_id": None})
+    assert nil.json()["standing"]["concept_id"] is None
+
+
+def test_an_adjudication_that_comes_late_is_told_of_the_first(lab):
+    ann, bob, row = lab.as_("ann"), lab.as_("bob"), lab.ids()[0]
+    decide(ann, row, "a")
+    newest = decide(bob, row, "b", "nil").json()["decision"]["id"]
+    path = f"{ROWS}/{row}/adjudicate"
+    first = ann.post(path, json={"uid": "c", "concept_id": "AX:2", "seen": newest}).json()["decision"]
+    late = bob.post(path, json={"uid": "d", "concept_id": None, "seen": newest})
+    assert late.status_code == 409
+    assert late.json()["newest"] == first
+
+
+def test_undo_and_bulk(lab):
+    ann, rows = lab.as_(), lab.ids()
+    body = {"uid": "bulk", "threshold": 0.65, "preview": True}
+    found = ann.post("/api/projects/lab/bulk", json=body).json()
+    assert found["expected_wrong"] == pytest.approx(0.1 + 0.05 + 0.3)
+    assert (found["rows"], found["occurrences"], found["applied"]) == (3, 13, False)
+    assert not list(lab.store.history("lab"))
+    done = ann.post("/api/projects/lab/bulk", json=body | {"preview": False}).json()
+    assert (done["rows"], done["applied"]) == (3, True)
+    assert ann.post("/api/projects/lab/bulk", json=body | {"preview": False}).json()["rows"] == 3
+    assert len(list(lab.store.history("lab"))) == 3
+    decide(ann, rows[1], "x", "flag")
+    assert ann.post("/api/projects/lab/undo", json={"uid": "u1"}).json()["row"] == rows[1]
+    undone = ann.post("/api/projects/lab/undo", json={"uid": "u2"}).json()
+    assert len(undone["undone"]) == 3
+    assert ann.post("/api/projects/lab/undo", json={"uid": "u3"}).json() == {"undone": [], "row": None}
+    assert ann.get(ROWS).json()["total"] == 4
+
+
+def test_progress(lab):
+    ann, rows = lab.as_(), lab.ids()
+    decide(ann, rows[0], "1")
+    found = ann.get("/api/projects/lab/progress").json()
+    assert (found["rows"], found["occurrences"], found["decided"], found["decided_occurrences"]) == (4, 17, 1, 10)
+    assert found["by_reviewer"] == {"ann": 1}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("get", "/api/projects/lub", None, 404),
+        ("get", "/api/projects/lub/rows", None, 404),
+        ("get", "/api/projects/lab/rows/999", None, 404),
+        ("get", "/api/projects/lab/rows/9223372036854775808", None, 422),
+        ("get", "/api/projects/lab/rows/0", None, 422),
+        ("get", "/api/projects/lab/rows/x", None, 422),
+        ("get", "/api/projects/lab/rows?offset=99999999999999999999", None, 422),
+        ("get", "/api/projects/lab/rows?limit=1001", None, 422),
+        ("get", "/api/projects/lab/rows?order=colour", None, 422),
+        ("get", "/api/projects/lab/rows?state=odd", None, 422),
+        ("get", "/api/projects/..%2F..%2Fetc%2Fpasswd", None, 404),
+        ("get", "/api/projects/lab/rows?search=%00%ff", None, 200),
+        ("post", "/api/projects/lub/undo", {"uid": "u"}, 404),
+        ("post", "/api/projects/lab/undo", {}, 422),
+        ("post", "/api/projects/lab/undo", {"uid": "u" * 101}, 422),
+        ("post", "/api/projects/lab/undo", {"uid": "\ud800"}, 422),
+        ("post", "/api/projects/lab/bulk", {"uid": "u", "threshold": 1.1}, 422),
+        ("post", "/api/projects/lab/bulk", {"uid": "u", "threshold": "x"}, 422),
+        ("post", "/api/projects/lab/bulk", {"uid": "u", "threshold": float("nan")}, 422),
+        ("post", "/api/projects/lab/rows/999/decisions", {"uid": "u", "kind": "nil", "seen": 0}, 404),
+        ("post", "/api/projects/lab/rows/999/adjudicate", {"uid": "u", "concept_id": None}, 404),
+        ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "undo", "seen": 0}, 422),
+        ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil"}, 422),
+        ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil", "seen": 0, "x": 1}, 422),
+        ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil", "seen": 10**30}, 422),
+        ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil", "seen": 0, "relation": "far"}, 422),
+        ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil", "seen": 0, "comment": "c" * 10_001},
+         422),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(lab, method, path, body, status):
+    sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}} if body is not None else {}
+    answer = lab.as_().request(method, path, **sent)
+    assert answer.status_code == status
+    if status != 200:
+        assert set(answer.json()["error"]) == {"code", "message", "field"}
+        assert answer.json()["error"]["message"]
+
+
+def test_a_row_belongs_to_its_project(lab):
+    lab.store.add_project(lab.store.project("lab").__class__("other", "LAB", "", "", "", "", ""))
+    row = lab.ids()[0]
+    assert lab.as_().get(f"/api/projects/other/rows/{row}").status_code == 404
+    body = {"uid": "u", "kind": "nil", "seen": 0}
+    assert lab.as_().post(f"/api/projects/other/rows/{row}/decisions", json=body).status_code == 404
+    assert not list(lab.store.history("lab"))
+
+
+def test_a_near_name_is_offered(lab):
+    assert "'lab'" in lab.as_().get("/api/projects/labb").json()["error"]["message"]
+
+
+def test_without_a_store(index):
+    client = TestClient(
+        app.create(Settings(trust_user_header=HEADER), Normalizer(index, encoder=HashEncoder())),
+        headers={HEADER: "ann"}, client=("127.0.0.1", 1),
+    )  # fmt: skip
+    assert client.get("/api/me").json()["projects"] == []
+    answer = client.get("/api/projects")
+    assert answer.status_code == 404
+    assert "--mappings" in answer.json()["error"]["message"]
+
+
+def test_a_locked_store_is_told_and_nothing_is_lost_or_kept_twice(lab):
+    ann, row = lab.as_(), lab.ids()[0]
+    other = sqlite3.connect(lab.store.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    answer = decide(ann, row, "u")
+    assert answer.status_code == 503
+    assert int(answer.headers["retry-after"]) >= 1
+    # Who only reads does not wait.
+    assert ann.get(f"{ROWS}/{row}").json()["newest"] == 0
+    other.execute("ROLLBACK")
+    other.close()
+    assert decide(ann, row, "u").status_code == 201
+    assert len(list(lab.store.history("lab"))) == 1

@@ -1,0 +1,238 @@
+"""The review API: files in, and out in every format, read back equal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from fhir.resources.conceptmap import ConceptMap as R5
+from fhir.resources.R4B.conceptmap import ConceptMap as R4
+
+from alphita import registry
+from alphita.errors import Rejects
+from alphita.mappings.formats import Header
+from alphita.mappings.review.records import Decision
+from tests.mappings import sample
+from tests.mappings.test_fhir import faults
+from tests.service.review_service import index_of, mapping, service
+from tests.service.test_fhir_translate import AX, SYSTEM
+
+FORMATS = "alphita.mappings.formats"
+ANSWERS = (
+    "row,mention_code,mention,frequency,rank,concept_id,concept_name,relation,method,confidence\n"
+    "1,A,Fevr,3,1,AX:4,Fever,exact,nearest,0.9\n1,A,Fevr,3,2,AX:2,Ache of the head,,nearest,\n"
+    "2,B,nothing,1,1,,,,nil,0.5\n3,A,Fevr,4,1,AX:4,Fever,exact,nearest,0.9\n"
+    "4,D,bad secret,1,1,AX:4,Fever,wrong,nearest,\n"
+)
+TYPE = {"Content-Type": "text/csv"}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return index_of(tmp_path_factory.mktemp("index"))
+
+
+@pytest.fixture
+def lab(tmp_path, index):
+    made = service(tmp_path, index)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def decided(lab):
+    """L1 approved as broad, L2 rejected, L3 NIL; the row without a code is open."""
+    rows = lab.ids()
+    for place, kind, concept, relation in ((0, "accept", "AX:2", "broad"), (1, "reject", None, None),
+                                           (2, "nil", None, None)):  # fmt: skip
+        lab.store.decide(Decision(f"d{place}", "lab", rows[place], "ann", kind, concept, relation, "<b>why</b>"))
+    return lab
+
+
+def send(lab, body=ANSWERS, headers=TYPE, **query):
+    asked = {"name": "new", "source": "CLINIC", "column": "text"} | query
+    return lab.as_().post("/api/projects", params=asked, content=body, headers=headers)
+
+
+def export(lab, **query):
+    return lab.as_().get("/api/projects/lab/export", params=query)
+
+
+def test_import(lab):
+    answer = send(lab)
+    assert answer.status_code == 201
+    said = answer.json()
+    assert (said["new"], said["known"], said["set_aside"]) == (2, 0, 1)
+    assert said["problems"] == [
+        {"line": "6", "field": "relation", "problem": "must be one of ['exact', 'broad', 'narrow', 'related']"}
+    ]
+    assert "secret" not in answer.text
+    project = lab.store.project("new")
+    assert (project.source, project.column, project.blind) == ("CLINIC", "text", True)
+    assert (project.terminology, project.model) == (
+        lab.index.manifest["terminology_hash"], lab.index.manifest["model_hash"]
+    )  # fmt: skip
+    first, second = (one.row for one in lab.store.queue("new", order="row")[1])
+    assert (first.code, first.mention, first.frequency, first.number, first.types) == ("A", "Fevr", 7, 1, ("Sign",))
+    assert [one.concept_id for one in first.candidates] == ["AX:4", "AX:2"]
+    assert (second.mention, second.candidates[0].concept_id, second.confidence) == ("nothing", None, 0.5)
+    assert send(lab).json()["known"] == 2
+    assert lab.as_().get("/api/projects/new/rows", params={"type": "Sign"}).json()["total"] == 1
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "sssom", "fhir_r4", "fhir_r5"])
+def test_import_of_other_formats(lab, tmp_path, name):
+    lines = [mapping(1, 1, "HP:0000001", mention="Fevr", mention_code="A"), mapping(2, 1, None, mention="no")]
+    head = sample.header(source_vocabulary="", target_system="HP")
+    path = sample.write(registry.load(FORMATS, name), head, lines, tmp_path / "in")
+    headers = {"Content-Type": "application/octet-stream"}
+    answer = send(lab, path.read_bytes(), headers, format=name)
+    assert answer.status_code == 201, answer.text
+    assert (answer.json()["new"], answer.json()["set_aside"]) == (2, 0)
+    found = [one.row for one in lab.store.queue("new", order="row")[1]]
+    assert {(one.mention, one.candidates[0].concept_id) for one in found} == {("Fevr", "HP:0000001"), ("no", None)}
+
+
+@pytest.mark.parametrize("name", ["in.sssom.tsv", "in.JSONL"])
+def test_the_format_is_told_by_the_name(lab, tmp_path, name):
+    kind = "sssom" if "sssom" in name else "jsonl"
+    lines = [mapping(1, 1, "HP:0000001", mention="Fevr")]
+    path = sample.write(registry.load(FORMATS, kind), sample.header(), lines, tmp_path / "in")
+    assert send(lab, path.read_bytes(), {"Content-Type": "application/octet-stream"}, filename=name).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "body", "status", "said"),
+    [
+        ({"name": ""}, TYPE, ANSWERS, 422, "name"),
+        ({"name": "../x"}, TYPE, ANSWERS, 422, "slash"),
+        ({"name": ".."}, TYPE, ANSWERS, 422, "slash"),
+        ({"name": "a\x00b"}, TYPE, ANSWERS, 422, "control"),
+        ({"name": "n" * 101}, TYPE, ANSWERS, 422, "100"),
+        ({"source": " "}, TYPE, ANSWERS, 422, "come from"),
+        ({"name": "lab", "source": "OTHER"}, TYPE, ANSWERS, 422, "'LAB'"),
+        ({"format": "excel"}, TYPE, ANSWERS, 422, "unknown format 'excel'"),
+        ({"filename": "a.xlsx"}, TYPE, ANSWERS, 422, "format"),
+        ({"filename": "../../etc/passwd"}, TYPE, ANSWERS, 422, "format"),
+        ({}, {"Content-Type": "text/plain"}, ANSWERS, 415, "text/csv"),
+        ({}, {"Content-Type": "multipart/form-data; boundary=x"}, ANSWERS, 415, "text/csv"),
+        ({}, {}, ANSWERS, 415, "text/csv"),
+        ({}, TYPE, b"", 422, "empty"),
+        ({}, TYPE, b"\xff\xfe\x00\x00", 422, "column"),
+        ({}, TYPE, "mention,concept_id\n", 422, "row"),
+        ({"format": "fhir_r4"}, TYPE, "{", 422, "JSON"),
+        ({"format": "parquet"}, TYPE, "PAR1", 422, ""),
+    ],
+)
+def test_bad_imports(lab, query, headers, body, status, said):
+    answer = send(lab, body, headers, **query)
+    assert answer.status_code == status, answer.text
+    assert said in answer.json()["error"]["message"]
+    assert [one.name for one in lab.store.projects()] == ["lab"]
+
+
+def test_a_file_too_large(tmp_path, index):
+    lab = service(tmp_path, index, max_upload=100)
+    assert send(lab).status_code == 413
+    lab.store.close()
+
+
+def test_export_of_all_and_of_what_is_settled(decided):
+    answer = export(decided, format="csv")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.headers["content-disposition"] == "attachment; filename=\"lab.csv\"; filename*=UTF-8''lab.csv"
+    assert json.loads(answer.headers["x-alphita-losses"]) == {}
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [(row["mention_code"], row["concept_id"], row["status"]) for row in rows] == [
+        ("L1", "AX:2", "approved"), ("L2", "AX:4", "rejected"), ("L3", "", "approved")
+    ]  # fmt: skip
+    assert (rows[0]["reviewer"], rows[0]["relation"], rows[0]["comment"]) == ("ann", "broad", "<b>why</b>")
+    rows = list(csv.DictReader(io.StringIO(export(decided, format="csv", settled=False).text)))
+    assert [row["status"] for row in rows] == ["approved", "rejected", "approved", "unreviewed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("csv", {("L1", "AX:2"), ("L2", "AX:4"), ("L3", None)}),
+        ("jsonl", {("L1", "AX:2"), ("L2", "AX:4"), ("L3", None)}),
+        ("parquet", {("L1", "AX:2"), ("L2", "AX:4"), ("L3", None)}),
+        ("sssom", {("L1", "AX:2"), ("L2", "AX:4"), ("L3", None)}),
+        ("fhir_r4", {("L1", "AX:2"), ("L3", None)}), ("fhir_r5", {("L1", "AX:2"), ("L3", None)}),
+    ],
+)  # fmt: skip
+def test_what_is_written_is_read_back_equal(decided, tmp_path, name, kept):
+    answer = export(decided, format=name)
+    assert answer.status_code == 200, answer.text
+    path = tmp_path / "back"
+    path.write_bytes(answer.content)
+    between = ":" if name == "sssom" else ""
+    header = Header(source_vocabulary="LAB", prefixes={"LAB": SYSTEM + between, "AX": AX + between})
+    back = list(registry.load(FORMATS, name).read(path, header, Rejects(strict=True)))
+    assert {(one.mention_code, one.concept_id) for one in back} == kept
+    assert next(one.relation for one in back if one.mention_code == "L1") == "broad"
+
+
+@pytest.mark.parametrize(("name", "release", "model"), [("fhir_r4", 4, R4), ("fhir_r5", 5, R5)])
+def test_a_concept_map_is_valid_and_speaks_of_what_translate_serves(decided, name, release, model):
+    answer = export(decided, format=name)
+    assert answer.headers["content-type"] == "application/fhir+json"
+    document = answer.json()
+    model.model_validate(document)
+    assert faults(document, release) == []
+    assert document["url"] == "urn:alphita:review:lab"
+    group = next(one for one in document["group"] if one.get("target") == AX)
+    assert group["source"] == SYSTEM
+    asked = {"code": group["element"][0]["code"], "system": group["source"], "url": document["url"]}
+    found = decided.as_().get(f"/fhir/r{release}/ConceptMap/$translate", params=asked).json()
+    concept = next(one for one in found["parameter"][1]["part"] if one["name"] == "concept")["valueCoding"]
+    target = group["element"][0]["target"][0]
+    assert concept == {"system": group["target"], "code": target["code"], "display": target["display"]}
+    # A rejection has no place in a ConceptMap; that it is left out is said.
+    assert json.loads(answer.headers["x-alphita-losses"])["rejected mappings"] == 1
+
+
+def test_what_a_person_says_of_the_set(decided):
+    said = {
+        "set_id": "https://example.org/map/1", "licence": "https://example.org/l", "date": "2026-01-31",
+        "set_version": "3", "source_system": "https://example.org/codes",
+    }  # fmt: skip
+    document = export(decided, format="fhir_r5", **said).json()
+    assert (document["url"], document["version"], document["date"], document["copyright"]) == (
+        "https://example.org/map/1", "3", "2026-01-31", "https://example.org/l"
+    )  # fmt: skip
+    assert document["group"][0]["source"] == "https://example.org/codes"
+
+
+def test_usagi_and_omop_take_concepts_that_omop_numbers(decided, tmp_path):
+    # AX is no vocabulary of OMOP's: both of its mappings are set aside, which is said.
+    assert export(decided, format="usagi").headers["x-alphita-set-aside"] == "2"
+    for place, row in enumerate(decided.ids()[:2]):
+        seen = decided.store.newest(row, "ann").id
+        decided.store.decide(Decision(f"o{place}", "lab", row, "ann", "choose", "BX:2"), seen=seen)
+    for name in ("usagi", "omop"):
+        answer = export(decided, format=name)
+        assert answer.status_code == 200, answer.text
+        assert ",1," in answer.text
+        path = tmp_path / name
+        path.write_bytes(answer.content)
+        header = Header(source_vocabulary="LAB")
+        back = list(registry.load(FORMATS, name).read(path, header, Rejects(strict=True)))
+        assert [(one.mention_code, one.concept_id) for one in back] == [
+            ("L1", "OMOP:1"), ("L2", "OMOP:1"), ("L3", None)
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "said"),
+    [({"format": "excel"}, 422, "unknown format"), ({"format": "../csv"}, 422, "unknown format"),
+     ({"format": "_names"}, 422, "unknown format"), ({"date": "31.1.2026"}, 422, "2026-01-31"),
+     ({"settled": "perhaps"}, 422, "")],
+)  # fmt: skip
+def test_bad_exports(decided, query, status, said):
+    answer = export(decided, **query)
+    assert answer.status_code == status
+    assert said in answer.json()["error"]["message"]
+    assert decided.as_().get("/api/projects/lub/export").status_code == 404

@@ -1,0 +1,156 @@
+"""`alphita serve` up to the point where it would listen."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from alphita import machine
+from alphita.cli import serve as command
+from alphita.errors import AlphitaError, InputError, MissingExtra, UsageError
+from alphita.mappings.review.store import ReviewStore
+from alphita.normalizer.normalizer import Normalizer
+from alphita.quickstart import read_sample, sample_path
+from alphita.service import app, demo, keys
+from tests.doubles import HashEncoder
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What would be served, and how."""
+    found = {}
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
+    monkeypatch.setattr(machine, "set_threads", lambda threads: threads or 1)
+    monkeypatch.setattr("alphita.service.logs.configure", lambda **_: None)
+    create = app.create
+
+    def noted(settings, normalizer, store=None, terminology=None):
+        found.update(settings=settings, normalizer=normalizer, store=store, terminology=terminology)
+        return create(settings, normalizer, store, terminology)
+
+    monkeypatch.setattr(app, "create", noted)
+    monkeypatch.setattr(command, "_serve", lambda served, settings, listening, show: found.update(listening=listening))
+    return found
+
+
+def test_on_this_machine_it_goes_by_this_machines_names(served, index_path):
+    command.serve(index=index_path, port=0, allow_host=["review.local"])
+    assert set(served["settings"].hosts) == {"localhost", "127.0.0.1", "::1", "review.local"}
+    assert served["settings"].access == "local"
+    assert served["store"] is None
+
+
+def test_answers_are_sent_at_once(served, index_path):
+    command.serve(index=index_path, port=0)
+    # What asyncio looks at before it turns Nagle's algorithm off.
+    assert served["listening"].proto == socket.IPPROTO_TCP
+
+
+def test_behind_a_proxy_any_name_will_do(served, index_path):
+    command.serve(index=index_path, port=0, trust_user_header="X-User", proxy=["10.0.0.0/8"])
+    assert served["settings"].hosts == ()
+    assert served["settings"].proxies == ("10.0.0.0/8",)
+
+
+def test_a_store_is_made_and_closed(served, index_path, tmp_path):
+    path = tmp_path / "reviews.sqlite"
+    command.serve(index=index_path, port=0, mappings=path)
+    assert path.exists()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert served["store"] is not None
+
+
+def test_options_reach_the_settings(served, index_path):
+    command.serve(index=index_path, port=0, window_ms=3, queue=7, rate=0, log_mentions=True, seconds=2, max_rows=9)
+    settings = served["settings"]
+    assert (settings.window, settings.queue, settings.rate) == (0.003, 7, 0)
+    assert (settings.log_mentions, settings.seconds, settings.max_rows) == (True, 2, 9)
+
+
+def test_a_new_key_is_printed_once(tmp_path, capsys):
+    path = tmp_path / "keys.tsv"
+    command.serve(keys=path, new_key="ann", key_days=30)
+    said = capsys.readouterr()
+    (held,) = keys.load(path)
+    assert held.digest == keys.digest(said.out.strip())
+    assert held.last_day is not None
+    assert said.out.strip() not in said.err
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "problem"),
+    [
+        ({"host": "0.0.0.0"}, UsageError, "give --keys FILE"),
+        ({"keys": "no-such.tsv"}, InputError, "the keys cannot be read"),
+        ({"keys": "k.tsv", "trust_user_header": "X-User"}, UsageError, "not both"),
+        ({"new_key": "ann"}, UsageError, "--keys FILE"),
+        ({"demo": True}, UsageError, "--demo brings its own"),
+        ({"index": None}, UsageError, "give --index FOLDER"),
+        ({"index": "no-such.index"}, InputError, "no-such.index"),
+        ({"mappings": "no-such-folder/reviews.sqlite"}, AlphitaError, "no-such-folder"),
+        ({"terminology": "no-such.terminology"}, InputError, "no-such.terminology"),
+        ({"host": "256.256.256.256", "trust_user_header": "X-User"}, AlphitaError, "cannot listen"),
+    ],
+)
+def test_wrong_use_is_told(served, index_path, tmp_path, monkeypatch, options, kind, problem):
+    monkeypatch.chdir(tmp_path)
+    paths = {name: tmp_path / value for name, value in options.items() if name in ("keys", "mappings", "terminology")}
+    with pytest.raises(kind, match=problem):
+        command.serve(**({"index": index_path, "port": 0} | options | paths))
+    assert "listening" not in served
+
+
+def test_a_port_in_use_is_told(served, index_path):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        pytest.raises(AlphitaError, match="try another --port"),
+    ):
+        command.serve(index=index_path, port=taken.getsockname()[1])
+
+
+def test_what_is_not_installed_is_told(monkeypatch, index_path):
+    def lacking(package: str, extra: str) -> None:
+        raise MissingExtra(package, extra)
+
+    monkeypatch.setattr(command, "require", lacking)
+    with pytest.raises(MissingExtra, match=r"alphita\[serve\]"):
+        command.serve(index=index_path)
+
+
+def test_the_demo_brings_a_review(served, normalizer, index_path, tmp_path, monkeypatch):
+    sample = tmp_path / "sample.csv"
+    sample.write_text("mention,concept_id\nseizur,T:1\nhead ache,T:2\nxyzzy,NIL\n")
+    monkeypatch.chdir(tmp_path)
+    lies = demo.Demo(index_path, None, tmp_path / "reviews.sqlite")
+    monkeypatch.setattr(demo, "prepare", lambda folder, sample: lies)
+    monkeypatch.setattr("alphita.quickstart.sample_path", lambda: sample)
+    command.serve(demo=True, port=0)
+    with ReviewStore.open(lies.mappings) as store:
+        assert [one.name for one in store.projects()] == [demo.PROJECT]
+        total, rows = store.queue(demo.PROJECT)
+    assert total == 3
+    assert {one.row.mention for one in rows} == {"seizur", "head ache", "xyzzy"}
+    # Asked for again, it goes on with the review that is there.
+    assert demo.fill(lies, normalizer, sample) == 0
+
+
+def test_the_demo_takes_what_the_quickstart_made(tmp_path):
+    for name in ("open.index", "hpo.terminology"):
+        (tmp_path / "quickstart" / name).mkdir(parents=True)
+    lies = demo.prepare(tmp_path / "demo", tmp_path / "sample.csv", tmp_path / "quickstart")
+    assert lies.index == tmp_path / "quickstart" / "open.index"
+    assert lies.mappings.parent == tmp_path / "demo"
+
+
+@pytest.mark.slow
+def test_the_demo_is_made_from_nothing(tmp_path):
+    sample = sample_path()
+    lies = demo.prepare(tmp_path / "demo", sample, tmp_path / "no quickstart")
+    normalizer = Normalizer.load(lies.index)
+    mentions, _ = read_sample(sample)
+    assert demo.fill(lies, normalizer, sample) == len(set(mentions))
+    assert demo.prepare(tmp_path / "demo", sample, tmp_path / "no quickstart") == lies
+    with ReviewStore.open(lies.mappings) as store:
+        _, rows = store.queue(demo.PROJECT)
+        assert all(0 <= one.row.confidence <= 1 for one in rows)

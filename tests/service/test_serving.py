@@ -1,0 +1,113 @@
+"""The server as a process of its own, started by the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from alphita.service import keys
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 60
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self.process, self._log = process, log
+        line = process.stdout.readline()
+        assert line.startswith("serving on http://"), f"{line} {log.read_text()}"
+        self.url = line.split()[2].rstrip("/")
+
+    def log(self) -> list[dict]:
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
+
+    def wait_for(self, event: str, count: int = 1) -> None:
+        deadline = time.monotonic() + SECONDS
+        while sum(line["event"] == event for line in self.log()) < count:
+            assert self.process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "tests.service.run_server", "serve", *map(str, arguments)]
+
+
+@contextmanager
+def serving(folder: Path, *arguments: object) -> Iterator[Server]:
+    log = folder / "log.jsonl"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    with open(log, "w") as file:
+        process = subprocess.Popen(
+            command("--port", 0, "--threads", 1, *arguments),
+            cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=file, text=True,
+        )  # fmt: skip
+    try:
+        yield Server(process, log)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_server_stopped_in_the_midst_of_a_request_answers_it(index_path, tmp_path):
+    with serving(tmp_path, "--index", index_path, "--mappings", tmp_path / "reviews.sqlite") as server:
+        server.wait_for("ready")
+        with httpx.Client(base_url=server.url, timeout=SECONDS) as client:
+            assert client.get("/ready").json()["status"] == "ready"
+            answer = client.post("/normalize", json={"mentions": ["seizure", "John headache"]})
+            assert [one["concept_id"] for one in answer.json()["results"]] == ["T:1", "T:2"]
+            assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
+            # Of what is too large the client is told, and the connection goes on.
+            for content in (b"x" * 20_000_000, (b"x" * 1_000_000 for _ in range(20))):
+                assert client.post("/normalize", content=content).status_code == 413
+            assert client.get("/health").status_code == 200
+        found: list[httpx.Response] = []
+
+        def ask() -> None:
+            with httpx.Client(base_url=server.url, timeout=SECONDS) as client:
+                found.append(client.post("/normalize", json={"mentions": ["a slow headache"]}))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        deadline = time.monotonic() + SECONDS
+        while "alphita_queue_depth 1.0" not in httpx.get(f"{server.url}/metrics").text:
+            assert time.monotonic() < deadline
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(SECONDS) == 0
+        asking.join()
+        assert found[0].status_code == 200
+        assert found[0].json()["results"][0]["mention"] == "a slow headache"
+        events = [line["event"] for line in server.log()]
+        assert events.index("stopping") < len(events) - 1
+        assert events[-1] == "ended"
+        assert "John" not in json.dumps(server.log())
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(server.url)
+
+
+def test_keys_open_it_to_other_machines_and_ctrl_c_ends_it(index_path, tmp_path):
+    path = tmp_path / "keys.tsv"
+    key = keys.add(path, "ann")
+    with serving(tmp_path, "--index", index_path, "--host", "0.0.0.0", "--keys", path) as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        assert httpx.get(f"{url}/search?q=cold").status_code == 401
+        found = httpx.get(f"{url}/search?q=cold", headers={"Authorization": f"Bearer {key}"})
+        assert found.json()["concepts"][0]["id"] == "T:3"
+        assert key not in json.dumps(server.log())
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(SECONDS) == 130
+        assert "Traceback" not in json.dumps(server.log())
