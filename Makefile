@@ -10,7 +10,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
 .venv/.installed: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[train,open,plots,evaluate]'
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[train,open,plots,evaluate,serve]'
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
