@@ -58,7 +58,14 @@ def system_of(kind: str):
         return EncoderSystem(Encoder(), "hash", rules=DEFAULT_RULES, facts={"kind": "encoder"})
     if kind == "normalizer":
         return NormalizerSystem(
-            Encoder(), "hash", ranking="fusion", contexts=True, split=None, seed=0, facts={"kind": "normalizer"}
+            Encoder(),
+            "hash",
+            ranking="fusion",
+            contexts=True,
+            split=None,
+            calibration=None,
+            seed=0,
+            facts={"kind": "normalizer"},
         )
     return load_system(SPECS[kind])
 

@@ -13,7 +13,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.record import Mapping
-from alphita.mappings.review import files
+from alphita.mappings.review import asking, files
 from alphita.mappings.review.records import Added, Project, Row
 from alphita.mappings.review.store import ReviewStore, Unknown
 
@@ -55,7 +55,7 @@ def release_of(index: Index | None) -> str:
 
 
 def add(store: ReviewStore, project: Project, rows: Iterable[Row], index: Index | None) -> Added:
-    """Add rows to a project, which is made if there is none of its name.
+    """Add rows to a project, which is made if there is none of its name; and put them in the order "learning".
 
     Raises:
         InputError: there are no rows, or the project is there and its codes come from another source.
@@ -70,14 +70,16 @@ def add(store: ReviewStore, project: Project, rows: Iterable[Row], index: Index 
     try:
         known = store.project(project.name)
     except Unknown:
-        store.add_project(project)
+        added = store.add_project(project, found)
     else:
         if known.source != project.source:
             raise InputError(
                 f"the project is there already, with codes of {known.source!r}", field="source", value=project.source,
                 remedy="give that source, or another name",
             )  # fmt: skip
-    return store.add_rows(project.name, found)
+        added = store.add_rows(project.name, found)
+    asking.update(store, project.name)
+    return added
 
 
 def _typed(rows: Iterable[Row], index: Index) -> Iterable[Row]:

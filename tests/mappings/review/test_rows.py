@@ -38,6 +38,15 @@ def test_projects_are_kept_as_given(tmp_path):
                 reviews.add_project(wrong)
 
 
+def test_a_project_comes_with_its_rows_or_not_at_all(tmp_path):
+    with store(tmp_path) as reviews:
+        with pytest.raises(InputError):
+            reviews.add_project(project("new"), [row(1), replace(row(2), frequency=-1)])
+        assert [one.name for one in reviews.projects()] == ["codes"]
+        assert reviews.add_project(project("new"), [row(1), row(2), row(1)]) == Added(2, 1)
+        assert reviews.queue("new")[0] == 2
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     code=ODD, mention=ODD, context=st.dictionaries(ODD, ODD, max_size=2), types=st.lists(ODD, max_size=3, unique=True),

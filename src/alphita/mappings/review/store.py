@@ -80,14 +80,20 @@ class ReviewStore:
 
     # Projects and rows
 
-    def add_project(self, project: Project) -> None:
-        """Add a project; `created_at` "" becomes now.
+    def add_project(self, project: Project, rows: Iterable[Row] = ()) -> Added:
+        """Add a project with rows, both or neither; `created_at` "" becomes now.
+
+        Args:
+            project: the project.
+            rows: see `add_rows`.
 
         Raises:
-            InputError: there is one of that name, or it has no name or source.
+            InputError: there is one of that name, or it has no name or source; or a row is not sound.
         """
+        rows = list(rows)
         with self._connections.writing() as connection:
             rows_.add_project(connection, project)
+            return rows_.add_rows(connection, rows_.project(connection, project.name)[0], rows)
 
     def projects(self) -> list[Project]:
         """Return all projects, oldest first."""
