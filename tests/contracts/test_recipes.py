@@ -72,7 +72,15 @@ def test_a_run_that_was_cut_goes_on_to_the_same_weights(
     assert losses("cut") == losses("whole")
 
 
-def test_kill_9_and_resume_give_the_unbroken_run(recipe: ModuleType, given: Given, tmp_path: Path) -> None:
+# One of each kind of micro-steps and of phases; four processes each are started, so that the others are slow together.
+QUICKLY = ("coder", "ext_bert", "kge_injection", "pipelined", "electra_em_pap")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICKLY else [pytest.mark.slow]) for name in RECIPES]
+)
+def test_kill_9_and_resume_give_the_unbroken_run(name: str, given: Given, tmp_path: Path) -> None:
+    recipe = registry.load("alphita.recipes", name)
     settings = given.config(recipe, steps=150, checkpoint_every=5).model_dump(exclude_unset=True)
     runs = whole_and_resumed(train_command(name_of(recipe), given.to(recipe).path, given.model, settings), tmp_path)
     for file in sorted(runs.whole.glob("*.safetensors")):
