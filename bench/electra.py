@@ -27,17 +27,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import arguments
 import electra_cases
 import electra_plot
 import electra_rows
 import qtrel
-from alphita import machine, registry
+from alphita import machine
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.evaluation import report
 from alphita.progress import say
 from alphita.search import catalogue
 from alphita.terminology.store import load_terminology
+from arguments import setting
 from italian_data import whole
 from italian_rows import PLAN
 
@@ -47,8 +49,10 @@ CASES = "cases"
 
 def run(given: argparse.Namespace) -> None:
     """Train and score the rows of the tables."""
-    names = _chosen("row", given.rows)
-    searched = names if given.qtrel_rows is None else _chosen("row", given.qtrel_rows)
+    names = arguments.chosen("row", given.rows, list(electra_rows.BY_NAME))
+    searched = (
+        names if given.qtrel_rows is None else arguments.chosen("row", given.qtrel_rows, list(electra_rows.BY_NAME))
+    )
     for file in given.corpus:
         if not file.is_file():
             raise InputError("no such file", file=file, field="--corpus")
@@ -58,7 +62,7 @@ def run(given: argparse.Namespace) -> None:
         given.steps, (*sizes, *given.settings), tuple(given.qtrel), tuple(given.ranking), given.most, given.threads,
         given.keep_models,
     )  # fmt: skip
-    electra_rows.run(plan, [electra_rows.BY_NAME[name] for name in names], searched, _seeds(given.seeds))
+    electra_rows.run(plan, [electra_rows.BY_NAME[name] for name in names], searched, arguments.seeds(given.seeds))
     _show(given.output / f"{electra_rows.TABLE}.md")
 
 
@@ -80,7 +84,7 @@ def plot(given: argparse.Namespace) -> None:
 def cases(given: argparse.Namespace) -> None:
     """Lay the scores of two models side by side for some queries and titles."""
     facts = _facts(given.out)
-    names = _chosen("row", given.models)
+    names = arguments.chosen("row", given.models, list(electra_rows.BY_NAME))
     models = [given.out / name / str(given.seed) / electra_rows.MODEL for name in names]
     for model in models:
         if not whole(model, "model"):
@@ -130,30 +134,6 @@ def _facts(out: Path) -> Mapping[str, Any]:
     return facts
 
 
-def _listed(text: str) -> list[str]:
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _chosen(what: str, text: str) -> list[str]:
-    for name in (wanted := _listed(text)):
-        if name not in electra_rows.BY_NAME:
-            raise UsageError(registry.unknown(what, name, list(electra_rows.BY_NAME)))
-    return wanted
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        return [int(part) for part in _listed(text)]
-    except ValueError:
-        raise UsageError(f"--seeds {text!r} are not whole numbers with commas between") from None
-
-
-def _setting(text: str) -> str:
-    if not text.partition("=")[1]:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
-    return text
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -182,7 +162,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument(f"--{name}", type=int, help="of the encoder; the paper's by default")
     for option, of in (("set", "every training"), ("qtrel", "sentence_pair"), ("ranking", "attribute_ranking")):
         one.add_argument(f"--{option}", dest="settings" if option == "set" else option, action="append", default=[],
-                         type=_setting, help=f"of {of}: key=value; repeatable")  # fmt: skip
+                         type=setting, help=f"of {of}: key=value; repeatable")  # fmt: skip
     one.add_argument("--most", type=int, help="pairs of a part of QTRel at most; the paper's numbers by default")
     one.add_argument("--threads", type=int, help="of every command; all cores by default")
     one.add_argument("--keep-models", action="store_true", help=f"also those besides {', '.join(electra_rows.KEPT)}")
@@ -200,9 +180,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    given = _parser().parse_args(arguments)
+    given = _parser().parse_args(words)
     os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
     try:
         if "threads" in given:

@@ -27,13 +27,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import arguments
 import italian_data
 import italian_graph
 import italian_rows
-from alphita import artefact, machine, registry
+from alphita import artefact, machine
 from alphita.errors import AlphitaError, UsageError
 from alphita.progress import say
 from alphita.terminology.store import load_terminology
+from arguments import setting
 from italian_data import whole
 
 
@@ -75,7 +77,7 @@ def groups(given: argparse.Namespace) -> None:
     """Write the concepts of the paper's 13 groups, unless that is done."""
     if not whole(given.output, "terminology"):
         terminology = load_terminology(given.terminology)
-        sources = _listed(given.sources)
+        sources = arguments.listed(given.sources)
         tables = italian_data.grouped(terminology, sources)
         italian_data.save(tables, given.output, {"groups": list(italian_data.GROUPS), "sources": sources}, terminology)
     counts = load_terminology(given.output).manifest["counts"]
@@ -84,7 +86,7 @@ def groups(given: argparse.Namespace) -> None:
 
 def graph(given: argparse.Namespace) -> None:
     """Train and score graph models with every seed, and write their table."""
-    models = _chosen("model", given.models, italian_graph.MODELS)
+    models = arguments.chosen("model", given.models, italian_graph.MODELS)
     terminology = artefact.open_manifest(given.terminology, "terminology")
     facts: dict[str, Any] = {
         "terminology": terminology["content_hash"], "relations": terminology["counts"]["relations"],
@@ -92,7 +94,7 @@ def graph(given: argparse.Namespace) -> None:
     }  # fmt: skip
     italian_rows.begin(facts, given.output)
     alphita = italian_rows.caller(given.threads)
-    for seed in _seeds(given.seeds):
+    for seed in arguments.seeds(given.seeds):
         for model in models:
             italian_graph.make(
                 given.terminology, given.output, model, seed, given.settings, given.data, given.scoring, alphita,
@@ -104,8 +106,8 @@ def graph(given: argparse.Namespace) -> None:
 
 def run(given: argparse.Namespace) -> None:
     """Train and score the rows of tables 3 to 5."""
-    names = _chosen("row", given.rows, tuple(italian_rows.BY_NAME))
-    benchmarks = _chosen("benchmark", given.benchmarks, italian_rows.BENCHMARKS)
+    names = arguments.chosen("row", given.rows, tuple(italian_rows.BY_NAME))
+    benchmarks = arguments.chosen("benchmark", given.benchmarks, italian_rows.BENCHMARKS)
     rows = [italian_rows.BY_NAME[name] for name in names]
     for needed, value, what in (
         ("relatedness", given.data, "--data, the benchmarks' files"),
@@ -122,7 +124,7 @@ def run(given: argparse.Namespace) -> None:
         given.split, given.cut, given.data, given.encoder, given.steps, given.sequence_tokens, settings,
         tuple(benchmarks), tuple(given.scoring), given.threads, given.keep_models,
     )  # fmt: skip
-    italian_rows.run(plan, rows, _seeds(given.seeds))
+    italian_rows.run(plan, rows, arguments.seeds(given.seeds))
     _show(given.output)
 
 
@@ -144,30 +146,6 @@ def rows(_: argparse.Namespace) -> None:
 
 def _show(out: Path) -> None:
     print((out / f"{italian_rows.TABLE}.md").read_text(encoding="utf-8"), end="")
-
-
-def _listed(text: str) -> list[str]:
-    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-
-
-def _chosen(what: str, text: str, known: Sequence[str]) -> list[str]:
-    for name in (wanted := _listed(text)):
-        if name not in known:
-            raise UsageError(registry.unknown(what, name, list(known)))
-    return wanted
-
-
-def _seeds(text: str) -> list[int]:
-    try:
-        return [int(part) for part in _listed(text)]
-    except ValueError:
-        raise UsageError(f"--seeds {text!r} are not whole numbers with commas between") from None
-
-
-def _setting(text: str) -> str:
-    if not text.partition("=")[1]:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
-    return text
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -209,14 +187,14 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--output", "-o", type=Path, required=True)
         one.add_argument("--data", type=Path, help="the benchmarks' files, for relatedness")
         one.add_argument("--seeds", default=seeds)
-        one.add_argument("--score", dest="scoring", action="append", default=[], type=_setting,
+        one.add_argument("--score", dest="scoring", action="append", default=[], type=setting,
                          help="of a benchmark: BENCHMARK.key=value")  # fmt: skip
         one.add_argument("--threads", type=int, help="of every command; all cores by default")
         return one
 
     one = scoring(graph, "0")
     one.add_argument("--models", default=",".join(italian_graph.MODELS))
-    one.add_argument("--set", dest="settings", action="append", default=[], type=_setting, help="of every training")
+    one.add_argument("--set", dest="settings", action="append", default=[], type=setting, help="of every training")
     one.add_argument("--device", default="cpu", help="cpu or cuda")
     one = scoring(run, "0,1,2")
     one.add_argument("--corpus", type=Path, action="append", required=True, help="a file of text; may be repeated")
@@ -231,7 +209,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--steps", type=int, default=0, help="of the contrastive training; 0: the paper's")
     one.add_argument("--sequence-tokens", type=int, default=254, help="of a text for the injection")
     for phase in ("ext", "margin", "injection"):
-        one.add_argument(f"--{phase}", action="append", default=[], type=_setting, help=f"of {phase}: key=value")
+        one.add_argument(f"--{phase}", action="append", default=[], type=setting, help=f"of {phase}: key=value")
     one.add_argument("--keep-models", action="store_true", help="also those that nothing starts from")
     one = command(table)
     one.add_argument("out", type=Path, help="what `run` or `graph` made")
@@ -240,9 +218,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    given = _parser().parse_args(arguments)
+    given = _parser().parse_args(words)
     os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
     try:
         given.action(given)

@@ -95,7 +95,7 @@ def test_the_allowed_error_is_the_normalizers():
         (["--source", "T"], "--source cannot be used with it"),
         (["--type", "Finding"], "--type cannot be used with it"),
         (["--standard-only"], "--standard-only cannot be used with it"),
-        (["--prefix", "LOCAL"], "--prefix takes NAME=URI, not 'LOCAL'"),
+        (["--prefix", "LOCAL"], "--prefix 'LOCAL' is not of the form LOCAL=https://"),
         (["--frequency-column", "m"], "unknown column 'm'"),
         (["--ranking", "fuzion"], "unknown ranking 'fuzion'; did you mean 'fusion'"),
         (["--ranking", "learned"], "the ranking 'learned' needs a calibration"),

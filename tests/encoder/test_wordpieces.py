@@ -4,6 +4,7 @@ import itertools
 import json
 import random
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,11 @@ def naive_training(words: dict[str, int], size: int, min_frequency: int) -> list
     return tokens
 
 
+def trained_on(texts: Iterable[str], size: int, *, like: Tokenizer, min_frequency: int = 2) -> list[str]:
+    """Train on texts; the words are counted first."""
+    return train_wordpiece(count_words(texts, like), size, like=like, min_frequency=min_frequency)
+
+
 @given(COUNTS, st.integers(6, 20), st.integers(1, 3))
 def test_training_joins_the_most_frequent_pair_again_and_again(words, size, min_frequency):
     frequency: Counter[str] = Counter()
@@ -92,31 +98,31 @@ def test_training_joins_the_most_frequent_pair_again_and_again(words, size, min_
     texts = [" ".join([word] * count) for word, count in words.items()]
     if not usable:
         with pytest.raises(UsageError, match="no word to train on"):
-            train_wordpiece(texts, size, like=LIKE, min_frequency=min_frequency)
+            trained_on(texts, size, like=LIKE, min_frequency=min_frequency)
         return
     expected = naive_training(usable, size, min_frequency)
-    assert train_wordpiece(texts, size, like=LIKE, min_frequency=min_frequency) == expected
+    assert trained_on(texts, size, like=LIKE, min_frequency=min_frequency) == expected
 
 
 def test_training_does_not_depend_on_the_order_of_texts():
     chance = random.Random(0)
     texts = ["".join(chance.choices("abcdefghij", k=chance.randint(1, 9))) for _ in range(400)] * 2
-    first = train_wordpiece(texts, 300, like=LIKE)
+    first = trained_on(texts, 300, like=LIKE)
     assert len(first) == len(set(first)) == 300
     for _ in range(3):
         chance.shuffle(texts)
-        assert train_wordpiece(texts, 300, like=LIKE) == first
+        assert trained_on(texts, 300, like=LIKE) == first
 
 
 def test_texts_are_normalised_as_the_tokenizer_does_it():
     texts = ["Perché perché, PERCHE"] * 2
-    assert train_wordpiece(texts, 100, like=LIKE)[-1] == "perche"
-    assert {"Perché", "perché", "PERCHE"} <= set(train_wordpiece(texts, 100, like=bert_like(lowercase=False)))
+    assert trained_on(texts, 100, like=LIKE)[-1] == "perche"
+    assert {"Perché", "perché", "PERCHE"} <= set(trained_on(texts, 100, like=bert_like(lowercase=False)))
 
 
 def test_characters_of_other_scripts_become_tokens():
     texts = ["肺炎 の 患者", "肺炎患者", "легкое легкого"]
-    trained = train_wordpiece(texts, 80, like=LIKE)
+    trained = trained_on(texts, 80, like=LIKE)
     assert {"肺", "炎", "患", "者"} <= set(trained)
     assert not any(token.startswith("##肺") or "肺炎" in token for token in trained)  # each is a word of its own
     assert "легко" in trained
@@ -125,12 +131,12 @@ def test_characters_of_other_scripts_become_tokens():
 
 def test_thousands_of_characters_all_become_tokens():
     characters = [chr(0x4E00 + place) for place in range(2000)]
-    assert train_wordpiece(characters * 2, 2100, like=LIKE) == characters
+    assert trained_on(characters * 2, 2100, like=LIKE) == characters
 
 
 def test_words_that_no_tokenizer_splits_are_left_out():
     # BERT takes a word of more than 100 characters for unknown.
-    trained = train_wordpiece(["ab" * 50 + " " + "cd" * 51] * 2, 400, like=LIKE)
+    trained = trained_on(["ab" * 50 + " " + "cd" * 51] * 2, 400, like=LIKE)
     assert "ab" * 50 in trained
     assert not any("c" in token for token in trained)
 
@@ -142,9 +148,9 @@ def test_frequent_words_count_in_full():
 
 def test_too_small_a_size_names_the_smallest():
     with pytest.raises(UsageError, match="size 3 is below the 5 characters"):
-        train_wordpiece(["abc abc"], 3, like=LIKE)
+        trained_on(["abc abc"], 3, like=LIKE)
     with pytest.raises(UsageError, match="no word to train on"):
-        train_wordpiece([" ", ""], 30, like=LIKE)
+        trained_on([" ", ""], 30, like=LIKE)
 
 
 @settings(max_examples=200)

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from alphita import cli
-from alphita.cli import serve
 from tests.doubles import HashEncoder
 
 
@@ -21,8 +20,6 @@ class Slow(HashEncoder):
 
 
 if __name__ == "__main__":
-    if "serve" not in [command.name for command in cli.app.registered_commands]:
-        cli.app.command("serve")(serve.serve)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("alphita.encoder.encoder.TermEncoder.load", Slow.load)
         cli.main()

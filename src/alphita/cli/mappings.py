@@ -15,6 +15,25 @@ import typer
 
 from alphita import progress
 from alphita.cli import mappings_migrate
+from alphita.cli._mapping_options import (
+    Concepts,
+    Day,
+    Force,
+    Format,
+    Licence,
+    Output,
+    Prefixes,
+    SetId,
+    SetVersion,
+    SourceSystem,
+    SourceVersion,
+    SourceVocabulary,
+    Strict,
+    TargetSystem,
+    check_day,
+    prefixes_of,
+    rejects_of,
+)
 from alphita.errors import AlphitaError, Rejects, UsageError
 from alphita.mappings.formats import Header, _names
 from alphita.mappings.record import Mapping
@@ -32,34 +51,24 @@ def _mappings() -> None:
 @app.command("convert")
 def convert(
     input_: Annotated[Path, typer.Argument(metavar="INPUT", help="File of mappings.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
-    format_: Annotated[
-        str,
-        typer.Option("--format", help="Of the output: csv, jsonl, parquet, sssom, usagi, omop, fhir_r4 or fhir_r5; "
-                     "told by its name otherwise."),
-    ] = "",
+    output: Output,
+    format_: Format = "",
     from_: Annotated[str, typer.Option("--from", help="Format of the input; told by its name otherwise.")] = "",
-    set_id: Annotated[str, typer.Option(help="URI of the mapping set (SSSOM, FHIR).")] = "",
-    set_version: Annotated[str, typer.Option(help="Version of the mapping set.")] = "",
-    licence: Annotated[str, typer.Option(help="URI of the mapping set's licence (SSSOM).")] = "",
-    date: Annotated[str, typer.Option(help="Day of the mappings, as 2026-01-31.")] = "",
-    source_vocabulary: Annotated[
-        str, typer.Option(help="Name of the input's codes: CURIE prefix in SSSOM, source_vocabulary_id in OMOP.")
-    ] = "",
-    source_system: Annotated[str, typer.Option(help="URI of the input's code system (FHIR).")] = "",
-    source_version: Annotated[str, typer.Option(help="Version of the input's codes.")] = "",
-    target_system: Annotated[str, typer.Option(help="CURIE prefix of the terminology NIL was not found in.")] = "",
-    prefix: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
-    ] = None,
-    concepts: Annotated[
-        Path | None, typer.Option(help="Athena's CONCEPT.csv, for the OMOP ids that usagi and omop need.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")] = False,
+    set_id: SetId = "",
+    set_version: SetVersion = "",
+    licence: Licence = "",
+    date: Day = "",
+    source_vocabulary: SourceVocabulary = "",
+    source_system: SourceSystem = "",
+    source_version: SourceVersion = "",
+    target_system: TargetSystem = "",
+    prefix: Prefixes = None,
+    concepts: Concepts = None,
+    strict: Strict = False,
     private: Annotated[
         bool, typer.Option("--private", help="Strings are patient data: rejects give line numbers only.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
+    force: Force = False,
 ) -> None:  # fmt: skip
     """Write a file of mappings in another format.
 
@@ -69,12 +78,11 @@ def convert(
     reader, writer = _names.chosen(input_, from_, "--from"), _names.chosen(output, format_, "--format")
     if output.exists() and (not force or output.samefile(input_)):
         raise UsageError(f"{output} already exists; choose another name or use --force")
-    if date and not _is_day(date):
-        raise UsageError(f"--date {date!r} is no day; write it as 2026-01-31")
+    check_day(date)
     header = Header(
         set_id=set_id, version=set_version, licence=licence, date=date, source_vocabulary=source_vocabulary,
         source_system=source_system, source_version=source_version, target_system=target_system,
-        prefixes=dict(map(_prefix, prefix or [])),
+        prefixes=prefixes_of(prefix),
     )  # fmt: skip
     if concepts is not None:
         from alphita.mappings.concepts import load
@@ -86,7 +94,7 @@ def convert(
     losses: Counter[str] = Counter()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with Rejects(_rejects(output), strict=strict, private=private) as rejects:
+        with Rejects(rejects_of(output), strict=strict, private=private) as rejects:
             count = _write(input_, reader, writer, header, part, rejects, losses, private=private)
             writer.finish(header, part, output)
     except OSError as error:
@@ -97,7 +105,7 @@ def convert(
     for what, number in losses.most_common():
         print(f"  not held: {number:>10,}  {what}")
     if rejects.count:
-        progress.say(f"{rejects.count:,} rows were set aside; each is in {_rejects(output)}")
+        progress.say(f"{rejects.count:,} rows were set aside; each is in {rejects_of(output)}")
 
 
 def _write(
@@ -128,26 +136,6 @@ def _chunks(mappings: Iterable[Mapping]) -> Iterator[list[Mapping]]:
     mentions = (list(group) for _, group in groupby(mappings, key=lambda one: one.row))
     while chunk := [mapping for group in islice(mentions, CHUNK) for mapping in group]:
         yield chunk
-
-
-def _prefix(text: str) -> tuple[str, str]:
-    name, equals, uri = text.partition("=")
-    if not equals or not name or ":" not in uri:
-        raise UsageError(f"--prefix {text!r} is not of the form LOCAL=https://example.org/codes/")
-    return name, uri
-
-
-def _is_day(text: str) -> bool:
-    from datetime import date
-
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
-
-
-def _rejects(output: Path) -> Path:
-    return output.with_name(output.name + ".rejects.csv")
 
 
 app.command("migrate")(mappings_migrate.migrate)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, machine, registry
-from alphita.errors import UsageError
+from alphita.cli._mapping_options import prefixes_of
 from alphita.normalizer.records import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def normalize(
     )  # fmt: skip
     header = Header(
         set_id=set_id, licence=licence, source_vocabulary=source_vocabulary, source_system=source_system,
-        source_version=source_version, prefixes=_prefixes(prefix or ()),
+        source_version=source_version, prefixes=prefixes_of(prefix),
     )  # fmt: skip
     job = Job(
         table, output, format_, top, private, explain=explain, audit=audit, audit_out=audit_out, header=header
@@ -159,16 +159,6 @@ def normalize(
             json.dump(asdict(summary) | {"command": sys.argv[1:], "machine": machine.describe()}, file, indent=1)
     # The answers themselves may be going to stdout.
     print(_text(summary, audit), file=sys.stderr if job.to_stdout else sys.stdout)
-
-
-def _prefixes(given: list[str] | tuple[()]) -> dict[str, str]:
-    found = {}
-    for one in given:
-        name, equals, uri = one.partition("=")
-        if not (name and equals and uri):
-            raise UsageError(f"--prefix takes NAME=URI, not {one!r}; e.g. --prefix LOCAL=https://example.org/local/")
-        found[name] = uri
-    return found
 
 
 def _filters(

@@ -9,7 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, progress
-from alphita.cli.mappings import _is_day, _prefix, _rejects
+from alphita.cli._mapping_options import (
+    Concepts,
+    Day,
+    Force,
+    Format,
+    Licence,
+    Output,
+    Prefixes,
+    SetId,
+    SetVersion,
+    SourceSystem,
+    SourceVersion,
+    SourceVocabulary,
+    Strict,
+    TargetSystem,
+    check_day,
+    prefixes_of,
+    rejects_of,
+)
 from alphita.errors import AlphitaError, Rejects, UsageError
 
 if TYPE_CHECKING:
@@ -69,15 +87,15 @@ def import_(
     reader = _names.chosen(answers, from_, "--from")
     review_files.check_name(project)
     opened = _index(index)
-    header = Header(prefixes=dict(map(_prefix, prefix or [])))
-    with Rejects(_rejects(answers), strict=strict, private=private) as rejects:
+    header = Header(prefixes=prefixes_of(prefix))
+    with Rejects(rejects_of(answers), strict=strict, private=private) as rejects:
         rows = files.read(answers, reader, project, rejects, header=header, context=context_from)
     facts = review_files.project_of(project, source, column, opened, blind=not open_)
     with ReviewStore.open(mappings, create=True) as store:
         added = review_files.add(store, facts, rows, opened)
     print(f"{project}: {added.new:,} rows added, {added.known:,} known")
     if rejects.count:
-        progress.say(f"{rejects.count:,} rows were set aside; each is in {_rejects(answers)}")
+        progress.say(f"{rejects.count:,} rows were set aside; each is in {rejects_of(answers)}")
     progress.say(f"next: alphita serve --index X.index --mappings {mappings}")
 
 
@@ -85,31 +103,21 @@ def import_(
 def export(
     mappings: Store,
     project: Annotated[str, typer.Option(help="Name of the project.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Output file.")],
-    format_: Annotated[
-        str,
-        typer.Option("--format", help="Of the output: csv, jsonl, parquet, sssom, usagi, omop, fhir_r4 or fhir_r5; "
-                     "told by its name otherwise."),
-    ] = "",
+    output: Output,
+    format_: Format = "",
     all_: Annotated[bool, typer.Option("--all", help="Write rows that are not settled, too.")] = False,
-    set_id: Annotated[str, typer.Option(help="URI of the mapping set (SSSOM, FHIR).")] = "",
-    set_version: Annotated[str, typer.Option(help="Version of the mapping set.")] = "",
-    licence: Annotated[str, typer.Option(help="URI of the mapping set's licence (SSSOM).")] = "",
-    date: Annotated[str, typer.Option(help="Day of the mappings, as 2026-01-31.")] = "",
-    source_vocabulary: Annotated[
-        str, typer.Option(help="Name of the input's codes: CURIE prefix in SSSOM, source_vocabulary_id in OMOP.")
-    ] = "",
-    source_system: Annotated[str, typer.Option(help="URI of the input's code system (FHIR).")] = "",
-    source_version: Annotated[str, typer.Option(help="Version of the input's codes.")] = "",
-    target_system: Annotated[str, typer.Option(help="CURIE prefix of the terminology NIL was not found in.")] = "",
-    prefix: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
-    ] = None,
-    concepts: Annotated[
-        Path | None, typer.Option(help="Athena's CONCEPT.csv, for the OMOP ids that usagi and omop need.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing output.")] = False,
+    set_id: SetId = "",
+    set_version: SetVersion = "",
+    licence: Licence = "",
+    date: Day = "",
+    source_vocabulary: SourceVocabulary = "",
+    source_system: SourceSystem = "",
+    source_version: SourceVersion = "",
+    target_system: TargetSystem = "",
+    prefix: Prefixes = None,
+    concepts: Concepts = None,
+    strict: Strict = False,
+    force: Force = False,
 ) -> None:  # fmt: skip
     """Write what was decided in a project to a file that only its owner can read.
 
@@ -123,17 +131,16 @@ def export(
     writer = _names.chosen(output, format_, "--format")
     if output.exists() and not force:
         raise UsageError(f"{output} already exists; choose another name or use --force")
-    if date and not _is_day(date):
-        raise UsageError(f"--date {date!r} is no day; write it as 2026-01-31")
+    check_day(date)
     with ReviewStore.open(mappings) as store:
         header = Header(
             set_id=set_id, version=set_version, licence=licence, date=date, source_vocabulary=source_vocabulary,
             source_system=source_system, source_version=source_version, target_system=target_system,
-            prefixes=dict(map(_prefix, prefix or [])), target_info=_omop(concepts, store, project),
+            prefixes=prefixes_of(prefix), target_info=_omop(concepts, store, project),
         )  # fmt: skip
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
-            with Rejects(_rejects(output), strict=strict, private=True) as rejects:
+            with Rejects(rejects_of(output), strict=strict, private=True) as rejects:
                 written = review_files.export(store, project, writer, header, output, rejects, settled_only=not all_)
         except OSError as error:
             raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
@@ -141,7 +148,7 @@ def export(
     for what, number in Counter(written.losses).most_common():
         print(f"  not held: {number:>10,}  {what}")
     if written.set_aside:
-        progress.say(f"{written.set_aside:,} rows were set aside; each is in {_rejects(output)}")
+        progress.say(f"{written.set_aside:,} rows were set aside; each is in {rejects_of(output)}")
 
 
 @app.command("progress")

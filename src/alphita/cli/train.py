@@ -77,6 +77,7 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
             list[str] | None, typer.Option("--export-set", help="A setting of the export, key=value; repeatable.")
         ] = None,
     ) -> None:  # fmt: skip
+        """Train by this recipe; the help is the recipe's own."""
         run(
             name, terminology, out, encoder, split, settings or [], config_file, threads,
             resume=resume, force=force, dry_run=dry_run, export=export, export_settings=export_settings or [],

@@ -87,24 +87,6 @@ def words_of(text: str, like: Tokenizer) -> list[str]:
     return [word for word, _ in like.pre_tokenizer.pre_tokenize_str(text)]
 
 
-def train_wordpiece(texts: Iterable[str], size: int, *, like: Tokenizer, min_frequency: int = 2) -> list[str]:
-    """Train a WordPiece vocabulary; the same texts in any order give the same one.
-
-    Characters come first, in the order of Unicode, then the pieces in the order in which they were joined, the most
-    frequent pair first. Words with a character that occurs less than `min_frequency` times are left out.
-
-    Args:
-        texts: any texts.
-        size: tokens at most, the characters included; without special tokens.
-        like: the tokenizer whose normalisation, words and prefix (`##`) are used.
-        min_frequency: occurrences that a character and a joined pair need.
-
-    Raises:
-        UsageError: `size` is smaller than the number of characters, or no word is left.
-    """
-    return train_counted(count_words(texts, like), size, like=like, min_frequency=min_frequency)
-
-
 def propose(
     words: Mapping[str, int],
     size: int,
@@ -132,7 +114,7 @@ def propose(
     """
     if keep is not None and keep < 1:
         raise UsageError(f"the tokens to keep must be 1 or more, not {keep}")
-    tokens = train_counted(words, size, like=like, min_frequency=min_frequency)
+    tokens = train_wordpiece(words, size, like=like, min_frequency=min_frequency)
     tokens = [token for token in tokens if why_not(token, like) is None]
     if protected:
         tokens = sparing(tokens, protected, like)
@@ -284,8 +266,21 @@ def changed(words: Mapping[str, int], before: Any, after: Any) -> float:  # noqa
     return differing / max(sum(words.values()), 1)
 
 
-def train_counted(words: Mapping[str, int], size: int, *, like: Tokenizer, min_frequency: int = 2) -> list[str]:
-    """Train a WordPiece vocabulary on counted words, from `count_words`; see `train_wordpiece`."""
+def train_wordpiece(words: Mapping[str, int], size: int, *, like: Tokenizer, min_frequency: int = 2) -> list[str]:
+    """Train a WordPiece vocabulary on counted words; the same words in any order give the same one.
+
+    Characters come first, in the order of Unicode, then the pieces in the order in which they were joined, the most
+    frequent pair first. Words with a character that occurs less than `min_frequency` times are left out.
+
+    Args:
+        words: how often each occurs, from `count_words`.
+        size: tokens at most, the characters included; without special tokens.
+        like: the tokenizer whose words and prefix (`##`) are used.
+        min_frequency: occurrences that a character and a joined pair need.
+
+    Raises:
+        UsageError: `size` is smaller than the number of characters, or no word is left.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     prefix, longest = like.model.continuing_subword_prefix, like.model.max_input_chars_per_word

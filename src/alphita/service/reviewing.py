@@ -271,6 +271,7 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
         filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "", blind: bool = True,
         body: bytes = Depends(_file),
     ) -> dict[str, Any]:  # fmt: skip
+        """Read a file of mappings into a project, which is made if there is none of its name."""
         kind = _kind(request)
         reader = _names.chosen(
             Path(filename), format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")), "format"
@@ -293,6 +294,7 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
         set_id: str = "", set_version: str = "", licence: str = "", date: str = "", source_vocabulary: str = "",
         source_system: str = "", source_version: str = "", target_system: str = "",
     ) -> Response:  # fmt: skip
+        """Write a project as a file; what the format does not hold is told in headers."""
         writer = registry.load(FORMATS, format_)
         header = Header(
             set_id=set_id, version=set_version, licence=licence, date=review_files.day(date),

@@ -84,24 +84,23 @@ class Ahead(Generic[T]):
                 return
 
 
-class MadeAhead(Generic[T]):
-    """Micro-steps whose batches are made ahead: what of `loop.MicroSteps` is the same for all of them."""
+class Batches(Generic[T]):
+    """The batches of micro-steps, made ahead from when the loop says so: what such steps tell `loop` they are."""
 
-    _ahead: Ahead[T] | None = None
-
-    def _make(self, number: int) -> T:
-        """Make batch `number`; called in another thread."""
-        raise NotImplementedError
-
-    def _made(self, number: int) -> T:
-        """Return batch `number`, when it is made."""
-        assert self._ahead is not None, "start() comes first"
-        return self._ahead.get(number)
+    def __init__(self, make: Callable[[int], T]) -> None:
+        """Make them by `make`, number -> batch, in another thread."""
+        self._make = make
+        self._ahead: Ahead[T] | None = None
 
     @property
     def waited(self) -> float:
         """Seconds waited for batches so far."""
         return self._ahead.waited if self._ahead else 0.0
+
+    def get(self, number: int) -> T:
+        """Return batch `number`, when it is made."""
+        assert self._ahead is not None, "start() comes first"
+        return self._ahead.get(number)
 
     def start(self, first: int, last: int, until: int | None = None) -> None:
         """Begin to make the batches `first` up to before `last`; those from `until` on when they are allowed."""

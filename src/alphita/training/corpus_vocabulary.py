@@ -48,7 +48,7 @@ def learn(words: Mapping[str, Mapping[str, int]], size: int, *, like: Tokenizer,
     together: Counter[str] = Counter()
     for counted in words.values():
         together.update(counted)
-    trained = wordpieces.train_counted(together, size, like=like, min_frequency=min_frequency)
+    trained = wordpieces.train_wordpiece(together, size, like=like, min_frequency=min_frequency)
     reasons = {token: wordpieces.why_not(token, like) for token in trained}
     tokens = [token for token, reason in reasons.items() if reason is None]
     known = sum(reason == "known" for reason in reasons.values())

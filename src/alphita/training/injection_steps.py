@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from alphita.errors import AlphitaError
 from alphita.objectives.entity_linking import entity_linking, masked_language_model
 from alphita.training import memory
-from alphita.training.ahead import MadeAhead
+from alphita.training.ahead import Batches
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
 from alphita.training.ranks import Ranks
 
@@ -116,7 +116,7 @@ class _Ready:
     tokens: int
 
 
-class InjectionSteps(MadeAhead[_Ready]):
+class InjectionSteps:
     """Runs micro-batches: `steps(number, share)` adds `share` times the gradient of batch `number`.
 
     A batch of more tokens than fit the memory goes in parts; the gradients are those of the whole, for both losses are
@@ -159,6 +159,13 @@ class InjectionSteps(MadeAhead[_Ready]):
         self.seed, self.linking, self.bf16, self.ranks = seed, linking, bf16, ranks or Ranks()
         self.device = injected.device
         self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(injected, self.device)
+        self._ready = Batches(self._make)
+        self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
+
+    @property
+    def waited(self) -> float:
+        """Seconds waited for batches so far."""
+        return self._ready.waited
 
     def draw(self, number: int) -> MaskedSequences:
         """Return batch `number`."""
@@ -187,7 +194,7 @@ class InjectionSteps(MadeAhead[_Ready]):
         Raises:
             AlphitaError: it does not fit the memory.
         """
-        ready = self._made(number)
+        ready = self._ready.get(number)
         own: dict[str, torch.Tensor] = {}
         try:
             for place, part in enumerate(ready.parts):

@@ -132,6 +132,7 @@ def train_margins(
     )
 
     def refresh(step: int) -> None:
+        """Look for hard negatives with the weights of now, if `step` begins an epoch or a run goes on at it."""
         start = step - step % refresh_every
         if start == index.step:
             return

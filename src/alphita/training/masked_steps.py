@@ -17,7 +17,7 @@ from torch.nn import functional
 from alphita.encoder import packed
 from alphita.errors import AlphitaError
 from alphita.training import memory
-from alphita.training.ahead import MadeAhead
+from alphita.training.ahead import Batches
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
 from alphita.training.forward import Rows, TermForward
 from alphita.training.masked_language import MaskedLanguageHead, token_states
@@ -81,7 +81,7 @@ class _Ready:
     rows: int
 
 
-class MaskedSteps(MadeAhead[_Ready]):
+class MaskedSteps:
     """Runs micro-batches of masked sequences: `steps(number, share)` adds `share` times the gradient of one.
 
     Attributes:
@@ -115,6 +115,13 @@ class MaskedSteps(MadeAhead[_Ready]):
         self.forward, self.head, self.tokens, self.draw, self.masking = forward, head, tokens, draw, masking
         self.seed, self.ranks = seed, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or _tokens_that_fit(forward, masking)
+        self._ready = Batches(self._make)
+        self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
+
+    @property
+    def waited(self) -> float:
+        """Seconds waited for batches so far."""
+        return self._ready.waited
 
     def sizes(self, number: int) -> dict[str, float]:
         """Return how many sequences and tokens batch `number` has."""
@@ -129,7 +136,7 @@ class MaskedSteps(MadeAhead[_Ready]):
         Raises:
             AlphitaError: it does not fit the memory.
         """
-        ready = self._made(number)
+        ready = self._ready.get(number)
         total = torch.zeros((), device=self.forward.device)
         try:
             for place, part in enumerate(ready.parts):

@@ -49,7 +49,7 @@ def train(
         UsageError: `size` is below the number of characters, or no word is left.
     """
     like = empty(lower_case=lower_case, accents=accents)
-    learnt = wordpieces.train_counted(words, size - len(SPECIAL), like=like, min_frequency=min_frequency)
+    learnt = wordpieces.train_wordpiece(words, size - len(SPECIAL), like=like, min_frequency=min_frequency)
     vocabulary = {token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *learnt]))}
     _tokenizer(vocabulary, lower_case=lower_case, accents=accents).save(str(file))
     return len(vocabulary)

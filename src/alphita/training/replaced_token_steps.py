@@ -23,7 +23,7 @@ from alphita.encoder import packed
 from alphita.errors import AlphitaError
 from alphita.objectives import replaced_token
 from alphita.training import memory
-from alphita.training.ahead import MadeAhead
+from alphita.training.ahead import Batches
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_span
 from alphita.training.ranks import Ranks
 
@@ -74,7 +74,7 @@ class _Ready:
     rows: int
 
 
-class ReplacedTokenSteps(MadeAhead[_Ready]):
+class ReplacedTokenSteps:
     """Runs micro-batches of masked sequences: `steps(number, share)` adds `share` times the gradient of one.
 
     Attributes:
@@ -115,6 +115,13 @@ class ReplacedTokenSteps(MadeAhead[_Ready]):
         self.sequences, self.batches, self.masking = sequences, batches, masking
         self.seed, self.weight, self.temperature, self.ranks = seed, weight, temperature, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or _tokens_that_fit(forward, generator, masking)
+        self._ready = Batches(self._make)
+        self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
+
+    @property
+    def waited(self) -> float:
+        """Seconds waited for batches so far."""
+        return self._ready.waited
 
     def sizes(self, number: int) -> dict[str, float]:
         """Return how many sequences and tokens batch `number` has."""
@@ -135,7 +142,7 @@ class ReplacedTokenSteps(MadeAhead[_Ready]):
         Raises:
             AlphitaError: it does not fit the memory.
         """
-        ready = self._made(number)
+        ready = self._ready.get(number)
         totals = torch.zeros(2, device=self.forward.device)
         # The processes' gradients are averaged in the end, and each has only its own part of the sum.
         scale = self.ranks.size

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import AlphitaError
 from alphita.training import memory
-from alphita.training.ahead import MadeAhead
+from alphita.training.ahead import Batches
 from alphita.training.forward import Rows, TermForward
 from alphita.training.ranks import Ranks
 from alphita.training.tokens import TokenTable
@@ -62,7 +62,7 @@ class _Ready:
     parts: list[tuple[NDArray[np.int64], Rows]]
 
 
-class TermSteps(MadeAhead[_Ready]):
+class TermSteps:
     """Runs micro-batches: `steps(number, share)` adds `share` times the gradient of batch `number`.
 
     Attributes:
@@ -95,6 +95,13 @@ class TermSteps(MadeAhead[_Ready]):
         self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
         self.seed, self.ranks = seed, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(forward.module, forward.device)
+        self._ready = Batches(self._make)
+        self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
+
+    @property
+    def waited(self) -> float:
+        """Seconds waited for batches so far."""
+        return self._ready.waited
 
     def terms(self, number: int) -> NDArray[np.integer[Any]]:
         """Return the terms of batch `number`."""
@@ -112,7 +119,7 @@ class TermSteps(MadeAhead[_Ready]):
         Raises:
             AlphitaError: it does not fit the memory; the message says how much does.
         """
-        ready = self._made(number)
+        ready = self._ready.get(number)
         try:
             return self._run(ready, number, share)
         except (RuntimeError, MemoryError) as error:

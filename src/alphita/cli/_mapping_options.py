@@ -1,0 +1,71 @@
+"""Options that the commands which write files of mappings have in common, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from alphita.errors import UsageError
+
+Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="Of the output: csv, jsonl, parquet, sssom, usagi, omop, fhir_r4 or fhir_r5; told by its name otherwise.",
+    ),
+]
+SetId = Annotated[str, typer.Option(help="URI of the mapping set (SSSOM, FHIR).")]
+SetVersion = Annotated[str, typer.Option(help="Version of the mapping set.")]
+Licence = Annotated[str, typer.Option(help="URI of the mapping set's licence (SSSOM).")]
+Day = Annotated[str, typer.Option(help="Day of the mappings, as 2026-01-31.")]
+SourceVocabulary = Annotated[
+    str, typer.Option(help="Name of the input's codes: CURIE prefix in SSSOM, source_vocabulary_id in OMOP.")
+]
+SourceSystem = Annotated[str, typer.Option(help="URI of the input's code system (FHIR).")]
+SourceVersion = Annotated[str, typer.Option(help="Version of the input's codes.")]
+TargetSystem = Annotated[str, typer.Option(help="CURIE prefix of the terminology NIL was not found in.")]
+Prefixes = Annotated[
+    list[str] | None, typer.Option("--prefix", metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
+]
+Concepts = Annotated[Path | None, typer.Option(help="Athena's CONCEPT.csv, for the OMOP ids that usagi and omop need.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
+
+
+def prefixes_of(given: Iterable[str] | None) -> dict[str, str]:
+    """Return name -> URI of texts "NAME=URI".
+
+    Raises:
+        UsageError: one is not of this form.
+    """
+    found = {}
+    for text in given or ():
+        name, equals, uri = text.partition("=")
+        if not equals or not name or ":" not in uri:
+            raise UsageError(f"--prefix {text!r} is not of the form LOCAL=https://example.org/codes/")
+        found[name] = uri
+    return found
+
+
+def check_day(text: str) -> None:
+    """Make sure that `text` is a day or empty.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    try:
+        known = not text or date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        known = False
+    if not known:
+        raise UsageError(f"--date {text!r} is no day; write it as 2026-01-31")
+
+
+def rejects_of(output: Path) -> Path:
+    """Return the file for the rows of a file that are set aside."""
+    return output.with_name(output.name + ".rejects.csv")
