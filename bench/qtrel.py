@@ -302,6 +302,7 @@ def searched(encoder: TermEncoder, terminology: Terminology, chosen: Chosen, out
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "x.search"
             store.build(terminology, encoder, path, split=left_out, **chosen)
+            # Made a moment ago, in a folder of our own: its hashes need no second look.
             search = ProductSearch.load(path, encoder=encoder, verify=False)
             titles = [clean(title) for title in search.opened.products.column("title").to_pylist()]
             of_setting = figures[setting] = {}

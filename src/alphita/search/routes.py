@@ -8,8 +8,8 @@
 `fused` is the greatest of them, and `SHARE` of what the others say, which orders the products that share a value.
 
 Why the greatest: a query is a title or a value, seldom both, and the route that is not meant only adds noise to a sum.
-Reciprocal ranks lose more: hundreds of products share a value, and so its rank, and that they are at 1 and the next at
-0.5 no longer shows. `bench/qtrel.py` measures each route.
+Reciprocal ranks would lose more: hundreds of products share a value, and so its rank, and that they are at 1 and the
+next at 0.5 would not show. `bench/qtrel.py` measures each route.
 """
 
 from __future__ import annotations
