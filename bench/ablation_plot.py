@@ -1,0 +1,95 @@
+"""A picture of the ablations of CODER: a panel for each of some columns of the table, a dot for each seed of each row.
+
+    python bench/ablation_plot.py table.json -o ablations.png
+
+The bar through the dots is their mean; the dashed line is the encoder as it comes. table.json is of coder_ablation.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from alphita.artefact import atomic_file
+from alphita.errors import AlphitaError, InputError, require
+from alphita.evaluation.plots import COLOURS
+
+# Column of the table -> title of its panel, and what it is printed times.
+PANELS = {
+    "synonyms_1": ("held-out synonyms @1, %", 100), "psytar_1": ("PsyTAR @1, %", 100),
+    "ncbi_disease": ("NCBI disease @1, %", 100), "relations": ("relations, frozen, %", 100),
+    "mcsm_mean": ("MCSM, mean", 1),
+}  # fmt: skip
+BASE = "base"
+
+
+def panels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    """Return column -> title of the row -> the figures of its seeds, of the columns and rows that there are figures of.
+
+    Raises:
+        InputError: there are none.
+    """
+    found: dict[str, dict[str, list[float]]] = {}
+    for column, (_, scale) in PANELS.items():
+        for row in rows:
+            if column in row["figures"]:
+                values = [scale * value for value in row["figures"][column]["values"]]
+                found.setdefault(column, {})[row["title"] if row["name"] != BASE else BASE] = values
+    if not any(set(by_row) - {BASE} for by_row in found.values()):
+        raise InputError("the table has no row yet that can be drawn")
+    return found
+
+
+def draw(found: Mapping[str, Mapping[str, Sequence[float]]], out: Path) -> None:
+    """Draw what `panels_of` returned, whole or not at all."""
+    figures = require("matplotlib.figure", "plots")
+    canvases = require("matplotlib.backends.backend_agg", "plots")
+    titles = list(dict.fromkeys(title for by_row in found.values() for title in by_row if title != BASE))
+    figure = figures.Figure(
+        figsize=(2.2 + 2.3 * len(found), 0.9 + 0.3 * len(titles)), dpi=160, facecolor="white", layout="tight"
+    )
+    canvases.FigureCanvasAgg(figure)
+    for number, (column, by_row) in enumerate(found.items()):
+        axes = figure.add_subplot(1, len(found), number + 1)
+        if BASE in by_row:
+            axes.axvline(by_row[BASE][0], color="#888888", linestyle="--", linewidth=1)
+        for place, title in enumerate(titles):
+            values = by_row.get(title, [])
+            if values:
+                mean = sum(values) / len(values)
+                axes.plot([mean, mean], [place - 0.28, place + 0.28], color=COLOURS[number], linewidth=2)
+                axes.plot(values, [place] * len(values), "o", color=COLOURS[number], markersize=4, alpha=0.7)
+        axes.set_ylim(len(titles) - 0.5, -0.5)
+        axes.set_yticks(range(len(titles)), titles if number == 0 else [])
+        axes.set_title(PANELS[column][0], fontsize=10)
+        axes.grid(alpha=0.25, linewidth=0.6)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    with atomic_file(out, "wb") as file:
+        figure.savefig(file, format="png")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("table", type=Path, help="table.json")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="the picture, .png")
+    given = parser.parse_args(arguments)
+    try:
+        rows = json.loads(given.table.read_text(encoding="utf-8"))["rows"]
+        draw(panels_of(rows), given.output)
+    except (OSError, ValueError, KeyError) as error:
+        print(f"error: {given.table} is not a table of coder_ablation.py: {error}", file=sys.stderr)
+        return 2
+    except AlphitaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

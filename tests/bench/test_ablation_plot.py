@@ -1,0 +1,47 @@
+"""The picture of the ablations: what is drawn, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+PROGRAM = Path(__file__).parents[2] / "bench" / "ablation_plot.py"
+
+
+@pytest.fixture(scope="module")
+def program() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ablation_plot", PROGRAM)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(name: str, **figures: list[float]) -> dict:
+    return {"name": name, "title": name.upper(), "figures": {key: {"values": some} for key, some in figures.items()}}
+
+
+ROWS = [row("base", synonyms_1=[0.5]), row("ms", synonyms_1=[0.25, 0.5], mcsm_mean=[6.5]), row("late")]
+
+
+def test_figures_are_in_the_units_of_their_panels(program):
+    assert program.panels_of(ROWS) == {"synonyms_1": {"base": [50.0], "MS": [25.0, 50.0]}, "mcsm_mean": {"MS": [6.5]}}
+
+
+def test_the_picture_is_a_picture(program, tmp_path):
+    (tmp_path / "table.json").write_text(json.dumps({"rows": ROWS}))
+    assert program.main([str(tmp_path / "table.json"), "-o", str(tmp_path / "a.png")]) == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("content", ["{}", "no", json.dumps({"rows": ROWS[:1]})])
+def test_what_is_no_table_or_has_nothing_to_draw_is_told(program, tmp_path, capsys, content):
+    (tmp_path / "table.json").write_text(content)
+    assert program.main([str(tmp_path / "table.json"), "-o", str(tmp_path / "a.png")]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+    assert not (tmp_path / "a.png").exists()
