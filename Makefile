@@ -17,6 +17,11 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@
 
+# Spark is 450 MB and needs Java: only the slow checks have it.
+.venv/.installed-slow: .venv/.installed-dev
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[spark]'
+	@touch $@
+
 install: .venv/.installed
 
 install-dev: .venv/.installed-dev
@@ -31,7 +36,7 @@ test: install-dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
 
-check-slow: install-dev
+check-slow: .venv/.installed-slow
 	$(BIN)/python -m pytest -m 'slow or gpu'
 
 bench: install-dev

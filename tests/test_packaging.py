@@ -76,12 +76,17 @@ def test_every_module_can_be_imported_and_importing_does_nothing():
     assert run(code) == ""
 
 
+# What a job gives its own workers.
+UNPICKLES = "src/alphita/distributed/engine.py"
+
+
 def test_nothing_is_unpickled():
     found = []
     for place, node in trees():
         if isinstance(node, ast.Import | ast.ImportFrom):
             imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            found += [place for name in imported if name.split(".")[0] in PICKLING]
+            pickling = [name for name in imported if name.split(".")[0] in PICKLING]
+            found += [place for _ in pickling if not place.startswith(UNPICKLES + ":")]
         elif isinstance(node, ast.Attribute):
             dotted = ast.unparse(node)
             if dotted in {"torch.load", "torch.save"} or node.attr in {"read_pickle", "to_pickle"}:

@@ -46,3 +46,35 @@ def test_wrong_use_leaves_with_2_and_one_line(tmp_path, capsys):
     assert "already exists; choose another name or use --force" in capsys.readouterr().err
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--force") == 0
     assert (tmp_path / "x.index.old-1").exists()
+
+
+def test_vectors_are_halved_on_demand(tmp_path):
+    out = tmp_path / "x.index"
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--half") == 0
+    assert Index.open(out).vectors.dtype == "float16"
+
+
+def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
+    from tests.distributed.test_indexing import InProcess
+
+    class Named(HashEncoder):
+        precision = "fp32"
+
+    asked = []
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: Named())
+    monkeypatch.setattr("alphita.distributed.engines.open_engine", lambda *given: asked.append(given) or InProcess())
+    out, parts = tmp_path / "x.index", tmp_path / "p"
+    options = ["--engine", "ray", "--workers", 2, "--address", "head:6379", "--gpus-per-worker", 0.5, "--parts", parts]
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, *options) == 0
+    assert asked == [("ray", 2, "head:6379", 0.5)]
+    assert f"{out}: 12 strings" in capsys.readouterr().out
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", tmp_path / "alone.index") == 0
+    assert Index.open(out).content_hash == Index.open(tmp_path / "alone.index").content_hash
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--workers", "2"), ("--address", "head"), ("--gpus-per-worker", "1"), ("--parts", "p")]
+)
+def test_what_goes_with_an_engine_is_refused_without_one(tmp_path, capsys, option, value):
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", tmp_path / "x", option, value) == 2
+    assert capsys.readouterr().err == f"error: {option} goes with --engine processes, ray or spark\n"

@@ -95,7 +95,7 @@ def _missing(command: Any, options: list[tuple[Any, str]], arguments: list[str])
     found = [
         f"option {parameter.opts[0]!r} is required"
         for parameter in _parameters(command)
-        if parameter.required and parameter.name not in given
+        if parameter.required and parameter.name not in given and not parameter.envvar
     ]
     wanted = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     least = sum(parameter.required for parameter in wanted)

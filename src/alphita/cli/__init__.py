@@ -25,6 +25,7 @@ from alphita.cli import (
     review,
     search,
     serve,
+    server,
     terminology,
     train,
     vocabulary,
@@ -67,6 +68,7 @@ app.command("normalize")(normalize.normalize)
 app.command("serve")(serve.serve)
 app.add_typer(review.app, name="review")
 app.add_typer(search.app, name="search")
+app.add_typer(server.app, name="server")
 
 
 def main() -> None:

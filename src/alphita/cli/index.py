@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from alphita import machine, progress
+from alphita.errors import UsageError
+
+CLUSTER = "Several processes or machines"
 
 
 def index(
@@ -24,26 +28,71 @@ def index(
     no_letters: Annotated[
         bool, typer.Option("--no-letters", help="Store no character n-grams: a smaller index that misses misspellings.")
     ] = False,
+    half: Annotated[
+        bool, typer.Option("--half", help="Store the vectors in half precision: half the size on disk, near the same.")
+    ] = False,
     exclude_split: Annotated[
         Path | None, typer.Option(help="Leave out the strings that this split holds out, to evaluate on them.")
     ] = None,
     precision: Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")] = "auto",
     device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="What encodes the terms: processes (of this machine), ray or spark.", rich_help_panel=CLUSTER
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="How many; by default as the engine has room.", rich_help_panel=CLUSTER)
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of the cluster: HOST:6379 for Ray, spark://HOST:7077 for Spark.", rich_help_panel=CLUSTER),
+    ] = None,
+    gpus_per_worker: Annotated[
+        float, typer.Option(min=0.0, help="GPUs of each worker, or a share of one: 0.5.", rich_help_panel=CLUSTER)
+    ] = 0.0,
+    parts: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or URL, shared by all machines, for what is encoded already; OUTPUT.parts otherwise. A job "
+            "that was broken off goes on with it.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Move an existing index aside and make a new one.")] = False,
 ) -> None:
     """Encode a terminology's strings into an index: vectors, terms and model in one folder."""
-    threads = machine.set_threads(threads)
+    if engine is None:
+        given = {"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts}
+        for option in [name for name, value in given.items() if value]:
+            raise UsageError(f"{option} goes with --engine processes, ray or spark")
+    of_worker, threads = threads, machine.set_threads(threads)
+    from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import build, check_backend
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 
-    check_backend(backend)  # said before the minutes of work, not after
-    terms = load_terminology(terminology)
-    exclude = frozenset() if exclude_split is None else Split.load(exclude_split).cleaned
-    encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
-    built = build(terms, encoder, output, exclude=exclude, backend=backend, letters=not no_letters, force=force)
+    # What is wrong is said before the minutes of work, not after.
+    check_backend(backend)
+    with nullcontext() if engine is None else open_engine(engine, workers, address, gpus_per_worker) as opened:
+        terms = load_terminology(terminology)
+        exclude = frozenset() if exclude_split is None else Split.load(exclude_split).cleaned
+        options: dict[str, Any] = {
+            "exclude": exclude, "backend": backend, "letters": not no_letters, "half": half, "force": force
+        }  # fmt: skip
+        if opened is None:
+            encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
+            built = build(terms, encoder, output, **options)
+        else:
+            from alphita.distributed import indexing
+
+            built = indexing.build(
+                terms, model, output, opened, parts=parts, precision=precision, device=device, threads=of_worker,
+                **options,
+            )  # fmt: skip
     counts = built.manifest["counts"]
     left_out = f" ({len(exclude):,} held-out strings left out)" if exclude else ""
     print(

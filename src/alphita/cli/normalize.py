@@ -12,24 +12,34 @@ import typer
 
 from alphita import artefact, machine, registry
 from alphita.cli._mapping_options import prefixes_of
+from alphita.cli._summary import text_of
+from alphita.cli.normalize_shards import normalize_shards, refuse
+from alphita.errors import UsageError
 from alphita.normalizer.records import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
     from alphita.normalizer.filters import Filters
-    from alphita.normalizer.job import Summary
 
 DEFAULT_ERROR = 0.01
 FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
 RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.rankings")])
 OUTPUT, WHICH, HOW = "Output", "Which concepts may be answered", "How"
+CLUSTER = "Several processes or machines: Parquet in, a folder of Parquet out"
 
 
 def normalize(
     input_: Annotated[
-        str, typer.Argument(metavar="INPUT", help="CSV, TSV, Parquet, JSON Lines or .txt file, also .gz; '-' is stdin.")
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="CSV, TSV, Parquet, JSON Lines or .txt file, also .gz; '-' is stdin. With --engine: a Parquet file, "
+            "a folder of them, a pattern or a URL.",
+        ),
     ],
     index: Annotated[Path, typer.Option(help="Index folder, from 'alphita index'.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="Output file; '-' is stdout.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", help="Output file; '-' is stdout. With --engine: a folder or URL.")
+    ],
     column: Annotated[
         str | None,
         typer.Option(help="Column of the strings; not needed if there is one column, or one called 'mention'."),
@@ -112,6 +122,20 @@ def normalize(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of every library; all cores by default.", rich_help_panel=HOW)
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="What runs the job: processes (of this machine), ray or spark.", rich_help_panel=CLUSTER),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="How many; by default as the engine has room.", rich_help_panel=CLUSTER)
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Of the cluster: HOST:6379 for Ray, spark://HOST:7077 for Spark.", rich_help_panel=CLUSTER),
+    ] = None,
+    gpus_per_worker: Annotated[
+        float, typer.Option(min=0.0, help="GPUs of each worker, or a share of one: 0.5.", rich_help_panel=CLUSTER)
+    ] = 0.0,
     audit: Annotated[int, typer.Option(min=0, help="Draw so many of the accepted rows at random, for review.")] = 0,
     audit_out: Annotated[Path | None, typer.Option(help="The file for them; OUTPUT.audit.csv otherwise.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was broken off.")] = False,
@@ -131,6 +155,29 @@ def normalize(
     A file is read twice: first for the abbreviations that it defines, as "congestive heart failure (CHF)"; what comes
     from stdin is read once, and there a definition serves its own row alone.
     """
+    filters = _filters(type_, source, language, under, standard_only)
+    if engine is not None:
+        refuse(
+            input_, output, input_format=input_format, delimiter=delimiter, encoding=encoding, format_=format_,
+            source_vocabulary=source_vocabulary, source_system=source_system, source_version=source_version,
+            set_id=set_id, licence=licence, prefix=prefix, audit=audit, audit_out=audit_out,
+        )  # fmt: skip
+        from alphita.normalizer.batches import Settings
+
+        settings = Settings(
+            str(index), column or "", context_column, language_column, top, explain, ranking,
+            None if calibration is None else str(calibration), floor, error, target, filters,
+            None if abbreviations is None else str(abbreviations), precision, device, threads,
+        )  # fmt: skip
+        normalize_shards(
+            input_, output, settings, code=code_column, frequency=frequency_column, private=private, verify=verify,
+            engine=engine, workers=workers, address=address, gpus=gpus_per_worker, resume=resume, force=force,
+            report=report,
+        )  # fmt: skip
+        return
+    for option, given in (("--workers", workers), ("--address", address), ("--gpus-per-worker", gpus_per_worker)):
+        if given:
+            raise UsageError(f"{option} goes with --engine processes, ray or spark")
     threads = machine.set_threads(threads)
     from alphita.mappings.formats import Header
     from alphita.normalizer.jobs import Job, run
@@ -150,15 +197,14 @@ def normalize(
     )  # fmt: skip
     normalizer = Normalizer.load(
         index, verify=verify or None, ranking=ranking, calibration=calibration, floor=floor, error=error, target=target,
-        filters=_filters(type_, source, language, under, standard_only), abbreviations=abbreviations,
-        precision=precision, device=device, threads=threads,
+        filters=filters, abbreviations=abbreviations, precision=precision, device=device, threads=threads,
     )  # fmt: skip
     summary = run(normalizer, job, resume=resume, force=force)
     if report is not None:
         with artefact.atomic_file(report, "w") as file:
             json.dump(asdict(summary) | {"command": sys.argv[1:], "machine": machine.describe()}, file, indent=1)
     # The answers themselves may be going to stdout.
-    print(_text(summary, audit), file=sys.stderr if job.to_stdout else sys.stdout)
+    print(text_of(summary, audit), file=sys.stderr if job.to_stdout else sys.stdout)
 
 
 def _filters(
@@ -173,21 +219,3 @@ def _filters(
         types=tuple(types or ()), sources=tuple(sources or ()), languages=tuple(languages or ()),
         under=tuple(under or ()), standard_only=standard_only,
     )  # fmt: skip
-
-
-def _text(summary: Summary, audit: int) -> str:
-    resumed = f" ({summary.resumed_rows:,} done before)" if summary.resumed_rows else ""
-    abbreviation = f"{summary.abbreviation:,} by abbreviation, " if summary.abbreviation else ""
-    lines = [
-        f"{summary.rows:,} rows{resumed}: {summary.exact:,} exact, {abbreviation}{summary.nearest:,} nearest, "
-        f"{summary.nil:,} NIL, {summary.rejected:,} rejected; {summary.rows_per_second:,.0f} rows/s"
-    ]
-    if summary.accepted is not None and summary.review is not None:
-        lines.append(f"{summary.accepted:,} accepted, {summary.review:,} for review")
-    if summary.lost:
-        lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
-    if summary.rejects is not None:
-        lines.append(f"rejects: {summary.rejects}")
-    if audit:
-        lines.append(f"audit: {summary.audit or 'no row was accepted, so there is nothing to audit'}")
-    return "\n".join([*lines, f"output: {summary.out}"])

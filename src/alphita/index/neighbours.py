@@ -7,17 +7,19 @@ from numpy.typing import NDArray
 
 from alphita.errors import UsageError
 from alphita.index.backends import Backend
+from alphita.index.half import Vectors, full
 
 
-def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit(vectors: Vectors) -> NDArray[np.float32]:
     """Return the rows at length 1, so that an inner product is a cosine; a zero row stays zero.
 
     Args:
-        vectors: (n, d) float32.
+        vectors: (n, d) float32, or as an index stores them.
 
     Returns:
         (n, d) float32, C-contiguous.
     """
+    vectors = full(vectors)
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.ascontiguousarray(vectors / np.maximum(length, np.float32(1e-12)), dtype=np.float32)
 

@@ -1,7 +1,7 @@
 """A segment: an immutable part of an index, and the files that hold it.
 
 strings.arrow   the distinct cleaned strings, sorted by bytes: row s of `vectors.npy` is the vector of string s
-vectors.npy     (n_strings, dim) float32, of length 1
+vectors.npy     (n_strings, dim) float32 or float16, of length 1
 offsets.npy     (n_strings + 1,) int64: the terms of string s are the rows offsets[s] up to offsets[s + 1] of
 terms.arrow     what is shown of each term; within a string: exact scope first, preferred first, official first
 standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best: scope before preference, and
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from alphita.errors import InputError
 from alphita.index import concepts
 from alphita.index.concepts import Concepts
+from alphita.index.half import Vectors
 from alphita.index.strings import SortedStrings
 from alphita.terminology import prefixes
 from alphita.terminology.text import clean_many
@@ -54,9 +55,7 @@ class Segment:
         self.path = path
         try:
             self.strings = SortedStrings(_read(path / "strings.arrow").column("string").chunk(0))
-            self.vectors: NDArray[np.float32] = np.asarray(
-                np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False)
-            )
+            self.vectors: Vectors = np.asarray(np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False))
             self.offsets: NDArray[np.int64] = np.load(path / "offsets.npy", mmap_mode="r", allow_pickle=False)
             self.standing: NDArray[np.uint8] = np.load(path / "standing.npy", mmap_mode="r", allow_pickle=False)
             self.terms = _read(path / "terms.arrow")
@@ -68,7 +67,7 @@ class Segment:
         n = len(self.strings)
         fits = (
             self.vectors.ndim == 2
-            and self.vectors.dtype == np.float32
+            and self.vectors.dtype in (np.float32, np.float16)
             and len(self.vectors) == n
             and self.offsets.shape == (n + 1,)
             and int(self.offsets[-1]) == len(self.terms) == len(self.standing)

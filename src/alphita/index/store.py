@@ -9,7 +9,7 @@ X.index/
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index import ngrams, probes, training
 from alphita.index import segment as segments
 from alphita.index.backends import AUTO, choose
+from alphita.index.half import Vectors
 from alphita.index.neighbours import nearest, unit
 from alphita.index.ngrams import Ngrams
 from alphita.index.segment import Segment
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 KIND = "index"
 BACKENDS = "alphita.index.backends"
 REBUILD = "build it again: alphita index --model MODEL --terminology TERMINOLOGY -o INDEX --force"
-STRINGS_AT_ONCE = 65_536
+# Encoded together. What is batched with what decides the last bits of a vector: so these blocks are the same wherever
+# they are encoded, here or on many machines.
+STRINGS_A_BLOCK = 8192
 # Every file up to this much in all is rehashed when an index is opened (some tenths of a second); of a larger index
 # only the sizes are checked, unless asked.
 VERIFY_UP_TO_BYTES = 512 * 2**20
@@ -66,6 +69,10 @@ class Encoder(Protocol):
         ...
 
 
+# From the distinct cleaned strings, a large_string array, to the vectors of length 1 of their blocks, in order.
+Blocks = Callable[[Any, Encoder], Iterator[Vectors]]
+
+
 def build(
     terminology: Terminology,
     encoder: Encoder,
@@ -74,8 +81,10 @@ def build(
     exclude: frozenset[str] = frozenset(),
     backend: str = AUTO,
     letters: bool = True,
+    half: bool = False,
     rules: Sequence[str] = DEFAULT_RULES,
     force: bool = False,
+    blocks: Blocks | None = None,
 ) -> Index:
     """Encode every distinct cleaned string of the live concepts and write the index folder.
 
@@ -88,8 +97,10 @@ def build(
         exclude: cleaned strings to leave out (a split's held-out ones).
         backend: what searches it by default: a module of `alphita.index.backends`, or "auto" to choose by size.
         letters: store character n-grams too, for candidates that are alike by letters.
+        half: store the vectors in half precision, which halves their file (see `alphita.index.half`).
         rules: names of the cleaning rules, in order.
         force: move an existing `out` aside.
+        blocks: what encodes the strings; by default `encoder` does, here.
 
     Returns:
         The index, opened.
@@ -105,7 +116,9 @@ def build(
         folder = draft.path / "segments" / "000"
         content = segments.collect(terminology, rules, exclude)
         segments.write(folder, content)
-        _encode(content.strings, encoder, folder / "vectors.npy")
+        shape = (len(content.strings), encoder.dim)
+        encoded = (blocks or encoded_here)(content.strings, encoder)
+        _write_vectors(encoded, shape, np.float16 if half else np.float32, folder / "vectors.npy")
         backend = choose(len(content.strings)) if backend == AUTO else backend
         search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
         if letters:
@@ -117,6 +130,7 @@ def build(
             "search": search,
             "letters": ngrams.SETTINGS if letters else None,
             "dim": encoder.dim,
+            "vectors": "float16" if half else "float32",
             "cleaning_rules": list(rules),
             "cleaning_rules_hash": _rules_hash(rules),
             "terminology_hash": terminology.content_hash,
@@ -212,8 +226,8 @@ class Index:
         return self.segment.strings
 
     @property
-    def vectors(self) -> NDArray[np.float32]:
-        """(n_strings, dim) float32 of length 1, mapped."""
+    def vectors(self) -> Vectors:
+        """(n_strings, dim) of length 1, mapped: float32, or float16 of an index built so."""
         return self.segment.vectors
 
     def __len__(self) -> int:
@@ -265,23 +279,42 @@ class Index:
                 )  # fmt: skip
 
 
-def _encode(strings: Any, encoder: Encoder, path: Path) -> None:  # noqa: ANN401
-    shape = (len(strings), encoder.dim)
-    vectors = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    with progress.bar("Encoding terms", total=len(strings), unit="terms") as bar:
-        for start in range(0, len(strings), STRINGS_AT_ONCE):
-            block = strings.slice(start, STRINGS_AT_ONCE).to_pylist()
-            encoded = encoder.encode(block)
-            if encoded.shape != (len(block), encoder.dim):
-                raise AlphitaError(f"the encoder gave an array of shape {encoded.shape} for {len(block)} strings")
-            if not np.isfinite(encoded).all():
-                bad = block[int(np.flatnonzero(~np.isfinite(encoded).all(axis=1))[0])]
-                raise InputError(
-                    "the encoder gave a vector that is not finite", value=bad, remedy="is the model whole?"
-                )
-            vectors[start : start + len(block)] = unit(encoded)
-            bar.advance(len(block))
+def _write_vectors(
+    blocks: Iterator[Vectors], shape: tuple[int, int], dtype: type[np.floating[Any]], path: Path
+) -> None:
+    vectors = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+    start = 0
+    for block in blocks:
+        vectors[start : start + len(block)] = block
+        start += len(block)
+    if start != len(vectors):
+        raise AlphitaError(f"vectors of {start:,} strings came for {len(vectors):,}")
     vectors.flush()
+
+
+def encoded_here(strings: Any, encoder: Encoder) -> Iterator[NDArray[np.float32]]:  # noqa: ANN401
+    """Yield the vectors of the strings' blocks, encoded in this process; see `Blocks`."""
+    with progress.bar("Encoding terms", total=len(strings), unit="terms") as bar:
+        for start in range(0, len(strings), STRINGS_A_BLOCK):
+            block = encode_block(strings.slice(start, STRINGS_A_BLOCK).to_pylist(), encoder)
+            yield block
+            bar.advance(len(block))
+
+
+def encode_block(strings: Sequence[str], encoder: Encoder) -> NDArray[np.float32]:
+    """Return the vectors of some strings, (len(strings), dim) float32 of length 1.
+
+    Raises:
+        AlphitaError: the encoder gave another number of vectors.
+        InputError: a vector is not finite.
+    """
+    encoded = encoder.encode(strings)
+    if encoded.shape != (len(strings), encoder.dim):
+        raise AlphitaError(f"the encoder gave an array of shape {encoded.shape} for {len(strings)} strings")
+    if not np.isfinite(encoded).all():
+        bad = strings[int(np.flatnonzero(~np.isfinite(encoded).all(axis=1))[0])]
+        raise InputError("the encoder gave a vector that is not finite", value=bad, remedy="is the model whole?")
+    return unit(encoded)
 
 
 def check_backend(name: str) -> None:

@@ -104,6 +104,11 @@ class Abbreviations:
             for pair in find_pairs(text):
                 self._sources["input"].add(Meaning(pair.short, pair.long))
 
+    def learn_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
+        """Take in definitions that were found before: short form, long form, and how often; in the order found."""
+        for short, long, times in definitions:
+            self._sources["input"].add(Meaning(short, long), times)
+
     def expand(self, mention: str, context: str | None = None, language: str | None = None) -> list[Expansion]:
         """Return what one mention may mean; see `expand_many`."""
         return self.expand_many([mention], [context], [language])[0]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.index.half import Vectors, full
 from alphita.index.neighbours import unit
 from alphita.index.store import Encoder, Index
 
@@ -112,14 +113,14 @@ def _listed(
 def _dot(
     left: NDArray[np.float32],
     left_rows: NDArray[np.int64],
-    right: NDArray[np.float32],
+    right: Vectors,
     right_rows: NDArray[np.int64],
     out: NDArray[np.float32],
 ) -> None:
     """Write into `out` (p,) the inner products of pairs of rows, in blocks that stay in the cache."""
     for start in range(0, len(out), PAIRS_AT_ONCE):
         part = slice(start, start + PAIRS_AT_ONCE)
-        np.einsum("ij,ij->i", left[left_rows[part]], right[right_rows[part]], out=out[part])
+        np.einsum("ij,ij->i", left[left_rows[part]], full(right[right_rows[part]]), out=out[part])
     np.clip(out, -1.0, 1.0, out=out)
 
 

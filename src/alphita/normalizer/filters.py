@@ -105,7 +105,7 @@ class Restricted:
         """Find only `strings`, (n_strings,) bool, of an index. Their vectors are copied."""
         self._index, self._allowed = index, strings
         self._rows = np.flatnonzero(strings)
-        self._backend = faiss.attach(np.ascontiguousarray(index.vectors[self._rows]), index.segment.path, None)
+        self._backend = faiss.attach(index.vectors[self._rows], index.segment.path, None)
         self.ngrams = None if index.ngrams is None else _of_strings(index.ngrams, strings)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the index's own

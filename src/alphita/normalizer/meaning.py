@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.index.half import full
 from alphita.index.neighbours import unit
 from alphita.index.segment import Segment
 from alphita.index.store import Encoder, Index
@@ -131,7 +132,7 @@ def sums_of(index: Index) -> Float32:
         if rows.start == rows.stop:
             continue
         filled = np.flatnonzero(np.diff(starts[first : last + 1]))
-        summed = np.add.reduceat(index.vectors[string[rows]], starts[first:last][filled] - rows.start, axis=0)
+        summed = np.add.reduceat(full(index.vectors[string[rows]]), starts[first:last][filled] - rows.start, axis=0)
         sums[first + filled] = summed
     return sums
 

@@ -142,6 +142,17 @@ class Normalizer:
             self.abbreviations.learn(texts)
             self._pipeline.abbreviations = self.abbreviations
 
+    def prepare_counted(self, definitions: Iterable[tuple[str, str, int]]) -> None:
+        """Learn what `prepare` would, from definitions that were found in the texts before.
+
+        Args:
+            definitions: short form, long form and how often it was found, in the order in which they were found.
+        """
+        if self.abbreviations is not None:
+            self.abbreviations = _fresh(self.abbreviations)
+            self.abbreviations.learn_counted(definitions)
+            self._pipeline.abbreviations = self.abbreviations
+
     def normalize(
         self,
         mentions: Sequence[str],

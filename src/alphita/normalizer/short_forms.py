@@ -71,14 +71,14 @@ class ShortForms:
         self._counts: dict[tuple[str, str], int] = {}
         self.first_tokens: set[str] = set()
 
-    def add(self, meaning: Meaning) -> None:
-        """Add a meaning; one that is known already (after cleaning) counts once more."""
+    def add(self, meaning: Meaning, times: int = 1) -> None:
+        """Add a meaning that was found so often; one that is known already (after cleaning) counts more."""
         key, long = written(meaning.short).lower(), clean(meaning.long)
         found = TOKEN.findall(key)
         if not found or not long:
             return
         self._meanings.setdefault(key, {}).setdefault(long, meaning)
-        self._counts[key, long] = self._counts.get((key, long), 0) + 1
+        self._counts[key, long] = self._counts.get((key, long), 0) + times
         # "chfs" too, and "chf" where the plural was defined.
         self.first_tokens.update((found[0], found[0] + "s"))
         if singular(meaning.short) is not None:

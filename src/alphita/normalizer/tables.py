@@ -228,11 +228,11 @@ class Table:
                 problem = f"{len(cells)} cells, but the header has {len(header)}"
                 yield Row(number, line, None, problem=problem, value=delimiter.join(cells))
                 continue
-            yield self._row(number, line, *pick([*cells, None]))
+            yield self.checked(number, line, *pick([*cells, None]))
 
     def _plain(self, file: IO[bytes]) -> Iterator[Row]:
         for number, text in enumerate(self._lines(file), 1):
-            yield self._row(number, number, text.rstrip("\r\n"))
+            yield self.checked(number, number, text.rstrip("\r\n"))
         self._rows = self._line
 
     def _json_lines(self, file: IO[bytes]) -> Iterator[Row]:
@@ -272,7 +272,7 @@ class Table:
             if not isinstance(value, str | int | float | None):
                 return Row(number, line, None, problem=f"{name!r} is neither string nor number", value=value)
         code, frequency = (None if value is None else str(value) for value in (code, frequency))
-        return self._row(number, line, mention or "", code, context, language, frequency)
+        return self.checked(number, line, mention or "", code, context, language, frequency)
 
     def _parquet(self) -> Iterator[Row]:
         import pyarrow as pa
@@ -294,10 +294,10 @@ class Table:
                     _check_text(name, schema.field(name).type)
             number = 0
             for batch in parquet.iter_batches(batch_size=PARQUET_ROWS_AT_ONCE, columns=names):
-                columns = [[None] * len(batch) if name is None else _texts(batch.column(name)) for name in wanted]
+                columns = [[None] * len(batch) if name is None else texts(batch.column(name)) for name in wanted]
                 for mention, *further in zip(*columns, strict=True):
                     number += 1
-                    yield self._row(number, number, mention or "", *further)
+                    yield self.checked(number, number, mention or "", *further)
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"this is no Parquet file that can be read: {error}", file=self.name) from None
 
@@ -305,7 +305,7 @@ class Table:
         """Return the columns beside the mentions', in the order of `Row`."""
         return self.code_column, self.context_column, self.language_column, self.frequency_column
 
-    def _row(
+    def checked(
         self,
         number: int,
         line: int,
@@ -368,7 +368,7 @@ def _check_text(name: str, kind: Any) -> None:  # noqa: ANN401
         raise UsageError(f"column {name!r} holds {kind}, not strings; name another with --column")
 
 
-def _texts(column: Any) -> list[str | None]:  # noqa: ANN401
+def texts(column: Any) -> list[str | None]:  # noqa: ANN401
     """Return a Parquet column as strings; bytes that are no UTF-8 become lone surrogates, 3.0 becomes 3."""
     import pyarrow as pa
 

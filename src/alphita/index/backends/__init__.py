@@ -6,6 +6,8 @@ Each module has
     build(vectors, folder, probes) -> settings       writes into the segment's folder what the search needs, if anything
     attach(vectors, folder, settings) -> Backend     opens it; must not copy the vectors
 
+The vectors are float32 or, of an index that stores them so, float16 (see `alphita.index.half`).
+
 The settings are plain JSON and stand in the index's manifest. A backend that does not compare every vector measures in
 `build` how often it finds the nearest one (see `_approximate`), and says so in them.
 """

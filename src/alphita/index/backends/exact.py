@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.index import half
 from alphita.index.backends import Probes
+from alphita.index.half import Vectors
 
 DESCRIPTION = "exact search in NumPy, block by block; slow, the reference"
 
@@ -19,8 +21,8 @@ VECTOR_BLOCK = 8192
 class ExactBackend:
     """Blockwise inner products; equal ones are taken in the order of their rows."""
 
-    def __init__(self, vectors: NDArray[np.float32]) -> None:
-        """Search `vectors` (n, d) float32, which may be memory-mapped."""
+    def __init__(self, vectors: Vectors) -> None:
+        """Search `vectors` (n, d), which may be memory-mapped."""
         self.vectors = vectors
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -35,8 +37,8 @@ class ExactBackend:
     def _search_block(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         best = np.empty((len(queries), 0), dtype=np.float32)
         best_rows = np.empty((len(queries), 0), dtype=np.int64)
-        for start in range(0, len(self.vectors), VECTOR_BLOCK):
-            products = queries @ self.vectors[start : start + VECTOR_BLOCK].T
+        for start, block in half.blocks(self.vectors, VECTOR_BLOCK):
+            products = queries @ block.T
             block_rows = np.broadcast_to(np.arange(start, start + products.shape[1]), products.shape)
             best = np.concatenate([best, products], axis=1)
             best_rows = np.concatenate([best_rows, block_rows], axis=1)
@@ -63,13 +65,11 @@ def _keep_greatest(
     return values[line, column].reshape(shape), rows[line, column].reshape(shape)
 
 
-def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[str, Any]:
+def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     """Nothing is prepared."""
     return {}
 
 
-def attach(
-    vectors: NDArray[np.float32], folder: Path | None = None, settings: dict[str, Any] | None = None
-) -> ExactBackend:
-    """Search `vectors` (n, d) float32 where they lie."""
+def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> ExactBackend:
+    """Search `vectors` (n, d) where they lie."""
     return ExactBackend(vectors)

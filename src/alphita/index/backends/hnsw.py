@@ -1,4 +1,4 @@
-"""Approximate search by a graph of near neighbours (HNSW), over 8-bit vectors, scored again on the float32 ones.
+"""Approximate search by a graph of near neighbours (HNSW), over 8-bit vectors, scored again on the stored ones.
 
 Malkov and Yashunin, "Efficient and robust approximate nearest neighbor search using Hierarchical Navigable Small World
 graphs", 2018. A search walks from vector to nearer vector and keeps the `efSearch` nearest it met.
@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
+from alphita.index import half
 from alphita.index.backends import Backend, Probes
 from alphita.index.backends import _approximate as approximate
+from alphita.index.half import Vectors
 
 DESCRIPTION = "approximate search by a graph of neighbours (FAISS HNSW) with exact scoring; for up to some millions"
 
@@ -28,7 +30,7 @@ STEPS = [
 ]
 
 
-def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[str, Any]:
+def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     """Make the graph and choose how wide to search; see `backends`."""
     import faiss
 
@@ -38,17 +40,16 @@ def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[st
     kind: Any = faiss.ScalarQuantizer.QT_8bit
     graph = faiss.IndexHNSWSQ(dim, kind, NEIGHBOURS, faiss.METRIC_INNER_PRODUCT)
     graph.hnsw.efConstruction = EF_CONSTRUCTION
-    graph.train(vectors[:: -(-len(vectors) // TRAINED_ON)])
+    graph.train(half.full(vectors[:: -(-len(vectors) // TRAINED_ON)]))
     with progress.bar("Linking vectors", total=len(vectors), unit="vectors") as bar:
-        for start in range(0, len(vectors), ADDED_AT_ONCE):
-            block = vectors[start : start + ADDED_AT_ONCE]
+        for _, block in half.blocks(vectors, ADDED_AT_ONCE):
             graph.add(block)
             bar.advance(len(block))
     faiss.write_index(graph, str(folder / FILE))
     return approximate.calibrate("hnsw", vectors, probes, lambda step: _search(vectors, graph, step), STEPS)
 
 
-def attach(vectors: NDArray[np.float32], folder: Path | None = None, settings: dict[str, Any] | None = None) -> Backend:
+def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> Backend:
     """Search by the graph in `folder`, mapped.
 
     Raises:
@@ -59,7 +60,7 @@ def attach(vectors: NDArray[np.float32], folder: Path | None = None, settings: d
     return approximate.attach(vectors, folder and folder / FILE, "hnsw", lambda graph: _search(vectors, graph, chosen))
 
 
-def _search(vectors: NDArray[np.float32], graph: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401
+def _search(vectors: Vectors, graph: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401
     import faiss
 
     width = int(settings["efSearch"])

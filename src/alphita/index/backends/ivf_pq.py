@@ -1,4 +1,4 @@
-"""Approximate search in a compressed inverted file (IVF-PQ, 4 bits a part), scored again on the float32 vectors.
+"""Approximate search in a compressed inverted file (IVF-PQ, 4 bits a part), scored again on the stored vectors.
 
 Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", 2011; the 4-bit codes are compared in
 registers (André, Kermarrec and Le Scouarnec, "Cache locality is not enough", 2015). Vectors lie in lists around
@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
+from alphita.index import half
 from alphita.index.backends import Backend, Probes
 from alphita.index.backends import _approximate as approximate
+from alphita.index.half import Vectors
 
 DESCRIPTION = "approximate search in a compressed inverted file (FAISS IVF-PQ) with exact scoring; for many millions"
 
@@ -31,11 +33,12 @@ STEPS = [
     {"nprobe": lists, "scored_again": again}
     for lists, again in (
         (16, 128), (32, 128), (64, 256), (128, 256), (128, 512), (256, 512), (512, 1024), (1024, 1024), (2048, 1024),
+        (4096, 2048),
     )
 ]  # fmt: skip
 
 
-def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[str, Any]:
+def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     """Make the inverted file and choose how much of it to search; see `backends`."""
     import faiss
 
@@ -47,9 +50,8 @@ def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[st
     inverted: Any = faiss.index_factory(dim, f"IVF{lists},PQ{codes}x4fs", faiss.METRIC_INNER_PRODUCT)
     inverted.cp.niter = ROUNDS
     with progress.bar("Compressing vectors", total=n, unit="vectors") as bar:
-        inverted.train(np.ascontiguousarray(vectors[:: max(1, n // (lists * TRAINED_ON_A_LIST))]))
-        for start in range(0, n, ADDED_AT_ONCE):
-            block = vectors[start : start + ADDED_AT_ONCE]
+        inverted.train(np.ascontiguousarray(half.full(vectors[:: max(1, n // (lists * TRAINED_ON_A_LIST))])))
+        for _, block in half.blocks(vectors, ADDED_AT_ONCE):
             inverted.add(block)
             bar.advance(len(block))
     faiss.write_index(inverted, str(folder / FILE))
@@ -58,7 +60,7 @@ def build(vectors: NDArray[np.float32], folder: Path, probes: Probes) -> dict[st
     )
 
 
-def attach(vectors: NDArray[np.float32], folder: Path | None = None, settings: dict[str, Any] | None = None) -> Backend:
+def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> Backend:
     """Search in the inverted file in `folder`, mapped.
 
     Raises:
@@ -71,7 +73,7 @@ def attach(vectors: NDArray[np.float32], folder: Path | None = None, settings: d
     )
 
 
-def _search(vectors: NDArray[np.float32], inverted: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401
+def _search(vectors: Vectors, inverted: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401
     import faiss
 
     probed = int(settings["nprobe"])

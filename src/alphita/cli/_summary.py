@@ -1,0 +1,32 @@
+"""What `alphita normalize` prints at its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from alphita.normalizer.job import Summary
+
+
+def text_of(summary: Summary, audit: int = 0) -> str:
+    """Return the counts of a job in some lines.
+
+    Args:
+        summary: of the job.
+        audit: the accepted rows that were to be drawn for review.
+    """
+    resumed = f" ({summary.resumed_rows:,} done before)" if summary.resumed_rows else ""
+    abbreviation = f"{summary.abbreviation:,} by abbreviation, " if summary.abbreviation else ""
+    lines = [
+        f"{summary.rows:,} rows{resumed}: {summary.exact:,} exact, {abbreviation}{summary.nearest:,} nearest, "
+        f"{summary.nil:,} NIL, {summary.rejected:,} rejected; {summary.rows_per_second:,.0f} rows/s"
+    ]
+    if summary.accepted is not None and summary.review is not None:
+        lines.append(f"{summary.accepted:,} accepted, {summary.review:,} for review")
+    if summary.lost:
+        lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
+    if summary.rejects is not None:
+        lines.append(f"rejects: {summary.rejects}")
+    if audit:
+        lines.append(f"audit: {summary.audit or 'no row was accepted, so there is nothing to audit'}")
+    return "\n".join([*lines, f"output: {summary.out}"])

@@ -1,0 +1,136 @@
+"""The task that answers a bucket of distinct questions, once each, for all parts that ask them."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from alphita import registry
+from alphita.distributed import plan as plans
+from alphita.distributed.engine import Receipt
+from alphita.distributed.plan import Plan
+from alphita.distributed.reading import QUESTION
+from alphita.errors import InputError
+from alphita.normalizer.batches import KINDS, Settings, normalize_batches, opened
+from alphita.normalizer.candidates import VECTORS
+from alphita.normalizer.normalizer import RANKINGS, Normalizer
+
+# Questions answered together. The last bits of a similarity depend on it, so it is the same everywhere.
+BLOCK = 8_192
+# The number of the question that a line answers, among those of one part in one bucket.
+PLACE = "place"
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Opens a worker that answers buckets; the encoder and the index are opened once in its process.
+
+    Attributes:
+        out: the job's folder.
+        key: of its plan.
+    """
+
+    out: str
+    key: str
+
+    def __call__(self) -> _Answerer:
+        """Read the plan, open the index and load the encoder.
+
+        Raises:
+            InputError: the index is missing, or another one than where the job began.
+        """
+        plan = plans.load(self.out, self.key)
+        definitions: tuple[tuple[str, str, int], ...] = ()
+        if plan.definitions.exists():
+            definitions = tuple((short, long, times) for short, long, times in json.loads(plan.definitions.content()))
+        settings = replace(plan.settings, definitions=definitions)
+        try:
+            normalizer = opened(settings)
+        except InputError as error:
+            raise InputError(f"on {platform.node()}: {error}") from None
+        if normalizer.index.content_hash != plan.index_hash:
+            raise InputError(
+                f"on {platform.node()} this is another index than where the job began", file=settings.index,
+                remedy="copy the same index to every machine",
+            )  # fmt: skip
+        if registry.load(RANKINGS, normalizer.ranking).ROUTES & VECTORS:
+            normalizer.encoder()
+        return _Answerer(plan, settings, normalizer)
+
+
+class _Answerer:
+    def __init__(self, plan: Plan, settings: Settings, normalizer: Normalizer) -> None:
+        self.plan, self.normalizer = plan, normalizer
+        # In the files of questions the columns have these names.
+        mention, context, language = QUESTION.names
+        self.settings = replace(
+            settings, column=mention, context=settings.context and context, language=settings.language and language
+        )
+
+    def __call__(self, task: int) -> Receipt:
+        """Write the answers to the questions of bucket number `task`."""
+        plan = self.plan
+        asked, questions = _gathered(plan, task)
+        lines, first = self._answers(questions)
+        schema = lines.schema.insert(0, pa.field(PLACE, pa.int32()))
+        schema = schema.with_metadata({"questions": str(len(questions))})
+        with (
+            plan.answers(task).whole(plan.drafts, private=plan.private) as file,
+            pa.ipc.new_file(file, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer,
+        ):
+            for numbers in asked:
+                counts = first[numbers + 1] - first[numbers]
+                place = np.repeat(np.arange(len(numbers), dtype=np.int32), counts)
+                ends = np.cumsum(counts)
+                rows = np.arange(len(place)) + np.repeat(first[numbers] - (ends - counts), counts)
+                chosen = lines.take(pa.array(rows))
+                writer.write_batch(pa.RecordBatch.from_arrays([pa.array(place), *chosen.columns], schema=schema))
+        return {"questions": len(questions)}
+
+    def _answers(self, questions: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
+        """Return the lines of the answers to q questions, and where each one's begin, and the end, (q + 1,)."""
+        added = self.settings.added
+        schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in added])
+
+        def blocks() -> Iterator[pa.RecordBatch]:
+            for start in range(0, len(questions), BLOCK):
+                yield questions.slice(start, BLOCK)
+
+        found = [batch.select(added) for batch in normalize_batches(blocks(), self.settings, self.normalizer)]
+        if not found:
+            empty = [pa.array([], kind) for kind in schema.types]
+            return pa.RecordBatch.from_arrays(empty, schema=schema), np.zeros(1, np.int64)
+        lines = pa.concat_batches(found)
+        begins = np.flatnonzero(lines.column("rank").to_numpy() == 1)
+        return lines, np.append(begins, len(lines))
+
+
+def _gathered(plan: Plan, bucket: int) -> tuple[list[NDArray[np.int64]], pa.RecordBatch]:
+    """Read a bucket's questions of all parts.
+
+    Returns:
+        For each part the numbers of its questions; and the distinct questions, sorted: in which part they stand, and
+        what else does, changes nothing about who is encoded together with whom.
+    """
+    groups: list[list[tuple[str, str, str]]] = []
+    for part in range(len(plan.parts)):
+        with plan.questions(part).reading() as file, pa.ipc.open_file(file) as reader:
+            columns = [column.to_pylist() for column in reader.get_batch(bucket).columns]
+        # A context or a language is never empty, so that "" stands for none, and can be sorted.
+        rows = zip(*columns, strict=True)
+        groups.append([(mention, context or "", language or "") for mention, context, language in rows])
+    distinct = sorted(set().union(*groups))
+    number = dict(zip(distinct, range(len(distinct)), strict=True))
+    asked = [np.array([number[question] for question in group], np.int64) for group in groups]
+    columns = list(zip(*distinct, strict=True)) or [(), (), ()]
+    mentions, contexts, languages = columns
+    arrays = [mentions, *([text or None for text in column] for column in (contexts, languages))]
+    return asked, pa.RecordBatch.from_arrays(
+        [pa.array(array, kind) for array, kind in zip(arrays, QUESTION.types, strict=True)], schema=QUESTION
+    )

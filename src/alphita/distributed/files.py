@@ -1,0 +1,208 @@
+"""Files and folders of a job, on this machine's disk or behind any URL that fsspec knows.
+
+A file appears whole or not at all: it is written under another name, among the drafts of its job, and renamed. (An
+object store has no renaming: there the copy appears whole.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+from alphita.errors import AlphitaError, InputError, UsageError
+
+PARQUET = (".parquet", ".parq", ".pq")
+_SECRET = re.compile(r"(?<=://)[^/@]*@")
+_WILD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or a folder.
+
+    Attributes:
+        url: a path of this machine, or a URL such as s3://bucket/folder.
+    """
+
+    url: str
+
+    def __truediv__(self, name: str) -> Place:
+        """Return what lies in this folder under a name."""
+        return Place(f"{self.url.rstrip('/')}/{name}")
+
+    def __str__(self) -> str:
+        """Return what messages show: no user and no password."""
+        return _SECRET.sub("", self.url)
+
+    @property
+    def name(self) -> str:
+        """The last part of the name."""
+        return self.url.rstrip("/").rpartition("/")[2]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it lies on a disk of this machine."""
+        return "local" in _protocols(self._opened()[0])
+
+    def exists(self) -> bool:
+        """Whether there is such a file or folder."""
+        fs, path = self._opened()
+        with self._errors("could not be read"):
+            fs.invalidate_cache()
+            return bool(fs.exists(path))
+
+    def size(self) -> int:
+        """Return its bytes."""
+        fs, path = self._opened()
+        with self._errors("could not be read"):
+            return int(fs.size(path))
+
+    @contextmanager
+    def reading(self) -> Iterator[IO[bytes]]:
+        """Open a file for reading.
+
+        Raises:
+            InputError: it is missing.
+            AlphitaError: it cannot be read.
+        """
+        fs, path = self._opened()
+        with self._errors("could not be read"):
+            file = fs.open(path, "rb")
+        with file:
+            yield file
+
+    def content(self) -> bytes:
+        """Return the content of a file; see `reading`."""
+        with self.reading() as file, self._errors("could not be read"):
+            return bytes(file.read())
+
+    def names(self) -> list[str]:
+        """Return the names of what lies in this folder, in order; none if there is no such folder."""
+        fs, path = self._opened()
+        with self._errors("could not be read"):
+            fs.invalidate_cache()
+            if not fs.isdir(path):
+                return []
+            return sorted(str(one).rstrip("/").rpartition("/")[2] for one in fs.ls(path, detail=False))
+
+    def make(self, *, private: bool = False) -> None:
+        """Make this folder, if it is not there.
+
+        Args:
+            private: for its owner alone, where it is new and on a disk.
+        """
+        fs, path = self._opened()
+        with self._errors("could not be made"):
+            if private and self.is_local and not os.path.exists(path):
+                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(path, 0o700)
+            fs.makedirs(path, exist_ok=True)
+
+    def remove(self) -> None:
+        """Remove this file or folder with all that is in it, if it is there."""
+        fs, path = self._opened()
+        with self._errors("could not be removed"), contextlib.suppress(FileNotFoundError):
+            fs.rm(path, recursive=True)
+
+    @contextmanager
+    def whole(self, drafts: Place, *, private: bool = False) -> Iterator[IO[bytes]]:
+        """Write a file, whole or not at all; one that is there is replaced.
+
+        Args:
+            drafts: a folder on the same disk.
+            private: readable by its owner alone, on a disk.
+
+        Raises:
+            AlphitaError: it cannot be written: no permission, or no room.
+        """
+        fs, path = self._opened()
+        draft = (drafts / f"{self.name}.{secrets.token_hex(6)}")._opened()[1]
+        local = self.is_local
+        try:
+            with self._errors("could not be written"):
+                if local:
+                    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+                    file: IO[bytes] = os.fdopen(descriptor, "wb")
+                else:
+                    file = fs.open(draft, "wb")
+                with file:
+                    yield file
+                    if local:
+                        file.flush()
+                        os.fsync(file.fileno())
+                if local:
+                    os.replace(draft, path)
+                else:
+                    fs.mv(draft, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                fs.rm(draft)
+            raise
+
+    def parquet_files(self) -> list[Place]:
+        """Return the Parquet files that this names, in order of their names: a file, a folder's, or a pattern's.
+
+        In folders, what begins with "." or "_" is passed over, as every engine does.
+
+        Raises:
+            InputError: there is none.
+        """
+        fs, path = self._opened()
+        with self._errors("could not be read"):
+            fs.invalidate_cache()
+            if _WILD.search(path) and not fs.exists(path):
+                found = [one for one in fs.glob(path) if fs.isfile(one)]
+            elif fs.isdir(path):
+                base = path.rstrip("/")
+                found = [
+                    one for one in fs.find(path)
+                    if one.lower().endswith(PARQUET)
+                    and not any(part[:1] in "._" for part in one[len(base) :].strip("/").split("/"))
+                ]  # fmt: skip
+            else:
+                found = [path] if fs.exists(path) else []
+        if not found:
+            raise InputError("no Parquet file is there", file=str(self), remedy="give a file, a folder or a pattern")
+        base = path.rstrip("/")
+        return [
+            Place(self.url.rstrip("/") + one[len(base) :] if one.startswith(base) else fs.unstrip_protocol(one))
+            for one in sorted(found)
+        ]
+
+    def _opened(self) -> tuple[Any, str]:
+        """Return the file system and the path in it."""
+        import fsspec
+
+        try:
+            fs, path = fsspec.core.url_to_fs(self.url)
+        except ImportError as error:
+            raise UsageError(f"{self} needs a package that is not installed: {error}") from None
+        except ValueError as error:
+            raise UsageError(f"{self} is no path or URL that can be used: {error}") from None
+        except OSError as error:
+            raise AlphitaError(f"{self}: {_said(error)}") from None
+        return fs, str(path)
+
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise InputError(f"{what}: there is no such file or folder", file=str(self)) from error
+        except OSError as error:
+            raise AlphitaError(f"{self} {what}: {_said(error)}") from error
+
+
+def _said(error: OSError) -> str:
+    return _SECRET.sub("", error.strerror or str(error) or type(error).__name__)
+
+
+def _protocols(fs: Any) -> tuple[str, ...]:  # noqa: ANN401
+    return (fs.protocol,) if isinstance(fs.protocol, str) else tuple(fs.protocol)

@@ -1,0 +1,163 @@
+"""Connections to PostgreSQL, and what it refuses said in our words: no message holds a password."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from alphita.errors import AlphitaError, InputError, UsageError, require
+
+if TYPE_CHECKING:
+    from psycopg import Connection, Error
+
+EXTRA = "postgres"
+EXTENSION = "vector"
+# The first version that goes on with a search where a filter leaves too little.
+OLDEST = (0, 8)
+SECONDS_TO_CONNECT = 10
+INSTALL = "on Debian: apt install postgresql-17-pgvector; elsewhere see github.com/pgvector/pgvector"
+
+
+class Database:
+    """A connection with what is needed to speak about it.
+
+    Attributes:
+        connection: in autocommit mode; a `transaction()` is begun where one is needed.
+        where: user, host and database, for messages.
+    """
+
+    def __init__(self, address: str) -> None:
+        """Connect, and make sure that the server has pgvector.
+
+        Raises:
+            MissingExtra: psycopg or pgvector (the Python package) is not installed.
+            UsageError: the address is not well formed.
+            AlphitaError: the server cannot be reached, refuses, or has no pgvector or too old a one.
+        """
+        require("pgvector", EXTRA)
+        psycopg = require("psycopg", EXTRA)
+        from psycopg.conninfo import conninfo_to_dict
+
+        try:
+            parts = {name: str(value) for name, value in conninfo_to_dict(address).items() if value is not None}
+            port = parts.get("port", "")
+            # A password with a slash or an @ ends up in the parts that are shown.
+            formed = port.replace(",", "").isdecimal() or not port
+            formed &= not any("@" in parts.get(name, "") for name in ("host", "dbname"))
+        except psycopg.Error:
+            # What libpq says of it repeats parts of the address, the password among them.
+            formed = False
+        if not formed:
+            raise UsageError(
+                "this PostgreSQL address is not well formed; it is postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with "
+                "@ : / % in the user or password written %40 %3A %2F %25"
+            )
+        self._password = parts.get("password", "")
+        self.where = "".join(
+            [
+                f"{parts['user']}@" if "user" in parts else "",
+                parts.get("host", "local socket"),
+                f":{parts['port']}" if "port" in parts else "",
+                f"/{parts['dbname']}" if "dbname" in parts else "",
+            ]
+        )
+        parts.setdefault("connect_timeout", str(SECONDS_TO_CONNECT))
+        parts.setdefault("application_name", "alphita")
+        try:
+            self.connection: Connection = psycopg.connect(autocommit=True, **parts)
+        except psycopg.Error as error:
+            raise AlphitaError(
+                f"cannot connect to PostgreSQL at {self.where}: {self.cleaned(str(error))}; is the address right, "
+                "the server running and the password set (in the address, PGPASSWORD or ~/.pgpass)?"
+            ) from None
+        try:
+            with self.speaking():
+                self.ready = False
+                self.prepare()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def prepare(self) -> None:
+        """Learn pgvector's types, once it is installed in this database; `ready` says whether it is.
+
+        Raises:
+            AlphitaError: this server does not have it, or too old a version.
+        """
+        if self.ready:
+            return
+        row = self.connection.execute(
+            "SELECT default_version, installed_version FROM pg_available_extensions WHERE name = %s", [EXTENSION]
+        ).fetchone()
+        if row is None:
+            raise AlphitaError(f"PostgreSQL at {self.where} has no pgvector, which the server needs; {INSTALL}")
+        version = row[1] or row[0]
+        if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST:
+            remedy = f"ALTER EXTENSION {EXTENSION} UPDATE" if row[1] else INSTALL
+            raise AlphitaError(f"PostgreSQL at {self.where} has pgvector {version}; 0.8.0 or later is needed: {remedy}")
+        self.ready = row[1] is not None
+        if self.ready:
+            self._read_types()
+
+    def create_extension(self) -> None:
+        """Install pgvector in this database if it is not there.
+
+        Raises:
+            AlphitaError: this user may not.
+        """
+        import psycopg
+
+        if self.ready:
+            return
+        try:
+            self.connection.execute(f"CREATE EXTENSION IF NOT EXISTS {EXTENSION}")
+        except psycopg.errors.InsufficientPrivilege:
+            raise AlphitaError(
+                f"the database at {self.where} has no pgvector yet, and this user may not create it; let its owner "
+                f"run: CREATE EXTENSION {EXTENSION}"
+            ) from None
+        self.prepare()
+
+    def _read_types(self) -> None:
+        from pgvector.psycopg import register_vector
+
+        # Wherever the extension was put, its types and operators are found.
+        schema = self.connection.execute(
+            "SELECT nspname FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = %s",
+            [EXTENSION],
+        ).fetchone()
+        assert schema is not None
+        self.connection.execute("SELECT set_config('search_path', quote_ident(%s), false)", schema)
+        register_vector(self.connection)
+
+    def cleaned(self, text: str) -> str:
+        """Return what the server or libpq said, on one line and without the password."""
+        text = " ".join(text.split())
+        return text.replace(self._password, "***") if self._password else text
+
+    @contextlib.contextmanager
+    def speaking(self, missing: str = "") -> Iterator[None]:
+        """Turn psycopg's errors into ours.
+
+        Args:
+            missing: what to say where a schema or table is not there.
+        """
+        import psycopg
+        from psycopg import errors
+
+        try:
+            yield
+        except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
+            raise InputError(missing or self._said(error)) from None
+        except errors.InsufficientPrivilege as error:
+            raise AlphitaError(
+                f"PostgreSQL at {self.where} does not allow it: {self._said(error)}; to load, a user needs "
+                "GRANT CREATE ON DATABASE, to search GRANT USAGE ON SCHEMA and SELECT ON ALL TABLES IN SCHEMA"
+            ) from None
+        except psycopg.Error as error:
+            raise AlphitaError(f"PostgreSQL at {self.where}: {self._said(error)}") from None
+
+    def _said(self, error: Error) -> str:
+        return self.cleaned(error.diag.message_primary or str(error) or type(error).__name__)

@@ -1,0 +1,254 @@
+"""An index in PostgreSQL with pgvector: a schema an index, HNSW over float16 vectors, filters in SQL.
+
+alphita_NAME.releases   what was loaded, with its facts; the last row is what readers see
+alphita_NAME.strings    a distinct cleaned string and its vector
+alphita_NAME.terms      the terms of each string, each with the hash of its row
+alphita_NAME.probes     vectors of misspelt strings: recall is measured again at each update
+
+A search is one SQL statement, which reads one snapshot and its release with it: while a release changes, which is one
+transaction, it sees the old or the new one. A filter is applied while the graph is walked; where that ends with fewer
+strings than were wanted, all are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, LiteralString, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index.neighbours import unit
+from alphita.index.servers import FORMAT, Change, Content, Hit, Probes, Release
+from alphita.index.servers import _postgres_loading as loading
+from alphita.index.servers._opening import check_release
+from alphita.index.servers._postgres import Database
+
+if TYPE_CHECKING:
+    from psycopg import sql
+
+DESCRIPTION = "PostgreSQL with the extension pgvector 0.8 or later"
+SCHEMES = ("postgresql://", "postgres://")
+EXAMPLE = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+
+PREFIX = "alphita_"
+# How often a reader looks again where the release changes between two statements of its.
+ATTEMPTS = 10
+
+TERM = "t.concept_id, t.concept_name, t.term, t.scope, t.source, t.language"
+# With `r` first, so that there is a row with the release even where nothing is found. Ordered by the similarity, not by
+# the distance: PostgreSQL holds the graph's order for exact, and would not sort again.
+NEAREST = """
+    SELECT r.release, h.* FROM (SELECT release FROM {schema}.releases ORDER BY number DESC LIMIT 1) r LEFT JOIN (
+        SELECT q.number, s.string, s.similarity, {term}, t.place
+        FROM unnest(%(queries)s) WITH ORDINALITY q (vector, number)
+        CROSS JOIN LATERAL (
+            SELECT * FROM (
+                SELECT s.id, s.string, -(s.vector <#> q.vector) AS similarity FROM {schema}.strings s {some}
+                ORDER BY (s.vector <#> q.vector) {compared} LIMIT greatest(%(k)s, %(taken)s)
+            ) s ORDER BY similarity DESC LIMIT %(k)s
+        ) s JOIN {schema}.terms t ON t.string = s.id {passing}
+    ) h ON true ORDER BY h.number, h.similarity DESC, h.string, h.place
+"""
+# By a sum the graph cannot order, so that every string is compared.
+ALL_COMPARED = "+ 0"
+SOME = "WHERE EXISTS (SELECT FROM {schema}.terms t WHERE t.string = s.id {passing})"
+EXACT = """
+    SELECT r.release, h.* FROM (SELECT release FROM {schema}.releases ORDER BY number DESC LIMIT 1) r LEFT JOIN (
+        SELECT q.number, s.string, 1.0::float8, {term}, t.place
+        FROM unnest(%(strings)s::text[]) WITH ORDINALITY q (string, number)
+        JOIN {schema}.strings s ON s.string = q.string COLLATE "C" JOIN {schema}.terms t ON t.string = s.id
+    ) h ON true ORDER BY h.number, h.place
+"""
+
+
+class PostgresIndex:
+    """A `ServerIndex` in PostgreSQL; one thread at a time may use it."""
+
+    def __init__(self, database: Database, name: str) -> None:
+        """Use `connect`."""
+        self._database, self.name = database, name
+        self.schema = PREFIX + name
+        self._facts: dict[str, Any] | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what is recorded of the current release; see `ServerIndex`."""
+        with self._speaking():
+            return self._read_facts()
+
+    def load(self, content: Content, *, release: str, probes: Probes, force: bool = False) -> dict[str, Any]:
+        """Fill the index in one transaction; see `ServerIndex`."""
+        check_release(release, [])
+        with self._speaking():
+            self._database.create_extension()
+            loading.load(self._database.connection, self.schema, content, release, probes, force=force)
+            return self._read_facts()
+
+    def update(self, content: Content, *, release: str) -> Change:
+        """Turn the loaded release into another in one transaction; see `ServerIndex`."""
+        check_release(release, [])
+        with self._speaking():
+            self._read_facts()
+            return loading.update(self._database.connection, self.schema, content, release)
+
+    def search(
+        self,
+        vectors: NDArray[np.float32],
+        k: int,
+        *,
+        sources: Sequence[str] = (),
+        types: Sequence[str] = (),
+        languages: Sequence[str] = (),
+    ) -> list[list[Hit]]:
+        """Return the terms of the k nearest strings of each query; see `ServerIndex`."""
+        if k < 0:
+            raise UsageError(f"k must be 0 or more, not {k}")
+        with self._speaking():
+            dim = (self._facts or self._read_facts())["dim"]
+            if vectors.ndim != 2 or vectors.shape[1] != dim:
+                raise UsageError(
+                    f"queries of shape {vectors.shape} cannot be searched: the server index {self.name!r} holds "
+                    f"vectors of {dim} numbers"
+                )
+            if k == 0 or len(vectors) == 0:
+                return [[] for _ in vectors]
+            from pgvector import HalfVector
+
+            parameters: dict[str, Any] = {"queries": [HalfVector(row) for row in unit(vectors)], "k": k}
+            filters = {"source": list(sources), "language": list(languages), "types": list(types)}
+            filters = {name: values for name, values in filters.items() if values}
+            parameters |= filters
+            found = self._ask(self._nearest(filters), parameters, len(vectors))
+            if any(len({hit.string for hit in hits}) < k for hits in found):
+                found = self._ask(self._nearest(filters, ALL_COMPARED), parameters, len(vectors))
+            return found
+
+    def exact(self, strings: Sequence[str]) -> list[list[Hit]]:
+        """Return the terms of each cleaned string that is indexed; see `ServerIndex`."""
+        if not strings:
+            return []
+        # PostgreSQL takes no NUL and no half of a surrogate pair, so no such string is there; nor is an empty one.
+        asked = [string if _storable(string) else "" for string in strings]
+        with self._speaking():
+            return self._ask(self._statement(EXACT), {"strings": asked}, len(asked))
+
+    def releases(self) -> list[Release]:
+        """Return what was loaded, the oldest first."""
+        with self._speaking():
+            rows = self._database.connection.execute(
+                self._statement("SELECT release, loaded, strings, terms FROM {schema}.releases ORDER BY number")
+            ).fetchall()
+        return [Release(release, loaded.isoformat(), *counts) for release, loaded, *counts in rows]
+
+    def drop(self) -> None:
+        """Remove the index; see `ServerIndex`."""
+        with self._speaking():
+            self._read_facts()
+            loading.drop(self._database.connection, self.schema)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.connection.close()
+
+    def __enter__(self) -> Self:
+        """Use as a context manager."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        self.close()
+
+    def _speaking(self) -> Any:  # noqa: ANN401 - a context manager
+        return self._database.speaking(self._missing())
+
+    def _missing(self) -> str:
+        return (
+            f"there is no index {self.name!r} at {self._database.where}; load it: alphita server load, or see "
+            "what is there: alphita server list"
+        )
+
+    def _statement(self, text: LiteralString, **parts: sql.Composable) -> sql.Composed:
+        from psycopg import sql
+
+        return sql.SQL(text).format(schema=sql.Identifier(self.schema), term=sql.SQL(TERM), **parts)
+
+    def _nearest(self, filters: Iterable[str], compared: LiteralString = "") -> sql.Composed:
+        """Return the statement of a search; `filters` are the columns that are filtered."""
+        from psycopg import sql
+
+        tests = {name: f"AND t.{name} = ANY(%({name})s)" for name in ("source", "language")}
+        tests["types"] = "AND t.types && %(types)s::text[]"
+        passing = sql.SQL(" ".join(tests[name] for name in filters))
+        some = self._statement(SOME, passing=passing) if filters else sql.SQL("")
+        return self._statement(NEAREST, some=some, passing=passing, compared=sql.SQL(compared))
+
+    def _read_facts(self) -> dict[str, Any]:
+        """Read the current release's facts, and search as they say.
+
+        Raises:
+            InputError: there are none, or another version of this package wrote them.
+        """
+        self._facts = None
+        self._database.prepare()
+        for _ in range(ATTEMPTS):
+            row = self._database.connection.execute(
+                self._statement("SELECT release, facts FROM {schema}.releases ORDER BY number DESC LIMIT 1")
+            ).fetchone()
+            if row is not None:
+                break
+        else:
+            raise InputError(self._missing())
+        facts: dict[str, Any] = {"release": row[0], **row[1]}
+        if facts.get("format") != FORMAT:
+            raise InputError(
+                f"the server index {self.name!r} has format {facts.get('format')}; this alphita reads {FORMAT}",
+                remedy="load it again: alphita server load --force",
+            )
+        loading.search_as(self._database.connection, facts["search"])
+        self._facts = facts
+        return facts
+
+    def _ask(self, statement: sql.Composed, parameters: dict[str, Any], lines: int) -> list[list[Hit]]:
+        """Ask one statement, again where the release changed meanwhile and its settings with it."""
+        for _ in range(ATTEMPTS):
+            facts = self._facts or self._read_facts()
+            parameters["taken"] = facts["search"]["taken"]
+            rows: list[Any] = self._database.connection.execute(statement, parameters, binary=True).fetchall()
+            if rows and rows[0][0] == facts["release"]:
+                found: list[list[Hit]] = [[] for _ in range(lines)]
+                for row in rows:
+                    if row[1] is not None:
+                        found[row[1] - 1].append(Hit._make((*row[2:-1], row[0])))
+                return found
+            self._facts = None
+        raise AlphitaError(f"the index {self.name!r} at {self._database.where} changes without end; try again")
+
+
+def connect(address: str, name: str) -> PostgresIndex:
+    """Open the index called `name` in the database at `address`; there need be none yet.
+
+    Raises:
+        UsageError: the address is not well formed.
+        AlphitaError: the server cannot be reached, refuses, or lacks pgvector.
+    """
+    return PostgresIndex(Database(address), name)
+
+
+def names(address: str) -> list[str]:
+    """Return the indexes in the database at `address`, sorted."""
+    database = Database(address)
+    with database.connection, database.speaking():
+        rows = database.connection.execute(
+            "SELECT n.nspname FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid "
+            "WHERE starts_with(n.nspname, %s) AND c.relname = 'releases' ORDER BY 1",
+            [PREFIX],
+        ).fetchall()
+    return [name.removeprefix(PREFIX) for (name,) in rows]
+
+
+def _storable(string: str) -> bool:
+    return "\0" not in string and not any("\ud800" <= letter <= "\udfff" for letter in string)

@@ -1,0 +1,56 @@
+"""A small index, rows of every kind, and what one process makes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from alphita.index.store import build
+from tests.doubles import HashEncoder, small_terminology
+
+MENTIONS = [
+    "Seizure", "seizures", "headach", "cold", "T2DM", "qqqqq", "", "diabetes type 1", None, "common  cold", "COLD",
+    "chronic obstructive lung disease (COLD)", "Fits", "epileptic seizur", "low temperature", "a\0b",
+]  # fmt: skip
+CONTEXTS = [None, "", "cold (common) of today", "chronic obstructive lung disease (COLD) since 1990"]
+
+
+@pytest.fixture(scope="session")
+def small_index(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("index") / "small.index"
+    build(small_terminology(), HashEncoder(), path)
+    return path
+
+
+def table_of(rows: int, first: int = 0) -> pa.Table:
+    """Rows whose columns have other periods, so that all pairs come up."""
+    numbers = range(first, first + rows)
+    return pa.table(
+        {
+            "mention": pa.array([MENTIONS[n % len(MENTIONS)] for n in numbers], pa.string()),
+            "code": pa.array([float(n) if n % 5 else None for n in numbers], pa.float64()),
+            "context": pa.array([CONTEXTS[n // 3 % len(CONTEXTS)] for n in numbers]).dictionary_encode(),
+            "language": pa.array(["en" if n % 7 else None for n in numbers], pa.large_string()),
+            "frequency": pa.array([str(n % 4) if n % 9 else "many" if n % 2 else " " for n in numbers]),
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> Path:
+    """A folder of four files, one without rows, one with row groups larger than a part."""
+    folder = tmp_path_factory.mktemp("input")
+    for number, (rows, group) in enumerate([(50, 8), (0, 8), (90, 90), (41, 20)]):
+        pq.write_table(table_of(rows, 60 * number), folder / f"{number}.parquet", row_group_size=group)
+    (folder / "_SUCCESS").touch()
+    (folder / ".hidden.parquet").write_bytes(b"nothing")
+    return folder
+
+
+@pytest.fixture
+def hashing(monkeypatch):
+    """Let indexes load the encoder of characters that they were built with."""
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
