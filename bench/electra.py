@@ -49,10 +49,9 @@ CASES = "cases"
 
 def run(given: argparse.Namespace) -> None:
     """Train and score the rows of the tables."""
-    names = arguments.chosen("row", given.rows, list(electra_rows.BY_NAME))
-    searched = (
-        names if given.qtrel_rows is None else arguments.chosen("row", given.qtrel_rows, list(electra_rows.BY_NAME))
-    )
+    known = list(electra_rows.BY_NAME)
+    names = arguments.chosen("row", given.rows, known)
+    searched = names if given.qtrel_rows is None else arguments.chosen("row", given.qtrel_rows, known)
     for file in given.corpus:
         if not file.is_file():
             raise InputError("no such file", file=file, field="--corpus")

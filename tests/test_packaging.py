@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,11 +40,13 @@ def modules() -> list[str]:
     return sorted(".".join(parts[:-1] if parts[-1] == "__init__" else parts) for parts in names)
 
 
-def trees() -> Iterator[tuple[str, ast.AST]]:
-    for file in SOURCES:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            yield f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node
+@cache
+def trees() -> list[tuple[str, ast.AST]]:
+    return [
+        (f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", node)
+        for file in SOURCES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+    ]
 
 
 def test_importing_alphita_imports_nothing_heavy():
