@@ -122,6 +122,7 @@ def test_a_row_and_the_encoder_are_trained_scored_and_told_and_not_done_again(ma
     assert "other values of steps than" in other.stderr
 
 
+@pytest.mark.slow
 def test_a_failed_row_is_told_and_the_others_go_on(made: Path, tmp_path: Path) -> None:
     # rank is a setting of the recipe coder, and sapbert has none of it.
     words = command(

@@ -305,6 +305,7 @@ def test_a_run_that_was_cut_in_any_phase_goes_on_to_the_same_weights(
     assert not list(tmp_path.rglob("*.training"))
 
 
+@pytest.mark.slow
 def test_kill_9_while_distilling_and_resume_give_the_unbroken_run(data: Path, tmp_path: Path) -> None:
     settings = config(data, steps=40, seeds=1).model_dump(exclude_unset=True)
     command = train_command("biolord", data / "t.terminology", data / "model", settings)
