@@ -7,6 +7,7 @@ import os
 import hypothesis
 
 from alphita.machine import SPIN_COUNT
+from tests.index.postgres import database, postgres  # noqa: F401 - fixtures, so that one server is started for all
 
 # Beside another program, OpenMP's threads would wait for each other most of the time; read when torch is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)

@@ -14,7 +14,6 @@ import pytest
 
 from alphita.errors import InputError
 from alphita.index.servers import Hit, pgvector
-from tests.index.postgres import postgres  # noqa: F401 - a fixture
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 readers = importlib.import_module("pgvector_readers")
@@ -22,7 +21,7 @@ index = importlib.import_module("pgvector_index")
 shared = importlib.import_module("postgres_server")
 
 
-def test_readers_of_a_small_index_see_one_release_at_a_time(postgres, tmp_path, capsys, monkeypatch):  # noqa: F811
+def test_readers_of_a_small_index_see_one_release_at_a_time(postgres, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(readers, "QUIET_SECONDS", 0.1)
     out = tmp_path / "r.json"
     assert readers.main(["200", "--readers", "3", "--changes", "2", "--to", postgres, "--output", str(out)]) == 0
@@ -83,7 +82,7 @@ def test_both_contents_differ_as_said(made):
     assert sorted(made.contents[0].strings(0, 200)) == made.contents[0].strings(0, 200)
 
 
-def test_a_small_run_beside_faiss(postgres, tmp_path):  # noqa: F811
+def test_a_small_run_beside_faiss(postgres, tmp_path):
     given = SimpleNamespace(n=1500, queries=60, threads=1, seed=0, backends=["faiss"], clients=[2])
     found = index.measure(given, postgres, tmp_path)
     assert json.loads(json.dumps(found)) == found

@@ -10,10 +10,9 @@ from alphita.cli import server
 from alphita.index.store import build
 from tests.cli.command import alphita
 from tests.doubles import ROWS, HashEncoder, SmallTerminology
-from tests.index.postgres import database, postgres  # noqa: F401 - fixtures
 
 
-def test_an_index_is_loaded_searched_updated_listed_and_dropped(database, index_path, tmp_path, capsys, monkeypatch):  # noqa: F811
+def test_an_index_is_loaded_searched_updated_listed_and_dropped(database, index_path, tmp_path, capsys, monkeypatch):
     to = ("--to", database, "--name", "small")
     assert alphita("server", "load", index_path, *to, "--release", "2026-01") == 0
     assert capsys.readouterr().out == (
@@ -54,7 +53,7 @@ def test_an_index_is_loaded_searched_updated_listed_and_dropped(database, index_
     assert capsys.readouterr().err.endswith("there is no index\n")
 
 
-def test_what_is_wrong_is_said_in_one_line_before_the_work(database, index_path, tmp_path, capsys, monkeypatch):  # noqa: F811
+def test_what_is_wrong_is_said_in_one_line_before_the_work(database, index_path, tmp_path, capsys, monkeypatch):
     to = ("--to", database, "--name", "small")
 
     def error(*arguments: object) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -19,19 +18,7 @@ from alphita.index.servers import Hit, _qdrant, _qdrant_loading, qdrant
 from alphita.index.servers._content import IndexContent, probes_of
 from alphita.index.store import build
 from tests.doubles import HashEncoder, small_terminology
-from tests.index.test_servers import (
-    FILTERS,
-    HALF,
-    Rows,
-    ask,
-    brute_force,
-    changed,
-    filtered,
-    loaded,
-    many,
-    plain,
-    term,
-)  # fmt: skip
+from tests.index.server_contract import HALF, Rows, ServerContract, changed, loaded, mixed_rows, plain
 
 # The imitation says that it compares all and has no use for indexes of payloads.
 pytestmark = [
@@ -65,58 +52,18 @@ def few() -> tuple[qdrant.QdrantIndex, Rows]:
     return server, content
 
 
-# The contract of the backends.
-
-
-@pytest.mark.parametrize("queries", [1, 19, 70])
-@pytest.mark.parametrize("k", [1, 5, 150])
-def test_neighbours_are_those_of_brute_force(few, queries, k):
-    asked = unit(np.random.default_rng(2).standard_normal((queries, 24)).astype(np.float32))
-    similarity, rows = ask(*few, asked, k)
-    expected, expected_rows = brute_force(few[1].vectors, asked, k)
-    assert similarity.shape == rows.shape == (queries, k)
-    assert similarity.dtype == np.float32
-    assert rows.dtype == np.int64
-    np.testing.assert_allclose(similarity, expected, atol=HALF)
-    np.testing.assert_allclose(np.einsum("qd,qkd->qk", asked, few[1].vectors[rows]), expected, atol=2 * HALF)
-    assert (rows[:, 0] == expected_rows[:, 0]).mean() > 0.97
-
-
-def test_k_beyond_n_gives_every_row_once(server):
-    content = plain(unit(np.random.default_rng(1).standard_normal((7, 24)).astype(np.float32)))
+@pytest.fixture(scope="module")
+def mixed() -> tuple[qdrant.QdrantIndex, Rows]:
+    server, content = imitation("mixed"), mixed_rows(400)
     loaded(server, content)
-    similarity, rows = ask(server, content, content.vectors[:3], 50)
-    assert similarity.shape == (3, 7)
-    assert [sorted(line) for line in rows.tolist()] == [list(range(7))] * 3
-    assert rows[:, 0].tolist() == [0, 1, 2]
+    return server, content
 
 
-def test_edges(few):
-    server, content = few
-    assert ask(*few, content.vectors[:4], 0)[1].shape == (4, 0)
-    assert ask(*few, content.vectors[:0], 3)[1].shape == (0, 3)
-    assert server.search(content.vectors[:2], 0) == [[], []]
-    assert server.search(content.vectors[:0], 3) == []
-    assert server.exact([]) == []
-    assert ask(*few, content.vectors[10:40], 1)[1][:, 0].tolist() == list(range(10, 40))
-    assert server.search(7 * content.vectors[:1], 1)[0][0].similarity == pytest.approx(1, abs=HALF)
-    assert [hit.similarity for hit in server.search(np.zeros((1, 24), np.float32), 3)[0]] == [0, 0, 0]
+class TestContract(ServerContract):
+    """In the imitation."""
 
 
-def test_equals_come_by_row_number(server):
-    content = plain(np.tile(np.float32([[1, 0]]), (40, 1)))
-    loaded(server, content)
-    assert (ask(server, content, np.float32([[1, 0]] * 30), 40)[1] == np.arange(40)).all()
-    assert [hit.string for hit in server.search(np.float32([[1, 0]]), 40)[0]] == list(content.rows)
-
-
-def test_wrong_dimension_is_said(few):
-    with pytest.raises(UsageError, match=r"queries of shape \(2, 23\).*'few' holds vectors of 24"):
-        few[0].search(few[1].vectors[:2, :23], 1)
-    with pytest.raises(UsageError, match="queries of shape"):
-        few[0].search(few[1].vectors[0], 1)
-    with pytest.raises(UsageError, match="k must be 0 or more, not -1"):
-        few[0].search(few[1].vectors[:2], -1)
+# The graph and its recall.
 
 
 def test_recall_is_measured_and_recorded(few):
@@ -170,40 +117,6 @@ def test_a_search_that_misses_too_much_is_refused_and_leaves_nothing(server, mon
 # Filters and terms.
 
 
-@pytest.fixture(scope="module")
-def mixed() -> tuple[qdrant.QdrantIndex, Rows]:
-    """400 strings of one to three terms; sources, languages and types from frequent to rare."""
-    chance = random.Random(5)
-    rows = {}
-    for row, vector in enumerate(many(400, 16)[0]):
-        terms = [
-            term(
-                place, f"{row}-{place}", source=chance.choice("AAAAB"), language=chance.choice(["en"] * 9 + ["it"]),
-                types=tuple(sorted(chance.sample(["disease", "drug", "site"], chance.randrange(3))))
-                + (("rare",) if row % 100 == 3 else ()),
-            )
-            for place in range(chance.randint(1, 3))
-        ]  # fmt: skip
-        rows[f"{row:06d}"] = (vector, terms)
-    server, content = imitation("mixed"), Rows(rows)
-    loaded(server, content)
-    return server, content
-
-
-@pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_filters_are_those_of_a_plain_loop(mixed, filters):
-    server, content = mixed
-    every: dict[str, list[str]] = {"sources": [], "types": [], "languages": []} | filters
-    queries = content.vectors[[3, 40, 103, 399]]
-    for query, hits in zip(queries, server.search(queries, 8, **filters), strict=True):
-        expected = filtered(content, query, 8, **every)
-        assert len(hits) == len(expected)
-        assert sorted(hit.similarity for hit in hits) == pytest.approx(sorted(one[2] for one in expected), abs=HALF)
-        last = min((one[2] for one in expected), default=0.0)
-        sure = {one[:2] for one in expected if one[2] > last + 2 * HALF}
-        assert sure <= {(hit.string, hit.concept_id) for hit in hits}
-
-
 def test_too_few_are_completed_by_comparing_all(mixed, monkeypatch):
     server, content = mixed
     client, asked = server._connection.client, []
@@ -240,17 +153,6 @@ def test_an_index_is_found_as_it_is(server, tmp_path):
     assert found[0].similarity == pytest.approx(1, abs=HALF)
     with pytest.raises(InputError, match="the encoder does not belong to this index"):
         probes_of(index, HashEncoder(seed=1))
-
-
-def test_long_strings_and_odd_letters_are_kept(server):
-    strings = ["x" * 9000, 'it\'s \\ "quoted"\t{a,b}', "痛", "é\U0001f600"]
-    vectors = np.eye(4, 24, dtype=np.float32)
-    content = Rows(
-        {s: (v, [term(0, s, types=("a,b", 'c"d', "{}"))]) for s, v in zip(sorted(strings), vectors, strict=True)}
-    )
-    loaded(server, content)
-    assert [hits[0].term for hits in server.exact(strings)] == strings
-    assert [hits[0].string for hits in server.search(content.vectors, 1, types=['c"d'])] == list(content.rows)
 
 
 # Releases.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import random
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,100 +13,43 @@ import pytest
 
 from alphita import registry
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.index.neighbours import nearest, unit
+from alphita.index.neighbours import unit
 from alphita.index.servers import (
     SERVERS,
-    Content,
     Hit,
-    ServerIndex,
-    ServerTerm,
     _postgres,
     _postgres_copying,
     _postgres_loading,
     pgvector,
 )
-from alphita.index.servers._backend import ServerBackend
 from alphita.index.servers._content import IndexContent, probes_of
 from alphita.index.servers._opening import check_name, connect, module_of
 from alphita.index.servers._recall import Measure
 from alphita.index.store import build
-from alphita.index.strings import SortedStrings
 from tests.doubles import HashEncoder, small_terminology
-from tests.index.postgres import database, postgres  # noqa: F401 - fixtures
-
-# Of a cosine whose vectors are float16 on the server.
-HALF = 5e-4
-FACTS = {"format": 1, "dim": 24, "model_hash": "m", "tokenizer_hash": "t", "cleaning_rules_hash": "c"}
-
-
-class Rows:
-    """A `Content` of given rows: string -> (vector, its terms)."""
-
-    def __init__(
-        self,
-        rows: dict[str, tuple[np.ndarray, list[ServerTerm]]],
-        during: Callable[[], None] | None = None,
-        **facts: Any,
-    ) -> None:
-        self.rows, self.during = dict(sorted(rows.items(), key=lambda row: row[0].encode())), during
-        self.vectors = np.array([vector for vector, _ in self.rows.values()], np.float32)
-        self.facts = FACTS | {"dim": self.vectors.shape[1]} | facts
-
-    def strings(self, start: int, stop: int) -> list[str]:
-        return list(self.rows)[start:stop]
-
-    def terms(self, start: int, stop: int) -> list[tuple[int, ServerTerm]]:
-        if self.during is not None:
-            self.during()
-        some = itertools.islice(self.rows.values(), start, stop)
-        return [(row, term) for row, (_, terms) in enumerate(some, start) for term in terms]
-
-
-def term(
-    place: int, concept: str, *, source: str = "S", language: str = "en", types: tuple[str, ...] = ()
-) -> ServerTerm:
-    return ServerTerm(place, f"{source}:{concept}", f"name of {concept}", concept, "exact", source, language, types)
-
-
-def plain(vectors: np.ndarray) -> Rows:
-    """Return vectors as the vectors of strings that sort as their rows do, with a term each."""
-    return Rows({f"{row:06d}": (vector, [term(0, str(row))]) for row, vector in enumerate(vectors)})
-
-
-def many(n: int, dim: int, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors in clusters, and queries near some of them."""
-    rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((n // 20, dim))
-    vectors = unit((centres[rng.integers(0, len(centres), n)] + 0.4 * rng.standard_normal((n, dim))).astype(np.float32))
-    noisy = vectors[rng.integers(0, n, 200)] + 0.05 * rng.standard_normal((200, dim))
-    return vectors, unit(noisy.astype(np.float32))
-
-
-def brute_force(vectors: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    products = queries.astype(np.float64) @ vectors.astype(np.float64).T
-    rows = np.argsort(-products, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(products, rows, axis=1), rows
+from tests.index.server_contract import (
+    HALF,
+    Rows,
+    ServerContract,
+    ask,
+    brute_force,
+    changed,
+    loaded,
+    many,
+    mixed_rows,
+    plain,
+    term,
+)
 
 
 @pytest.fixture
-def server(database: str) -> Iterator[pgvector.PostgresIndex]:  # noqa: F811
+def server(database: str) -> Iterator[pgvector.PostgresIndex]:
     with pgvector.connect(database, "terms") as opened:
         yield opened
 
 
-def loaded(server: ServerIndex, content: Content, release: str = "one", **options: Any) -> dict[str, Any]:
-    return server.load(content, release=release, probes=lambda: np.array(content.vectors[:50]), **options)
-
-
-def ask(server: ServerIndex, rows: Rows, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    import pyarrow as pa
-
-    backend = ServerBackend(server, SortedStrings(pa.array(list(rows.rows), pa.large_string())))
-    return nearest(backend, rows.vectors.shape, queries, k)
-
-
 @pytest.fixture(scope="module")
-def few(postgres: str) -> Iterator[tuple[pgvector.PostgresIndex, Rows]]:  # noqa: F811
+def few(postgres: str) -> Iterator[tuple[pgvector.PostgresIndex, Rows]]:
     content = plain(unit(np.random.default_rng(1).standard_normal((700, 24)).astype(np.float32)))
     with pgvector.connect(postgres, "few") as opened:
         loaded(opened, content)
@@ -130,60 +72,20 @@ def linked(server: pgvector.PostgresIndex) -> bool:
     return "Index Scan using vectors" in explained(server, [], k=1, taken=1)
 
 
-# The contract of the backends.
+@pytest.fixture(scope="module")
+def mixed(postgres: str) -> Iterator[tuple[pgvector.PostgresIndex, Rows]]:
+    content = mixed_rows(2000)
+    with pgvector.connect(postgres, "mixed") as opened:
+        loaded(opened, content)
+        yield opened, content
+        opened.drop()
 
 
-@pytest.mark.parametrize("queries", [1, 19, 120])
-@pytest.mark.parametrize("k", [1, 5, 150])
-def test_neighbours_are_those_of_brute_force(few, queries, k):
-    asked = unit(np.random.default_rng(2).standard_normal((queries, 24)).astype(np.float32))
-    similarity, rows = ask(*few, asked, k)
-    expected, expected_rows = brute_force(few[1].vectors, asked, k)
-    assert similarity.shape == rows.shape == (queries, k)
-    assert similarity.dtype == np.float32
-    assert rows.dtype == np.int64
-    np.testing.assert_allclose(similarity, expected, atol=HALF)
-    # Neighbours nearer to each other than float16 can tell may change places.
-    np.testing.assert_allclose(np.einsum("qd,qkd->qk", asked, few[1].vectors[rows]), expected, atol=2 * HALF)
-    assert (rows[:, 0] == expected_rows[:, 0]).mean() > 0.97
+class TestContract(ServerContract):
+    """In PostgreSQL."""
 
 
-def test_k_beyond_n_gives_every_row_once(server):
-    content = plain(unit(np.random.default_rng(1).standard_normal((7, 24)).astype(np.float32)))
-    loaded(server, content)
-    similarity, rows = ask(server, content, content.vectors[:3], 50)
-    assert similarity.shape == (3, 7)
-    assert [sorted(line) for line in rows.tolist()] == [list(range(7))] * 3
-    assert rows[:, 0].tolist() == [0, 1, 2]
-
-
-def test_edges(few):
-    server, content = few
-    assert ask(*few, content.vectors[:4], 0)[1].shape == (4, 0)
-    assert ask(*few, content.vectors[:0], 3)[1].shape == (0, 3)
-    assert server.search(content.vectors[:2], 0) == [[], []]
-    assert server.search(content.vectors[:0], 3) == []
-    assert server.exact([]) == []
-    assert ask(*few, content.vectors[10:40], 1)[1][:, 0].tolist() == list(range(10, 40))
-    # Brought to length 1, and of length 0.
-    assert server.search(7 * content.vectors[:1], 1)[0][0].similarity == pytest.approx(1, abs=HALF)
-    assert [hit.similarity for hit in server.search(np.zeros((1, 24), np.float32), 3)[0]] == [0, 0, 0]
-
-
-def test_equals_come_by_row_number(server):
-    content = plain(np.tile(np.float32([[1, 0]]), (40, 1)))
-    loaded(server, content)
-    assert (ask(server, content, np.float32([[1, 0]] * 30), 40)[1] == np.arange(40)).all()
-    assert [hit.string for hit in server.search(np.float32([[1, 0]]), 40)[0]] == list(content.rows)
-
-
-def test_wrong_dimension_is_said(few):
-    with pytest.raises(UsageError, match=r"queries of shape \(2, 23\).*'few' holds vectors of 24"):
-        few[0].search(few[1].vectors[:2, :23], 1)
-    with pytest.raises(UsageError, match="queries of shape"):
-        few[0].search(few[1].vectors[0], 1)
-    with pytest.raises(UsageError, match="k must be 0 or more, not -1"):
-        few[0].search(few[1].vectors[:2], -1)
+# The graph and its recall.
 
 
 def test_the_graph_finds_the_nearest_and_its_recall_is_recorded(server):
@@ -243,70 +145,7 @@ def test_a_graph_that_misses_too_much_is_refused_and_leaves_nothing(server, monk
 # Filters and terms.
 
 
-@pytest.fixture(scope="module")
-def mixed(postgres: str) -> Iterator[tuple[pgvector.PostgresIndex, Rows]]:  # noqa: F811
-    """2,000 strings of one to three terms; sources, languages and types from frequent to rare."""
-    chance = random.Random(5)
-    vectors, _ = many(2000, 16)
-    rows = {}
-    for row, vector in enumerate(vectors):
-        terms = [
-            term(
-                place, f"{row}-{place}", source=chance.choice("AAAAB"), language=chance.choice(["en"] * 9 + ["it"]),
-                types=tuple(sorted(chance.sample(["disease", "drug", "site"], chance.randrange(3))))
-                + (("rare",) if row % 500 == 3 else ()),
-            )
-            for place in range(chance.randint(1, 3))
-        ]  # fmt: skip
-        rows[f"{row:06d}"] = (vector, terms)
-    content = Rows(rows)
-    with pgvector.connect(postgres, "mixed") as opened:
-        loaded(opened, content)
-        yield opened, content
-        opened.drop()
-
-
-def filtered(
-    content: Rows, query: np.ndarray, k: int, sources: list[str], types: list[str], languages: list[str]
-) -> list[tuple[str, str, float]]:
-    """Return (string, concept, similarity) of the k nearest strings with a term that passes, by a plain loop."""
-    found = []
-    for string, (vector, terms) in content.rows.items():
-        passing = [
-            one for one in terms
-            if (not sources or one.source in sources) and (not languages or one.language in languages)
-            and (not types or set(types) & set(one.types))
-        ]  # fmt: skip
-        if passing:
-            found.append((float(vector.astype(float) @ query.astype(float)), string, passing))
-    found.sort(key=lambda one: (-one[0], one[1]))
-    return [(string, one.concept_id, similarity) for similarity, string, passing in found[:k] for one in passing]
-
-
-FILTERS = [
-    {"sources": ["A"]}, {"sources": ["B"], "languages": ["it"]}, {"types": ["drug", "site"]}, {"types": ["rare"]},
-    {"types": ["rare"], "sources": ["B"]}, {"sources": ["A", "B"], "types": ["disease"], "languages": ["en", "it"]},
-    {"languages": ["xx"]}, {"sources": ["nix"], "types": ["drug"]},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_filters_are_those_of_a_plain_loop(mixed, filters):
-    server, content = mixed
-    every: dict[str, list[str]] = {"sources": [], "types": [], "languages": []} | filters
-    # Nearest neighbours that are far apart, so that float16 does not change their order.
-    queries = content.vectors[[3, 400, 503, 1999]]
-    for query, hits in zip(queries, server.search(queries, 8, **filters), strict=True):
-        expected = filtered(content, query, 8, **every)
-        assert len(hits) == len(expected)
-        assert sorted(hit.similarity for hit in hits) == pytest.approx(sorted(one[2] for one in expected), abs=HALF)
-        # Those that float16 cannot tell apart may change places, at the end even with one that is left out.
-        last = min((one[2] for one in expected), default=0.0)
-        sure = {one[:2] for one in expected if one[2] > last + 2 * HALF}
-        assert sure <= {(hit.string, hit.concept_id) for hit in hits}
-
-
-def test_too_few_of_the_graph_are_completed_by_comparing_all(database, monkeypatch):  # noqa: F811
+def test_too_few_of_the_graph_are_completed_by_comparing_all(database, monkeypatch):
     # The graph gives some 20 here, and what passes is rare.
     vectors, asked = many(6000, 16)
     rare = list(range(7, 6000, 700))
@@ -359,35 +198,7 @@ def test_an_index_is_found_as_it_is(server, tmp_path):
         probes_of(index, HashEncoder(seed=1))
 
 
-def test_long_strings_and_odd_letters_are_kept(server):
-    strings = ["x" * 9000, 'it\'s \\ "quoted"\t{a,b}', "痛", "é\U0001f600"]  # a tree index would not take the first
-    vectors = np.eye(4, 24, dtype=np.float32)
-    content = Rows(
-        {s: (v, [term(0, s, types=("a,b", 'c"d', "{}"))]) for s, v in zip(sorted(strings), vectors, strict=True)}
-    )
-    loaded(server, content)
-    assert [hits[0].term for hits in server.exact(strings)] == strings
-    assert [hits[0].string for hits in server.search(content.vectors, 1, types=['c"d'])] == list(content.rows)
-
-
 # Releases.
-
-
-def changed(rows: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Return rows of which some are gone, some are new, and some have other terms."""
-    chance, rng = random.Random(seed), np.random.default_rng(seed)
-    kept = {string: row for string, row in rows.items() if chance.random() < 0.8}
-    for string, (vector, terms) in list(kept.items()):
-        if chance.random() < 0.2:
-            terms = [*terms[1:], term(0, f"{seed}", types=("new",))][: chance.randint(1, 3)]
-            kept[string] = (vector, [one._replace(place=place) for place, one in enumerate(terms)])
-    for number in range(30):
-        vector = unit(rng.standard_normal((1, 16)).astype(np.float32))[0]
-        kept[f"new {seed} {number}"] = (
-            vector,
-            [term(place, f"{seed}-{place}") for place in range(chance.randint(1, 3))],
-        )
-    return kept
 
 
 def stored(server: pgvector.PostgresIndex) -> list[tuple[Any, ...]]:
@@ -404,7 +215,7 @@ def stored(server: pgvector.PostgresIndex) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("blocks", [7, 10_000])
-def test_an_update_is_the_same_as_loading_anew(server, database, mixed, monkeypatch, blocks):  # noqa: F811
+def test_an_update_is_the_same_as_loading_anew(server, database, mixed, monkeypatch, blocks):
     monkeypatch.setattr(_postgres_copying, "STRINGS_AT_ONCE", blocks)
     rows = dict(itertools.islice(mixed[1].rows.items(), 300))
     loaded(server, Rows(rows))
@@ -439,7 +250,7 @@ def test_what_did_not_change_is_not_written(server, mixed):
     assert server.exact([next(iter(rows))])[0][0].release == "two"
 
 
-def test_readers_see_the_old_or_the_new_release_whole(database, mixed):  # noqa: F811
+def test_readers_see_the_old_or_the_new_release_whole(database, mixed):
     rows = dict(itertools.islice(mixed[1].rows.items(), 100))
     renamed = {s: (v, [t._replace(concept_name="new") for t in terms]) for s, (v, terms) in rows.items()}
     strings, seen = list(rows), []
@@ -465,7 +276,7 @@ def test_readers_see_the_old_or_the_new_release_whole(database, mixed):  # noqa:
         assert all(one == {("three", False)} for one in seen)
 
 
-def test_readers_at_work_while_it_is_replaced_see_no_error(database, mixed):  # noqa: F811
+def test_readers_at_work_while_it_is_replaced_see_no_error(database, mixed):
     rows = dict(itertools.islice(mixed[1].rows.items(), 50))
     renamed = {s: (v, [t._replace(concept_name="b") for t in terms]) for s, (v, terms) in rows.items()}
     done, errors, releases = threading.Event(), [], set()
@@ -538,7 +349,7 @@ def test_what_cannot_be_updated_is_said_before_anything_is_written(server, mixed
     assert [one.release for one in server.releases()] == ["one"]
 
 
-def test_two_do_not_change_an_index_at_once(database, mixed):  # noqa: F811
+def test_two_do_not_change_an_index_at_once(database, mixed):
     rows = dict(itertools.islice(mixed[1].rows.items(), 20))
     said = []
 
@@ -559,7 +370,7 @@ def test_two_do_not_change_an_index_at_once(database, mixed):  # noqa: F811
     assert said
 
 
-def test_an_index_is_listed_and_dropped(database, mixed):  # noqa: F811
+def test_an_index_is_listed_and_dropped(database, mixed):
     rows = dict(itertools.islice(mixed[1].rows.items(), 20))
     assert pgvector.names(database) == []
     with pgvector.connect(database, "b") as one, pgvector.connect(database, "a") as other:
@@ -644,7 +455,7 @@ def test_a_wrong_address_is_said_without_the_password(address):
 
 
 @pytest.fixture
-def visitor(postgres: str, database: str) -> Iterator[str]:  # noqa: F811
+def visitor(postgres: str, database: str) -> Iterator[str]:
     """The address of a user with a password and no rights."""
     import psycopg
 
@@ -663,7 +474,7 @@ def visitor(postgres: str, database: str) -> Iterator[str]:  # noqa: F811
         connection.execute("DROP OWNED BY visitor; DROP ROLE visitor")
 
 
-def test_a_user_without_rights_or_password_is_told(visitor, database, mixed):  # noqa: F811
+def test_a_user_without_rights_or_password_is_told(visitor, database, mixed):
     import psycopg
 
     rows = dict(itertools.islice(mixed[1].rows.items(), 20))
@@ -694,7 +505,7 @@ def test_a_user_without_rights_or_password_is_told(visitor, database, mixed):  #
             connection.execute("REVOKE ALL ON SCHEMA alphita_terms FROM visitor")
 
 
-def test_a_server_without_the_extension_is_told(database, monkeypatch):  # noqa: F811
+def test_a_server_without_the_extension_is_told(database, monkeypatch):
     with pytest.raises(AlphitaError, match="has no pgvector, which the server needs; on Debian: apt install"):
         connect(database + "&options=-c%20extension_control_path%3D/nowhere", "terms")
     monkeypatch.setattr(_postgres, "OLDEST", (99, 1))
@@ -702,7 +513,7 @@ def test_a_server_without_the_extension_is_told(database, monkeypatch):  # noqa:
         connect(database, "terms")
 
 
-def test_the_extension_may_stand_in_any_schema(database, mixed):  # noqa: F811
+def test_the_extension_may_stand_in_any_schema(database, mixed):
     import psycopg
 
     with psycopg.connect(database, autocommit=True) as connection:
@@ -713,7 +524,7 @@ def test_the_extension_may_stand_in_any_schema(database, mixed):  # noqa: F811
         assert server.search(mixed[1].vectors[:1], 1)[0][0].string == "000000"
 
 
-def test_what_another_version_wrote_is_told(server, database, mixed):  # noqa: F811
+def test_what_another_version_wrote_is_told(server, database, mixed):
     rows = dict(itertools.islice(mixed[1].rows.items(), 20))
     loaded(server, Rows(rows))
     server._database.connection.execute(f"UPDATE {server.schema}.releases SET facts = facts || '{{\"format\": 99}}'")
@@ -726,7 +537,7 @@ def test_what_another_version_wrote_is_told(server, database, mixed):  # noqa: F
     server.close()
 
 
-def test_a_lost_connection_is_told(server, mixed, database):  # noqa: F811
+def test_a_lost_connection_is_told(server, mixed, database):
     import psycopg
 
     loaded(server, Rows(dict(itertools.islice(mixed[1].rows.items(), 20))))

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import UsageError
-from alphita.integrations import frames
 from alphita.integrations.frames import ADDED, normalize_column, normalize_iter, normalize_series
-from alphita.normalizer.records import lines
+from alphita.normalizer import batches
 from tests.integrations.conftest import HIDDEN
+from tests.normalizer.one_by_one import naive
 
 MENTIONS = ["Seizure", "seizures", "headach", "cold", "T2DM", "qqqqq", "", " ", "diabetes type 1", None]
 columns = st.lists(st.sampled_from(MENTIONS), max_size=12)
@@ -33,15 +33,6 @@ class Counting:
         self.calls += 1
         self.asked.append((list(mentions), options))
         return self.normalizer.normalize(mentions, **options)
-
-
-def naive(normalizer, mentions, top_k):
-    """The rows one by one: (input's row, values in the order of ADDED)."""
-    made = []
-    for row, mention in enumerate(mentions):
-        (result,) = normalizer.normalize([mention or ""], top_k=top_k)
-        made += [(row, [getattr(line, name) for name in ADDED]) for line in lines(0, result, top_k)]
-    return made
 
 
 def same(values, wanted) -> bool:
@@ -88,10 +79,10 @@ def test_each_question_is_asked_once_in_blocks(normalizer, mentions):
     counting = Counting(normalizer)
     frame = pl.DataFrame({"text": pl.Series(mentions, dtype=pl.String)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "QUESTIONS_AT_ONCE", 3)
+        patch.setattr(batches, "QUESTIONS_AT_ONCE", 3)
         made = normalize_column(frame, "text", counting)
     asked = [mention for some, _ in counting.asked for mention in some]
-    assert asked == [mention or "" for mention in dict.fromkeys(mentions)]
+    assert asked == list(dict.fromkeys(mention or "" for mention in mentions))
     assert all(len(some) <= 3 for some, _ in counting.asked)
     assert made.equals(normalize_column(frame, "text", normalizer))
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
-from alphita.integrations import frames
+from alphita.mappings.record import COLUMNS, REVIEW
 from alphita.normalizer import batches
 from alphita.normalizer.batches import ADDED, Settings, normalize_batches, opened, schema_of
 from alphita.normalizer.filters import Filters
 from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.records import lines
 from alphita.normalizer.schwartz_hearst import find_pairs
 from tests.doubles import HashEncoder
+from tests.normalizer.one_by_one import naive
 
 MENTIONS = ["Seizure", "seizures", "headach", "cold", "T2DM", "qqqqq", "", " ", "diabetes type 1", None]
 KINDS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
@@ -35,15 +35,6 @@ def shared(index_path) -> Normalizer:
 def batch_of(mentions, kind=None, first=0) -> pa.RecordBatch:
     kind = kind or pa.string()
     return pa.record_batch({"id": range(first, first + len(mentions)), "mention": pa.array(mentions, kind)})
-
-
-def naive(normalizer, mentions, top_k):
-    """The rows one by one: (input's row, values in the order of ADDED)."""
-    made = []
-    for row, mention in enumerate(mentions):
-        (result,) = normalizer.normalize([mention or ""], top_k=top_k)
-        made += [(row, [getattr(line, name) for name in ADDED]) for line in lines(0, result, top_k)]
-    return made
 
 
 def same(one, other) -> bool:
@@ -151,8 +142,9 @@ def test_a_column_that_is_there_twice_is_refused():
         schema_of(ASKED, twice)
 
 
-def test_columns_are_those_of_data_frames():
-    assert ADDED == frames.ADDED
+def test_columns_are_those_of_the_record_that_a_row_does_not_have_itself():
+    of_the_row = ("row", "mention_code", "mention", "frequency")
+    assert tuple(name for name in COLUMNS if name not in (*of_the_row, *REVIEW, "explanation")) == ADDED
 
 
 def test_settings_can_be_sent_and_compared():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -50,20 +49,6 @@ def prefixes_of(given: Iterable[str] | None) -> dict[str, str]:
             raise UsageError(f"--prefix {text!r} is not of the form LOCAL=https://example.org/codes/")
         found[name] = uri
     return found
-
-
-def check_day(text: str) -> None:
-    """Make sure that `text` is a day or empty.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    try:
-        known = not text or date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        known = False
-    if not known:
-        raise UsageError(f"--date {text!r} is no day; write it as 2026-01-31")
 
 
 def rejects_of(output: Path) -> Path:

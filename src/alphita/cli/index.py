@@ -9,9 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from alphita import machine, progress
-from alphita.errors import UsageError
-
-CLUSTER = "Several processes or machines"
+from alphita.cli._engine_options import CLUSTER, Address, Engine, GpusPerWorker, Workers, refuse
 
 
 def index(
@@ -37,22 +35,10 @@ def index(
     precision: Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")] = "auto",
     device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(
-            help="What encodes the terms: processes (of this machine), ray or spark.", rich_help_panel=CLUSTER
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="How many; by default as the engine has room.", rich_help_panel=CLUSTER)
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(help="Of the cluster: HOST:6379 for Ray, spark://HOST:7077 for Spark.", rich_help_panel=CLUSTER),
-    ] = None,
-    gpus_per_worker: Annotated[
-        float, typer.Option(min=0.0, help="GPUs of each worker, or a share of one: 0.5.", rich_help_panel=CLUSTER)
-    ] = 0.0,
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
     parts: Annotated[
         str | None,
         typer.Option(
@@ -65,9 +51,7 @@ def index(
 ) -> None:
     """Encode a terminology's strings into an index: vectors, terms and model in one folder."""
     if engine is None:
-        given = {"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts}
-        for option in [name for name, value in given.items() if value]:
-            raise UsageError(f"{option} goes with --engine processes, ray or spark")
+        refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts})
     of_worker, threads = threads, machine.set_threads(threads)
     from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder

@@ -14,28 +14,10 @@ from typing import Annotated
 import typer
 
 from alphita import progress
+from alphita.cli import _mapping_options as options
 from alphita.cli import mappings_migrate
-from alphita.cli._mapping_options import (
-    Concepts,
-    Day,
-    Force,
-    Format,
-    Licence,
-    Output,
-    Prefixes,
-    SetId,
-    SetVersion,
-    SourceSystem,
-    SourceVersion,
-    SourceVocabulary,
-    Strict,
-    TargetSystem,
-    check_day,
-    prefixes_of,
-    rejects_of,
-)
 from alphita.errors import AlphitaError, Rejects, UsageError
-from alphita.mappings.formats import Header, _names
+from alphita.mappings.formats import Header, _names, day_of
 from alphita.mappings.record import Mapping
 
 app = typer.Typer(help="Files of mappings.", no_args_is_help=True)
@@ -51,24 +33,24 @@ def _mappings() -> None:
 @app.command("convert")
 def convert(
     input_: Annotated[Path, typer.Argument(metavar="INPUT", help="File of mappings.")],
-    output: Output,
-    format_: Format = "",
+    output: options.Output,
+    format_: options.Format = "",
     from_: Annotated[str, typer.Option("--from", help="Format of the input; told by its name otherwise.")] = "",
-    set_id: SetId = "",
-    set_version: SetVersion = "",
-    licence: Licence = "",
-    date: Day = "",
-    source_vocabulary: SourceVocabulary = "",
-    source_system: SourceSystem = "",
-    source_version: SourceVersion = "",
-    target_system: TargetSystem = "",
-    prefix: Prefixes = None,
-    concepts: Concepts = None,
-    strict: Strict = False,
+    set_id: options.SetId = "",
+    set_version: options.SetVersion = "",
+    licence: options.Licence = "",
+    date: options.Day = "",
+    source_vocabulary: options.SourceVocabulary = "",
+    source_system: options.SourceSystem = "",
+    source_version: options.SourceVersion = "",
+    target_system: options.TargetSystem = "",
+    prefix: options.Prefixes = None,
+    concepts: options.Concepts = None,
+    strict: options.Strict = False,
     private: Annotated[
         bool, typer.Option("--private", help="Strings are patient data: rejects give line numbers only.")
     ] = False,
-    force: Force = False,
+    force: options.Force = False,
 ) -> None:  # fmt: skip
     """Write a file of mappings in another format.
 
@@ -78,11 +60,10 @@ def convert(
     reader, writer = _names.chosen(input_, from_, "--from"), _names.chosen(output, format_, "--format")
     if output.exists() and (not force or output.samefile(input_)):
         raise UsageError(f"{output} already exists; choose another name or use --force")
-    check_day(date)
     header = Header(
-        set_id=set_id, version=set_version, licence=licence, date=date, source_vocabulary=source_vocabulary,
+        set_id=set_id, version=set_version, licence=licence, date=day_of(date), source_vocabulary=source_vocabulary,
         source_system=source_system, source_version=source_version, target_system=target_system,
-        prefixes=prefixes_of(prefix),
+        prefixes=options.prefixes_of(prefix),
     )  # fmt: skip
     if concepts is not None:
         from alphita.mappings.concepts import load
@@ -94,7 +75,7 @@ def convert(
     losses: Counter[str] = Counter()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        with Rejects(rejects_of(output), strict=strict, private=private) as rejects:
+        with Rejects(options.rejects_of(output), strict=strict, private=private) as rejects:
             count = _write(input_, reader, writer, header, part, rejects, losses, private=private)
             writer.finish(header, part, output)
     except OSError as error:
@@ -105,7 +86,7 @@ def convert(
     for what, number in losses.most_common():
         print(f"  not held: {number:>10,}  {what}")
     if rejects.count:
-        progress.say(f"{rejects.count:,} rows were set aside; each is in {rejects_of(output)}")
+        progress.say(f"{rejects.count:,} rows were set aside; each is in {options.rejects_of(output)}")
 
 
 def _write(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, machine, registry
+from alphita.cli._engine_options import Address, Engine, GpusPerWorker, Workers, refuse
 from alphita.cli._mapping_options import prefixes_of
 from alphita.cli._summary import text_of
-from alphita.cli.normalize_shards import normalize_shards, refuse
-from alphita.errors import UsageError
+from alphita.cli.normalize_shards import normalize_shards, refuse_of_one_file
 from alphita.normalizer.records import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ DEFAULT_ERROR = 0.01
 FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
 RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.rankings")])
 OUTPUT, WHICH, HOW = "Output", "Which concepts may be answered", "How"
-CLUSTER = "Several processes or machines: Parquet in, a folder of Parquet out"
 
 
 def normalize(
@@ -122,20 +121,10 @@ def normalize(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of every library; all cores by default.", rich_help_panel=HOW)
     ] = None,
-    engine: Annotated[
-        str | None,
-        typer.Option(help="What runs the job: processes (of this machine), ray or spark.", rich_help_panel=CLUSTER),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="How many; by default as the engine has room.", rich_help_panel=CLUSTER)
-    ] = None,
-    address: Annotated[
-        str | None,
-        typer.Option(help="Of the cluster: HOST:6379 for Ray, spark://HOST:7077 for Spark.", rich_help_panel=CLUSTER),
-    ] = None,
-    gpus_per_worker: Annotated[
-        float, typer.Option(min=0.0, help="GPUs of each worker, or a share of one: 0.5.", rich_help_panel=CLUSTER)
-    ] = 0.0,
+    engine: Engine = None,
+    workers: Workers = None,
+    address: Address = None,
+    gpus_per_worker: GpusPerWorker = 0.0,
     audit: Annotated[int, typer.Option(min=0, help="Draw so many of the accepted rows at random, for review.")] = 0,
     audit_out: Annotated[Path | None, typer.Option(help="The file for them; OUTPUT.audit.csv otherwise.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a job that was broken off.")] = False,
@@ -157,7 +146,7 @@ def normalize(
     """
     filters = _filters(type_, source, language, under, standard_only)
     if engine is not None:
-        refuse(
+        refuse_of_one_file(
             input_, output, input_format=input_format, delimiter=delimiter, encoding=encoding, format_=format_,
             source_vocabulary=source_vocabulary, source_system=source_system, source_version=source_version,
             set_id=set_id, licence=licence, prefix=prefix, audit=audit, audit_out=audit_out,
@@ -175,9 +164,7 @@ def normalize(
             report=report,
         )  # fmt: skip
         return
-    for option, given in (("--workers", workers), ("--address", address), ("--gpus-per-worker", gpus_per_worker)):
-        if given:
-            raise UsageError(f"{option} goes with --engine processes, ray or spark")
+    refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker})
     threads = machine.set_threads(threads)
     from alphita.mappings.formats import Header
     from alphita.normalizer.jobs import Job, run

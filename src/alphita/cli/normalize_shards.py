@@ -23,7 +23,7 @@ ALLOWED: dict[str, tuple[object, ...]] = {
 }
 
 
-def refuse(input_: str, output: str, **given: object) -> None:
+def refuse_of_one_file(input_: str, output: str, **given: object) -> None:
     """Refuse what does not go with an engine.
 
     Raises:

@@ -9,25 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, progress
-from alphita.cli._mapping_options import (
-    Concepts,
-    Day,
-    Force,
-    Format,
-    Licence,
-    Output,
-    Prefixes,
-    SetId,
-    SetVersion,
-    SourceSystem,
-    SourceVersion,
-    SourceVocabulary,
-    Strict,
-    TargetSystem,
-    check_day,
-    prefixes_of,
-    rejects_of,
-)
+from alphita.cli import _mapping_options as options
 from alphita.errors import AlphitaError, Rejects, UsageError
 
 if TYPE_CHECKING:
@@ -63,9 +45,7 @@ def import_(
         typer.Option(help="The index that was normalised with: for the types of the answers, and to note its release."),
     ] = None,
     from_: Annotated[str, typer.Option("--from", help="Format of ANSWERS; told by its name otherwise.")] = "",
-    prefix: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=URI", help="Declare a CURIE prefix; may be repeated.")
-    ] = None,
+    prefix: options.Prefixes = None,
     open_: Annotated[
         bool, typer.Option("--open/--blind", help="Whether reviewers of a new project see each other's decisions.")
     ] = False,
@@ -87,15 +67,15 @@ def import_(
     reader = _names.chosen(answers, from_, "--from")
     review_files.check_name(project)
     opened = _index(index)
-    header = Header(prefixes=prefixes_of(prefix))
-    with Rejects(rejects_of(answers), strict=strict, private=private) as rejects:
+    header = Header(prefixes=options.prefixes_of(prefix))
+    with Rejects(options.rejects_of(answers), strict=strict, private=private) as rejects:
         rows = files.read(answers, reader, project, rejects, header=header, context=context_from)
     facts = review_files.project_of(project, source, column, opened, blind=not open_)
     with ReviewStore.open(mappings, create=True) as store:
         added = review_files.add(store, facts, rows, opened)
     print(f"{project}: {added.new:,} rows added, {added.known:,} known")
     if rejects.count:
-        progress.say(f"{rejects.count:,} rows were set aside; each is in {rejects_of(answers)}")
+        progress.say(f"{rejects.count:,} rows were set aside; each is in {options.rejects_of(answers)}")
     progress.say(f"next: alphita serve --index X.index --mappings {mappings}")
 
 
@@ -103,44 +83,43 @@ def import_(
 def export(
     mappings: Store,
     project: Annotated[str, typer.Option(help="Name of the project.")],
-    output: Output,
-    format_: Format = "",
+    output: options.Output,
+    format_: options.Format = "",
     all_: Annotated[bool, typer.Option("--all", help="Write rows that are not settled, too.")] = False,
-    set_id: SetId = "",
-    set_version: SetVersion = "",
-    licence: Licence = "",
-    date: Day = "",
-    source_vocabulary: SourceVocabulary = "",
-    source_system: SourceSystem = "",
-    source_version: SourceVersion = "",
-    target_system: TargetSystem = "",
-    prefix: Prefixes = None,
-    concepts: Concepts = None,
-    strict: Strict = False,
-    force: Force = False,
+    set_id: options.SetId = "",
+    set_version: options.SetVersion = "",
+    licence: options.Licence = "",
+    date: options.Day = "",
+    source_vocabulary: options.SourceVocabulary = "",
+    source_system: options.SourceSystem = "",
+    source_version: options.SourceVersion = "",
+    target_system: options.TargetSystem = "",
+    prefix: options.Prefixes = None,
+    concepts: options.Concepts = None,
+    strict: options.Strict = False,
+    force: options.Force = False,
 ) -> None:  # fmt: skip
     """Write what was decided in a project to a file that only its owner can read.
 
     What the format cannot hold is counted and printed. Rows that cannot be written go to OUTPUT.rejects.csv, by their
     numbers.
     """
-    from alphita.mappings.formats import Header, _names
+    from alphita.mappings.formats import Header, _names, day_of
     from alphita.mappings.review.store import ReviewStore
     from alphita.service import review_files
 
     writer = _names.chosen(output, format_, "--format")
     if output.exists() and not force:
         raise UsageError(f"{output} already exists; choose another name or use --force")
-    check_day(date)
     with ReviewStore.open(mappings) as store:
         header = Header(
-            set_id=set_id, version=set_version, licence=licence, date=date, source_vocabulary=source_vocabulary,
+            set_id=set_id, version=set_version, licence=licence, date=day_of(date), source_vocabulary=source_vocabulary,
             source_system=source_system, source_version=source_version, target_system=target_system,
-            prefixes=prefixes_of(prefix), target_info=_omop(concepts, store, project),
+            prefixes=options.prefixes_of(prefix), target_info=_omop(concepts, store, project),
         )  # fmt: skip
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
-            with Rejects(rejects_of(output), strict=strict, private=True) as rejects:
+            with Rejects(options.rejects_of(output), strict=strict, private=True) as rejects:
                 written = review_files.export(store, project, writer, header, output, rejects, settled_only=not all_)
         except OSError as error:
             raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
@@ -148,7 +127,7 @@ def export(
     for what, number in Counter(written.losses).most_common():
         print(f"  not held: {number:>10,}  {what}")
     if written.set_aside:
-        progress.say(f"{written.set_aside:,} rows were set aside; each is in {rejects_of(output)}")
+        progress.say(f"{written.set_aside:,} rows were set aside; each is in {options.rejects_of(output)}")
 
 
 @app.command("progress")

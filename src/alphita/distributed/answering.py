@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from alphita.distributed.engine import Receipt
 from alphita.distributed.plan import Plan
 from alphita.distributed.reading import QUESTION
 from alphita.errors import InputError
-from alphita.normalizer.batches import KINDS, Settings, normalize_batches, opened
+from alphita.normalizer.batches import KINDS, Settings, empty_batch, normalize_batches, opened, spread
 from alphita.normalizer.candidates import VECTORS
 from alphita.normalizer.normalizer import RANKINGS, Normalizer
 
@@ -77,7 +76,7 @@ class _Answerer:
         """Write the answers to the questions of bucket number `task`."""
         plan = self.plan
         asked, questions = _gathered(plan, task)
-        lines, first = self._answers(questions)
+        lines, counts = self._answers(questions)
         schema = lines.schema.insert(0, pa.field(PLACE, pa.int32()))
         schema = schema.with_metadata({"questions": str(len(questions))})
         with (
@@ -85,30 +84,20 @@ class _Answerer:
             pa.ipc.new_file(file, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer,
         ):
             for numbers in asked:
-                counts = first[numbers + 1] - first[numbers]
-                place = np.repeat(np.arange(len(numbers), dtype=np.int32), counts)
-                ends = np.cumsum(counts)
-                rows = np.arange(len(place)) + np.repeat(first[numbers] - (ends - counts), counts)
-                chosen = lines.take(pa.array(rows))
-                writer.write_batch(pa.RecordBatch.from_arrays([pa.array(place), *chosen.columns], schema=schema))
+                place, line = spread(counts, numbers)
+                chosen = lines.take(pa.array(line)).columns
+                writer.write_batch(pa.RecordBatch.from_arrays([pa.array(place, pa.int32()), *chosen], schema=schema))
         return {"questions": len(questions)}
 
     def _answers(self, questions: pa.RecordBatch) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-        """Return the lines of the answers to q questions, and where each one's begin, and the end, (q + 1,)."""
+        """Return the lines of the answers to q questions, and how many each has, (q,)."""
         added = self.settings.added
         schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in added])
-
-        def blocks() -> Iterator[pa.RecordBatch]:
-            for start in range(0, len(questions), BLOCK):
-                yield questions.slice(start, BLOCK)
-
-        found = [batch.select(added) for batch in normalize_batches(blocks(), self.settings, self.normalizer)]
-        if not found:
-            empty = [pa.array([], kind) for kind in schema.types]
-            return pa.RecordBatch.from_arrays(empty, schema=schema), np.zeros(1, np.int64)
-        lines = pa.concat_batches(found)
+        blocks = (questions.slice(start, BLOCK) for start in range(0, len(questions), BLOCK))
+        found = normalize_batches(blocks, self.settings, self.normalizer)
+        lines = pa.concat_batches([empty_batch(schema), *(batch.select(added) for batch in found)])
         begins = np.flatnonzero(lines.column("rank").to_numpy() == 1)
-        return lines, np.append(begins, len(lines))
+        return lines, np.diff(np.append(begins, len(lines)))
 
 
 def _gathered(plan: Plan, bucket: int) -> tuple[list[NDArray[np.int64]], pa.RecordBatch]:

@@ -21,7 +21,7 @@ from alphita.distributed.plan import Plan
 from alphita.distributed.reading import Rows, rows_of
 from alphita.errors import shorten
 from alphita.mappings.record import COLUMNS, REVIEW
-from alphita.normalizer.batches import EXPLANATION, KINDS
+from alphita.normalizer.batches import EXPLANATION, KINDS, spread
 from alphita.normalizer.job import ACCEPTED, FOR_REVIEW, REJECTED
 from alphita.normalizer.tables import Row
 
@@ -112,10 +112,7 @@ def _answers(plan: Plan, rows: Rows, task: int) -> pa.Table:
 def _joined(plan: Plan, rows: Rows, lines: pa.Table) -> pa.Table:
     """Return the output of a part: each row as often as its answer has lines."""
     counts = np.bincount(lines.column(PLACE).to_numpy(), minlength=len(rows.questions))
-    first = np.cumsum(counts) - counts
-    repeats = counts[rows.asked]
-    row = np.repeat(np.arange(len(rows.asked)), repeats)
-    line = np.arange(len(row)) + np.repeat(first[rows.asked] - (np.cumsum(repeats) - repeats), repeats)
+    row, line = spread(counts, rows.asked)
     taken = lines.take(pa.array(line))
     numbers = pa.array(row)
     given = {

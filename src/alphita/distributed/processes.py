@@ -84,12 +84,12 @@ class Processes:
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
         """Do tasks; see `Engine.run`."""
-        bytes_ = sealed(opening)
+        packed = sealed(opening)
         waiting = deque(tasks)
         deaths: Counter[int] = Counter()
         try:
             while waiting and len(self._running) < self.workers:
-                self._start(bytes_).give(waiting)
+                self._start(packed).give(waiting)
             while self._running:
                 ready = set(wait([one.connection for one in self._running]))
                 for process in [one for one in self._running if one.connection in ready]:
@@ -102,7 +102,7 @@ class Processes:
                         if deaths[task] >= MOST_DEATHS:
                             raise gave_up(what, task) from None
                         waiting.appendleft(task)
-                        self._start(bytes_).give(waiting)
+                        self._start(packed).give(waiting)
                         continue
                     if waiting:
                         process.give(waiting)

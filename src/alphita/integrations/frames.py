@@ -8,15 +8,11 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from alphita.errors import UsageError
-from alphita.mappings.record import COLUMNS, REVIEW
-from alphita.normalizer.records import Result, lines
+from alphita.normalizer.batches import ADDED, EXPLANATION, answer_columns
+from alphita.normalizer.records import Result
 from alphita.registry import unknown
 
 if TYPE_CHECKING:
@@ -24,15 +20,8 @@ if TYPE_CHECKING:
 
     from alphita.normalizer.normalizer import Normalizer
 
-# What a frame has of its own.
-_ITS_OWN = ("row", "mention_code", "mention", "frequency")
-EXPLANATION = "explanation"
-ADDED = tuple(name for name in COLUMNS if name not in (*_ITS_OWN, *REVIEW, EXPLANATION))
-_NUMBERS = ("similarity", "confidence")
 # A series without a name gets this one.
 MENTION = "mention"
-# Distinct questions whose results are objects at one time; their columns take less.
-QUESTIONS_AT_ONCE = 50_000
 
 
 def normalize_column(
@@ -74,12 +63,12 @@ def normalize_column(
         UsageError: `frame` is something else; it has no such column, or two, or one that is not of strings; or it has a
             column named as one of those added.
     """
+    import polars as pl
+
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(frame, pandas.DataFrame):
         strings: Any = _pandas_strings
     else:
-        import polars as pl
-
         if isinstance(frame, pl.LazyFrame):
             return normalize_column(
                 frame.collect(), column, normalizer,
@@ -90,9 +79,11 @@ def normalize_column(
         strings = _polars_strings
     names = [*ADDED, EXPLANATION] if explain else [*ADDED]
     _check_new([prefix + name for name in names], [str(name) for name in frame.columns], prefix)
-    columns = [None if name is None else strings(frame, name) for name in (column, context, language)]
-    answers, rows, places = _answer(columns, normalizer, top_k, names, explain)
-    added = answers[places].rename({name: prefix + name for name in names})
+    contexts, languages = (None if name is None else strings(frame, name) for name in (context, language))
+    lines, rows, places = answer_columns(
+        strings(frame, column), contexts, languages, normalizer, top_k=top_k, explain=explain
+    )
+    added = pl.DataFrame(pl.from_arrow(lines))[places].rename({name: prefix + name for name in names})
     repeated = len(rows) != len(frame)
     if strings is _polars_strings:
         return (frame[rows] if repeated else frame).hstack(added)
@@ -167,55 +158,6 @@ def normalize_iter(
     return itertools.chain.from_iterable(
         normalizer.normalize(batch, top_k=top_k, explain=explain) for batch in batches
     )  # fmt: skip
-
-
-def _answer(
-    columns: Sequence[list[str | None] | None], normalizer: Normalizer, top_k: int, names: Sequence[str], explain: bool
-) -> tuple[pl.DataFrame, NDArray[np.int64], NDArray[np.int64]]:
-    """Answer distinct questions.
-
-    Args:
-        columns: mentions, contexts and languages, n of each; the latter two may be None.
-        normalizer: what answers.
-        top_k: most candidates per row.
-        names: d columns wanted.
-        explain: make explanations.
-
-    Returns:
-        The lines of all distinct questions, (l, d); and for m >= n lines of the output the input's row, (m,), and the
-        line, (m,).
-    """
-    import polars as pl
-
-    schema = {name: pl.Float64 if name in _NUMBERS else pl.Int64 if name == "rank" else pl.String for name in names}
-    values = attrgetter(*names)
-    mentions, contexts, languages = columns
-    size = len(mentions or ())
-    nothing: list[str | None] = [None] * size
-    known: dict[tuple[str | None, ...], int] = {}
-    asked = [
-        known.setdefault(question, len(known))
-        for question in zip(mentions or (), contexts or nothing, languages or nothing, strict=True)
-    ]
-    questions = list(known)
-    parts, counts = [pl.DataFrame(schema=schema)], []
-    for start in range(0, len(questions), QUESTIONS_AT_ONCE):
-        block = questions[start : start + QUESTIONS_AT_ONCE]
-        results = normalizer.normalize(
-            [mention or "" for mention, _, _ in block], top_k=top_k, explain=explain,
-            contexts=[one for _, one, _ in block] if contexts is not None else None,
-            languages=[one for _, _, one in block] if languages is not None else None,
-        )  # fmt: skip
-        found = [lines(0, result, top_k) for result in results]
-        counts += [len(some) for some in found]
-        parts.append(pl.DataFrame([values(one) for some in found for one in some], schema=schema, orient="row"))
-    numbers = np.array(asked, np.int64)
-    count = np.array(counts, np.int64)
-    first = np.cumsum(count) - count
-    rows = np.repeat(np.arange(size), count[numbers])
-    begins = np.cumsum(count[numbers]) - count[numbers]
-    places = np.arange(len(rows)) - np.repeat(begins - first[numbers], count[numbers])
-    return pl.concat(parts), rows, places
 
 
 def _check_new(wanted: Sequence[str], present: Sequence[str], prefix: str) -> None:

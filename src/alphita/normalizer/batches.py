@@ -7,7 +7,7 @@ depend on which strings stand in a batch together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -146,52 +146,51 @@ def normalize_batches(
     for batch in batches:
         schema = schema_of(settings, batch.schema)
         if not len(batch):
-            yield _empty(schema)
+            yield empty_batch(schema)
             continue
         yield _answered(batch, settings, normalizer or opened(settings), schema)
 
 
-def _answered(batch: pa.RecordBatch, settings: Settings, normalizer: Normalizer, schema: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        None if name is None else _strings(batch.column(name))
-        for name in (settings.column, settings.context, settings.language)
-    ]
-    nothing: list[str | None] = [None] * len(batch)
+def answer_columns(
+    mentions: Sequence[str | None], contexts: Sequence[str | None] | None, languages: Sequence[str | None] | None,
+    normalizer: Normalizer, *, top_k: int = 1, explain: bool = False,
+) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
+    """Answer n rows, equal ones once.
+
+    Args:
+        mentions: n strings or None, which is NIL as "" is.
+        contexts: n texts that the mentions stand in; None: there are none.
+        languages: n languages (BCP-47), likewise.
+        normalizer: what answers.
+        top_k: most candidates per row.
+        explain: make explanations.
+
+    Returns:
+        The lines of all distinct questions, the columns `ADDED` (and `EXPLANATION`); and for the m >= n lines of the
+        rows, the row of each, (m,), and its place among those lines, (m,).
+    """
+    nothing: list[str | None] = [None] * len(mentions)
     known: dict[Asked, int] = {}
-    mentions, contexts, languages = (nothing if column is None else column for column in columns)
     asked = np.fromiter(
         (
             known.setdefault((mention or "", context or None, language or None), len(known))
-            for mention, context, language in zip(mentions, contexts, languages, strict=True)
+            for mention, context, language in zip(mentions, contexts or nothing, languages or nothing, strict=True)
         ),
-        np.int64, len(batch),
+        np.int64, len(mentions),
     )  # fmt: skip
-    added, counts = _answer(list(known), settings, normalizer)
-    first = np.cumsum(counts) - counts
-    repeats = counts[asked]
-    rows = np.repeat(np.arange(len(batch)), repeats)
-    places = np.arange(len(rows)) + np.repeat(first[asked] - (np.cumsum(repeats) - repeats), repeats)
-    given = batch if len(rows) == len(batch) else batch.take(pa.array(rows))
-    lines = pa.concat_batches(added).take(pa.array(places))
-    return pa.RecordBatch.from_arrays([*given.columns, *lines.columns], schema=schema)
-
-
-def _answer(
-    questions: list[Asked], settings: Settings, normalizer: Normalizer
-) -> tuple[list[pa.RecordBatch], NDArray[np.int64]]:
-    """Answer distinct questions, q of them; return the lines of their answers, and how many each has, (q,)."""
-    schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in settings.added])
-    made, counts = [], []
+    names = (*ADDED, EXPLANATION) if explain else ADDED
+    schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in names])
     # `FIELDS` are what an answer holds; the rank is counted here.
-    wanted = [FIELDS.index(name) for name in settings.added[1:]]
+    wanted = [FIELDS.index(name) for name in names[1:]]
+    questions, made, counts = list(known), [empty_batch(schema)], []
     for start in range(0, len(questions), QUESTIONS_AT_ONCE):
         block = questions[start : start + QUESTIONS_AT_ONCE]
         results = normalizer.normalize(
-            [mention for mention, _, _ in block], top_k=settings.top_k, explain=settings.explain,
-            contexts=[one for _, one, _ in block] if settings.context is not None else None,
-            languages=[one for _, _, one in block] if settings.language is not None else None,
+            [mention for mention, _, _ in block], top_k=top_k, explain=explain,
+            contexts=[one for _, one, _ in block] if contexts is not None else None,
+            languages=[one for _, _, one in block] if languages is not None else None,
         )  # fmt: skip
-        found = [answer(result, settings.top_k) for result in results]
+        found = [answer(result, top_k) for result in results]
         counts += [len(some) for some in found]
         lines = [line for some in found for line in some]
         ranks = [rank for some in found for rank in range(1, len(some) + 1)]
@@ -201,7 +200,35 @@ def _answer(
                 [pa.array(column, field.type) for column, field in zip(values, schema, strict=True)], schema=schema
             )
         )
-    return made, np.array(counts, np.int64)
+    return pa.concat_batches(made), *spread(np.array(counts, np.int64), asked)
+
+
+def spread(counts: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give each row the lines of what it asks.
+
+    Args:
+        counts: (q,) lines of each question, which stand one after another.
+        asked: (n,) the question of each row.
+
+    Returns:
+        For the m lines of all rows, in order: the row, (m,), and the place among the questions' lines, (m,).
+    """
+    first = np.cumsum(counts) - counts
+    repeats = counts[asked]
+    rows = np.repeat(np.arange(len(asked)), repeats)
+    return rows, np.arange(len(rows)) + np.repeat(first[asked] - (np.cumsum(repeats) - repeats), repeats)
+
+
+def _answered(batch: pa.RecordBatch, settings: Settings, normalizer: Normalizer, schema: pa.Schema) -> pa.RecordBatch:
+    mentions, contexts, languages = (
+        None if name is None else _strings(batch.column(name))
+        for name in (settings.column, settings.context, settings.language)
+    )
+    lines, rows, places = answer_columns(
+        mentions or [], contexts, languages, normalizer, top_k=settings.top_k, explain=settings.explain
+    )
+    given = batch if len(rows) == len(batch) else batch.take(pa.array(rows))
+    return pa.RecordBatch.from_arrays([*given.columns, *lines.take(pa.array(places)).columns], schema=schema)
 
 
 def check_strings(name: str, schema: pa.Schema) -> None:
@@ -245,5 +272,6 @@ def _decoded(value: bytes | None) -> str | None:
         return None
 
 
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of no rows."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

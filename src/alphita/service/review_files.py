@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.record import Mapping
@@ -133,20 +133,3 @@ def told(path: Path) -> list[dict[str, str]]:
     with open(path, encoding="utf-8", newline="") as file:
         rows = [row for _, row in zip(range(TOLD), csv.DictReader(file), strict=False)]
     return [{name: row[name] for name in ("line", "field", "problem")} for row in rows]
-
-
-def day(text: str) -> str:
-    """Return a day, as 2026-01-31, or "".
-
-    Raises:
-        UsageError: it is none.
-    """
-    from datetime import date
-
-    try:
-        fits = not text or date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        fits = False
-    if not fits:
-        raise UsageError(f"the date {text!r} is no day; write it as 2026-01-31")
-    return text

@@ -20,7 +20,7 @@ from fastapi.routing import APIRoute
 
 from alphita import __version__, registry
 from alphita.errors import Rejects
-from alphita.mappings.formats import Header, _names
+from alphita.mappings.formats import Header, _names, day_of
 from alphita.mappings.review import files
 from alphita.mappings.review.records import Decision, Order, Row, State
 from alphita.mappings.review.store import Conflict, ReviewStore, Unknown
@@ -297,7 +297,7 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
         """Write a project as a file; what the format does not hold is told in headers."""
         writer = registry.load(FORMATS, format_)
         header = Header(
-            set_id=set_id, version=set_version, licence=licence, date=review_files.day(date),
+            set_id=set_id, version=set_version, licence=licence, date=day_of(date),
             source_vocabulary=source_vocabulary, source_system=source_system, source_version=source_version,
             target_system=target_system, target_info=targets.get if targets is not None else None,
         )  # fmt: skip

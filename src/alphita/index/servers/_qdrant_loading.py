@@ -124,6 +124,7 @@ def update(loaded: Collection, content: Content, release: str, number: int, fact
     ended: list[str] = []
 
     def changed() -> Iterator[Entry]:
+        """Give the strings whose terms changed, and count them on the way."""
         nonlocal added, removed, total, strings_added
         for entry in _entries(content):
             total += len(entry.hashes)

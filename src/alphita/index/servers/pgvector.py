@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any, LiteralString, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError
 from alphita.index.neighbours import unit
-from alphita.index.servers import FORMAT, Change, Content, Hit, Probes, Release
+from alphita.index.servers import Change, Content, Hit, Probes, Release
 from alphita.index.servers import _postgres_loading as loading
 from alphita.index.servers._opening import check_release
 from alphita.index.servers._postgres import Database
+from alphita.index.servers._refusals import check_format, check_queries, missing, restless
 
 if TYPE_CHECKING:
     from psycopg import sql
@@ -103,15 +104,8 @@ class PostgresIndex:
         languages: Sequence[str] = (),
     ) -> list[list[Hit]]:
         """Return the terms of the k nearest strings of each query; see `ServerIndex`."""
-        if k < 0:
-            raise UsageError(f"k must be 0 or more, not {k}")
         with self._speaking():
-            dim = (self._facts or self._read_facts())["dim"]
-            if vectors.ndim != 2 or vectors.shape[1] != dim:
-                raise UsageError(
-                    f"queries of shape {vectors.shape} cannot be searched: the server index {self.name!r} holds "
-                    f"vectors of {dim} numbers"
-                )
+            check_queries(self.name, vectors, k, (self._facts or self._read_facts())["dim"])
             if k == 0 or len(vectors) == 0:
                 return [[] for _ in vectors]
             from pgvector import HalfVector
@@ -163,13 +157,7 @@ class PostgresIndex:
         self.close()
 
     def _speaking(self) -> Any:  # noqa: ANN401 - a context manager
-        return self._database.speaking(self._missing())
-
-    def _missing(self) -> str:
-        return (
-            f"there is no index {self.name!r} at {self._database.where}; load it: alphita server load, or see "
-            "what is there: alphita server list"
-        )
+        return self._database.speaking(missing(self.name, self._database.where))
 
     def _statement(self, text: LiteralString, **parts: sql.Composable) -> sql.Composed:
         from psycopg import sql
@@ -201,13 +189,9 @@ class PostgresIndex:
             if row is not None:
                 break
         else:
-            raise InputError(self._missing())
+            raise InputError(missing(self.name, self._database.where))
         facts: dict[str, Any] = {"release": row[0], **row[1]}
-        if facts.get("format") != FORMAT:
-            raise InputError(
-                f"the server index {self.name!r} has format {facts.get('format')}; this alphita reads {FORMAT}",
-                remedy="load it again: alphita server load --force",
-            )
+        check_format(self.name, facts)
         loading.search_as(self._database.connection, facts["search"])
         self._facts = facts
         return facts
@@ -225,7 +209,7 @@ class PostgresIndex:
                         found[row[1] - 1].append(Hit._make((*row[2:-1], row[0])))
                 return found
             self._facts = None
-        raise AlphitaError(f"the index {self.name!r} at {self._database.where} changes without end; try again")
+        raise restless(self.name, self._database.where)
 
 
 def connect(address: str, name: str) -> PostgresIndex:

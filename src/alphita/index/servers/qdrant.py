@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError
 from alphita.index.neighbours import unit
-from alphita.index.servers import FORMAT, Change, Content, Hit, Probes, Release
+from alphita.index.servers import Change, Content, Hit, Probes, Release
 from alphita.index.servers import _qdrant as server
 from alphita.index.servers import _qdrant_loading as loading
 from alphita.index.servers._opening import check_release
 from alphita.index.servers._qdrant_loading import NOW, VECTOR, Collection
+from alphita.index.servers._refusals import check_format, check_queries, missing, restless
 
 if TYPE_CHECKING:
     from qdrant_client import models
@@ -101,18 +102,11 @@ class QdrantIndex:
         languages: Sequence[str] = (),
     ) -> list[list[Hit]]:
         """Return the terms of the k nearest strings of each query; see `ServerIndex`."""
-        if k < 0:
-            raise UsageError(f"k must be 0 or more, not {k}")
         filters = {"source": tuple(sources), "types": tuple(types), "language": tuple(languages)}
         filters = {name: values for name, values in filters.items() if values}
 
         def ask(current: Current) -> list[list[Hit]]:
-            dim = current.facts["dim"]
-            if vectors.ndim != 2 or vectors.shape[1] != dim:
-                raise UsageError(
-                    f"queries of shape {vectors.shape} cannot be searched: the server index {self.name!r} holds "
-                    f"vectors of {dim} numbers"
-                )
+            check_queries(self.name, vectors, k, current.facts["dim"])
             if k == 0 or len(vectors) == 0:
                 return [[] for _ in vectors]
             found: list[list[Hit]] = []
@@ -171,10 +165,7 @@ class QdrantIndex:
         self.close()
 
     def _speaking(self) -> Any:  # noqa: ANN401 - a context manager
-        return self._connection.speaking(
-            f"there is no index {self.name!r} at {self._connection.where}; load it: alphita server load, or see what "
-            "is there: alphita server list"
-        )
+        return self._connection.speaking(missing(self.name, self._connection.where))
 
     def _read_current(self) -> Current:
         """Read point 0.
@@ -187,11 +178,7 @@ class QdrantIndex:
         if not points:
             raise InputError(f"{self.alias} at {self._connection.where} is not a collection that alphita loaded")
         current = Current(**{name: _payload(points[0])[name] for name in Current._fields})
-        if current.facts.get("format") != FORMAT:
-            raise InputError(
-                f"the server index {self.name!r} has format {current.facts.get('format')}; this alphita reads {FORMAT}",
-                remedy="load it again: alphita server load --force",
-            )
+        check_format(self.name, current.facts)
         self._current = current
         return current
 
@@ -213,7 +200,7 @@ class QdrantIndex:
                 raise
             if self._read_current() == current:
                 return found
-        raise AlphitaError(f"the index {self.name!r} at {self._connection.where} changes without end; try again")
+        raise restless(self.name, self._connection.where)
 
     def _nearest(
         self, queries: NDArray[np.float32], k: int, filters: dict[str, tuple[str, ...]], current: Current

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from alphita import __version__
-from alphita.errors import Rejects
+from alphita.errors import Rejects, UsageError
 from alphita.mappings.record import COLUMNS, Mapping
 
 
@@ -130,3 +131,18 @@ class Format(Protocol):
             InputError: the file as a whole cannot be read as this format.
         """
         ...
+
+
+def day_of(text: str) -> str:
+    """Return `text`, which is a day as 2026-01-31, or "".
+
+    Raises:
+        UsageError: it is neither.
+    """
+    try:
+        fits = not text or date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        fits = False
+    if not fits:
+        raise UsageError(f"the date {text!r} is no day; write it as 2026-01-31")
+    return text
