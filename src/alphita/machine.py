@@ -8,6 +8,7 @@ import functools
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ THREAD_VARIABLES = (
 # How often a thread of GNU OpenMP looks for work before it sleeps. The default keeps it spinning for milliseconds, and
 # where another program uses a core a training step then takes some ten times as long (docs/log.md).
 SPIN_COUNT = "20000"
+# What torch and oneDNN keep of products that they compiled, each for one size of a batch and with some 0.6 MB. By
+# default it is 1,024 and a service's memory grows by hundreds of megabytes in its first hour (docs/log.md).
+PRODUCT_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+PRODUCTS_KEPT = "256"
 
 
 @functools.cache
@@ -59,11 +64,37 @@ def set_threads(n: int | None) -> int:
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(n)
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
+    for variable in PRODUCT_CACHES:
+        os.environ.setdefault(variable, PRODUCTS_KEPT)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(n)
     if "faiss" in sys.modules:
         sys.modules["faiss"].omp_set_num_threads(n)
     return n
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch and FAISS work within the calling thread: for work that is done before other threads are awake.
+
+    A single mention takes no longer so on an idle machine. Where another program uses a core, each operation would
+    wait for a thread that is not running: a millisecond, and there are dozens of them (docs/log.md).
+    """
+    torch, faiss = sys.modules.get("torch"), sys.modules.get("faiss")
+    # Each thread has its own number, so the work of others goes on with theirs; only one that first uses torch just now
+    # takes over this one.
+    counts = torch and torch.get_num_threads(), faiss and faiss.omp_get_max_threads()
+    try:
+        if torch:
+            torch.set_num_threads(1)
+        if faiss:
+            faiss.omp_set_num_threads(1)
+        yield
+    finally:
+        if torch:
+            torch.set_num_threads(counts[0])
+        if faiss:
+            faiss.omp_set_num_threads(counts[1])
 
 
 def threads() -> int:

@@ -122,3 +122,29 @@ def test_rows_of_near_lengths_attend_together() -> None:
     ]  # fmt: skip
     few = packing_of([[1] * length for length in range(1, 11)]).groups
     assert [group.shape for group in few] == [(16, 12)]
+
+
+@given(count=st.integers(1, 100_000))
+def test_few_sizes_are_few_and_near(count: int) -> None:
+    size = flat_bert.few_sizes(count)
+    assert count <= size <= count * 9 / 8
+    assert flat_bert.few_sizes(size) == size
+    assert count > 8 or size == count
+
+
+def test_between_two_powers_of_two_there_are_eight_sizes() -> None:
+    for power in range(4, 12):
+        assert len({flat_bert.few_sizes(count) for count in range(2**power, 2 ** (power + 1))}) <= 9
+
+
+@pytest.mark.parametrize("rows", [1, 17, 37, 100])
+def test_attention_in_bf16_is_that_of_each_row(rows: int) -> None:
+    heads, length, dim = 3, 7, 8
+    mixed = torch.randn(rows * length, 3 * heads * dim, generator=torch.Generator().manual_seed(rows)).bfloat16()
+    found = flat_bert._attend(mixed, rows, length, heads)
+    assert found.shape == (rows * length, heads * dim)
+    for row in range(rows):
+        own = mixed[row * length : (row + 1) * length].double().view(length, 3, heads, dim).permute(1, 2, 0, 3)
+        expected = (own[0] @ own[1].transpose(1, 2)).softmax(-1) @ own[2]
+        expected = expected.transpose(0, 1).reshape(length, heads * dim)
+        torch.testing.assert_close(found[row * length : (row + 1) * length].double(), expected, atol=0.05, rtol=0.05)

@@ -98,6 +98,14 @@ def test_one_number_sets_every_pool():
     assert run(code) == ["3"] * 8 + ["1", "1"]
 
 
+def test_few_compiled_products_are_kept_unless_it_is_said_otherwise():
+    code = (
+        "import os; os.environ['LRU_CACHE_CAPACITY'] = '7'; from alphita import machine; machine.set_threads(1)\n"
+        "print(*(os.environ[name] for name in machine.PRODUCT_CACHES))"
+    )
+    assert run(code) == [machine.PRODUCTS_KEPT, "7"]
+
+
 @pytest.mark.parametrize("given", ["None", "0", ""])
 def test_by_default_there_is_one_thread_a_core(given):
     code = f"from alphita import machine; print(machine.set_threads({given or None}) == machine.cores())"

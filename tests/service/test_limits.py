@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from alphita.service import limits
 from alphita.service.limits import MOST_CLIENTS, Limits, Rate
 from alphita.service.settings import Settings
 
@@ -242,10 +244,30 @@ def test_a_client_over_its_rate_is_told_when_to_come_again():
         await limits(other.scope, other.receive, other.send)
         return [*clients, other]
 
+    start = time.monotonic()
     clients = asyncio.run(run())
+    assert time.monotonic() - start >= limits.PAUSE
     assert [one.status for one in clients] == [200, 200, 429, 200]
     assert clients[2].code == "too_many_requests"
     assert clients[2].headers["retry-after"] == "2"
+
+
+def test_no_more_than_so_many_refusals_wait(monkeypatch):
+    monkeypatch.setattr(limits, "MOST_PAUSING", 3)
+    monkeypatch.setattr(limits, "PAUSE", 60.0)
+
+    async def run():
+        door = Limits(echo, Settings(rate=0.5, burst=1))
+        clients = [Client(b"x") for _ in range(6)]
+        tasks = [asyncio.create_task(door(one.scope, one.receive, one.send)) for one in clients]
+        await asyncio.wait(tasks, timeout=0.1)
+        paused = door.pausing
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return [len(one.sent) > 0 and one.status for one in clients], paused, door.pausing
+
+    assert asyncio.run(run()) == ([200, False, False, False, 429, 429], 3, 0)
 
 
 def test_reviewers_behind_one_proxy_do_not_share_a_rate():

@@ -6,6 +6,7 @@ import copy
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +19,9 @@ from alphita.encoder import flat_bert, injected_bert, layout, pooling
 from alphita.encoder.batches import Batch, by_token_budget
 from alphita.encoder.layout import Settings
 from alphita.errors import InputError, UsageError, require
+
+# So few are done by one thread before another would be awake: some five terms.
+FEW_TOKENS = 48
 
 
 def choose(device: str, precision: str) -> tuple[str, str]:
@@ -153,7 +157,8 @@ class TorchRuntime:
     def run(self, batch: Batch) -> NDArray[np.float32]:
         """Return (rows, dim) float32 of one batch, not scaled to length 1."""
         assert self._forward is not None, "prepare() comes first"
-        with torch.inference_mode():
+        few = machine.one_thread() if len(batch.ids) <= FEW_TOKENS else nullcontext()
+        with few, torch.inference_mode():
             vectors = flat_bert.pool(self._forward(batch), batch.runs, mean=self.settings.pooling == "mean")
             if self.settings.pooling == "legacy_coder":
                 dense = self._model.pooler.dense

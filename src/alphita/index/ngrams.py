@@ -242,8 +242,9 @@ class Ngrams:
             return csr_matrix((queries.shape[0], len(self)), dtype=np.float32)
         asked = csr_matrix((queries.data, own, queries.indptr), shape=(queries.shape[0], len(used)))
         found = []
+        threads = min(machine.threads(), queries.shape[0])
         for lists in self._lists:
-            found.append(sp_matmul_topn(asked, lists[used], top_n=depth, sort=True, n_threads=machine.threads()))
+            found.append(sp_matmul_topn(asked, lists[used], top_n=depth, sort=True, n_threads=threads))
         return zip_sp_matmul_topn(depth, found) if len(found) > 1 else found[0]
 
     @functools.cached_property
@@ -290,7 +291,7 @@ class Ngrams:
         asked, starts = np.unique(query_rows[order], return_index=True)
         starts = np.append(starts, len(order))
         width = len(self.codes)
-        at_once = max(1, TABLE_NUMBERS // width)
+        at_once = max(1, min(TABLE_NUMBERS // width, len(asked)))
         table = np.zeros(at_once * width, np.float32)
         for first in range(0, len(asked), at_once):
             some = queries[asked[first : first + at_once]]

@@ -19,7 +19,12 @@ from alphita.service.settings import Settings
 # Asked by machines that watch this one; they are always answered.
 WATCHED = ("/health", "/ready", "/metrics")
 UPLOADS = "/api/projects"
+TOO_MANY = 429
 MOST_CLIENTS = 10_000
+# Seconds before a client over its rate is told so: one that asks again at once would otherwise keep the server busy
+# with refusals. No more than so many wait.
+PAUSE = 0.25
+MOST_PAUSING = 1_000
 
 
 class Rate:
@@ -69,6 +74,7 @@ class Limits:
         self.rate = Rate(settings.rate, settings.burst)
         self.requests = 0
         self.bytes = 0
+        self.pausing = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -81,6 +87,12 @@ class Limits:
         try:
             self._admit(scope)
         except Refusal as refusal:
+            if refusal.status == TOO_MANY and self.pausing < MOST_PAUSING:
+                self.pausing += 1
+                try:
+                    await asyncio.sleep(PAUSE)
+                finally:
+                    self.pausing -= 1
             await refuse(scope, receive, send, refusal)
             return
         self.requests += 1
@@ -94,7 +106,7 @@ class Limits:
         if client in (None, "local"):
             client = (scope.get("client") or ("",))[0]
         if wait := self.rate.take(str(client)):
-            raise Refusal(429, "too_many_requests", f"more than {self.settings.rate:g} requests a second",
+            raise Refusal(TOO_MANY, "too_many_requests", f"more than {self.settings.rate:g} requests a second",
                           retry_after=wait)  # fmt: skip
         if self.requests >= self.settings.max_requests:
             raise Refusal(503, "busy", "too many requests at once", retry_after=1)

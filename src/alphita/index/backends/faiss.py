@@ -15,12 +15,14 @@ dozens of queries does.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita import machine
 from alphita.index import half
 from alphita.index.backends import Probes
 from alphita.index.half import Vectors
@@ -80,7 +82,9 @@ class FaissBackend:
 
     def _search_few(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest rows of each of a few queries (q, d)."""
-        near, found = self._half.search(queries, k + SPARE)
+        # FAISS gives a query to a thread.
+        with machine.one_thread() if len(queries) == 1 else nullcontext():
+            near, found = self._half.search(queries, k + SPARE)
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         for place, query in enumerate(queries):
             rounding = ROUNDING * self._longest * float(np.linalg.norm(query))
