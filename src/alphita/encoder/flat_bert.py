@@ -151,6 +151,7 @@ class _Layer:
             stop = start + rows * length
             context[start:stop] = _attend(mixed[start:stop], rows, length, self.heads)
             start = stop
+        # Behind the rows lies what fills the size up; what memory held before could be infinite.
         context[start:] = 0
         hidden = self.out_norm(self.out(context).add_(hidden))
         wide = self.wide(hidden)
