@@ -9,8 +9,8 @@ single   requests with one mention come --per-second times a second, whether the
          equal distances (even), and at random (Poisson). A latency is from the moment that a request was due to its
          answer, so that waiting counts.
 batches  one client sends --rows mentions a request, one request after the other.
-crowd    --clients clients send --rows mentions as often as they can, and wait as long as a refusal tells them to
-         (--hasty: they do not wait). The server's memory is read twice a second.
+crowd    --clients clients send --rows mentions as often as they can, and wait as long as a refusal tells them to. The
+         server's memory is read twice a second. Once more by clients that do not wait (hasty_crowd).
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ async def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the loads, the crowds each on a server of its own."""
     mentions = Mentions(Index.open(arguments.index), arguments.seed)
     found: dict[str, Any] = {}
-    # These two ask what the rate limit is not about.
+    # One client alone may ask as often as it can: the limit of requests a second is for the crowds.
     async with served(arguments.index, ["--rate", "0"]) as (client, _):
         await warm(client, mentions, arguments.rows)
         for name, seed in (("single_even", None), ("single_random", arguments.seed)):

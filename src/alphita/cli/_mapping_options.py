@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from alphita import progress
 from alphita.errors import UsageError
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
@@ -49,6 +51,14 @@ def prefixes_of(given: Iterable[str] | None) -> dict[str, str]:
             raise UsageError(f"--prefix {text!r} is not of the form LOCAL=https://example.org/codes/")
         found[name] = uri
     return found
+
+
+def tell_losses(output: Path, losses: Counter[str], set_aside: int) -> None:
+    """Print what a format does not hold, the most frequent first, and how many rows were set aside."""
+    for what, number in losses.most_common():
+        print(f"  not held: {number:>10,}  {what}")
+    if set_aside:
+        progress.say(f"{set_aside:,} rows were set aside; each is in {rejects_of(output)}")
 
 
 def rejects_of(output: Path) -> Path:

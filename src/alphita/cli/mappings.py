@@ -13,7 +13,6 @@ from typing import Annotated
 
 import typer
 
-from alphita import progress
 from alphita.cli import _mapping_options as options
 from alphita.cli import mappings_migrate
 from alphita.errors import AlphitaError, Rejects, UsageError
@@ -83,10 +82,7 @@ def convert(
     finally:
         part.unlink(missing_ok=True)
     print(f"{output}: {count:,} mappings read")
-    for what, number in losses.most_common():
-        print(f"  not held: {number:>10,}  {what}")
-    if rejects.count:
-        progress.say(f"{rejects.count:,} rows were set aside; each is in {options.rejects_of(output)}")
+    options.tell_losses(output, losses, rejects.count)
 
 
 def _write(

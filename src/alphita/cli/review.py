@@ -124,10 +124,7 @@ def export(
         except OSError as error:
             raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
     print(f"{output}: {written.mappings:,} mappings")
-    for what, number in Counter(written.losses).most_common():
-        print(f"  not held: {number:>10,}  {what}")
-    if written.set_aside:
-        progress.say(f"{written.set_aside:,} rows were set aside; each is in {options.rejects_of(output)}")
+    options.tell_losses(output, Counter(written.losses), written.set_aside)
 
 
 @app.command("progress")

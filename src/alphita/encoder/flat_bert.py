@@ -166,8 +166,8 @@ def _attend(mixed: torch.Tensor, rows: int, length: int, heads: int) -> torch.Te
     if mixed.device.type == "cpu" and mixed.dtype == torch.bfloat16:
         # torch's fused attention takes 2 to 4 times as long in bf16 on rows as short as terms.
         padded = few_sizes(rows)
-        copied = parts.new_zeros(3, padded, *parts.shape[2:])
-        copied[:, :rows] = parts
+        copied = parts.new_empty(3, padded, *parts.shape[2:])
+        copied[:, :rows], copied[:, rows:] = parts, 0
         query, key, value = copied.view(3, padded * heads, length, -1)
         context = torch.bmm(torch.bmm(query, key.transpose(1, 2)).softmax(-1), value)
         context = context.view(padded, heads, length, -1)[:rows]
