@@ -336,9 +336,9 @@ def test_choice_of_device_and_precision(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(UsageError, match="no GPU"):
         choose("cuda", "auto")
-    monkeypatch.setattr("alphita.machine.flags", lambda: frozenset({"avx512_bf16"}))
+    monkeypatch.setattr("alphita.machine.fast_bf16", lambda: True)
     assert choose("auto", "auto") == ("cpu", "bf16")
-    monkeypatch.setattr("alphita.machine.flags", lambda: frozenset({"avx2"}))
+    monkeypatch.setattr("alphita.machine.fast_bf16", lambda: False)
     assert choose("auto", "auto") == ("cpu", "fp32")
     assert choose("auto", "bf16") == ("cpu", "bf16")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -47,11 +47,17 @@ def test_flags_are_those_of_the_first_processor(cpuinfo):
 
 
 @pytest.mark.parametrize(
-    ("line", "amx", "bf16"),
-    [("avx512_bf16 avx2", False, True), ("avx512f avx512_vnni", False, False), ("amx_int8", False, False)],
+    ("vendor", "line", "amx", "bf16"),
+    [
+        ("AuthenticAMD", "avx512_bf16 avx2", False, True),
+        ("AuthenticAMD", "avx512f avx512_vnni", False, False),
+        ("GenuineIntel", "avx512_bf16 amx_bf16", True, True),
+        ("GenuineIntel", "avx512_bf16 avx512_vnni", False, False),
+        ("GenuineIntel", "amx_int8", False, False),
+    ],
 )
-def test_fast_bf16_is_amx_or_avx512(cpuinfo, line, amx, bf16):
-    cpuinfo(f"flags\t\t: {line}\n")
+def test_fast_bf16_is_amx_or_amds_avx512(cpuinfo, vendor, line, amx, bf16):
+    cpuinfo(f"vendor_id\t: {vendor}\nflags\t\t: {line}\n")
     assert (machine.has_amx(), machine.fast_bf16()) == (amx, bf16)
 
 

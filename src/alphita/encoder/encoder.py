@@ -104,8 +104,8 @@ class TermEncoder:
 
         Args:
             name: `minilm`, a model folder, or a hub name.
-            precision: "fp32"; "bf16"; "int8" (ONNX, from the exported file); "auto": bf16 on a GPU or a processor with
-                bf16 arithmetic, else fp32; without torch the exported ONNX file.
+            precision: "fp32"; "bf16"; "int8" (ONNX, from the exported file); "auto": bf16 on a GPU or a processor that
+                is faster so, else fp32; without torch the exported ONNX file.
             pooling: "mean", "cls" or "legacy_coder", in place of the model's own.
             max_length: tokens a term, in place of the model's own.
             device: "cpu", "cuda" or "auto".

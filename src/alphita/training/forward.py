@@ -35,7 +35,7 @@ class TermForward:
 
         Args:
             encoder: loaded in fp32 with the torch runtime.
-            precision: "fp32", "bf16" (autocast), or "auto": bf16 on a GPU or a processor with bf16 arithmetic.
+            precision: "fp32", "bf16" (autocast), or "auto": bf16 on a GPU or a processor that is faster so.
             dropout: replaces the model's dropout probabilities; None keeps them.
         """
         machine.keep_freed_memory()
