@@ -148,3 +148,52 @@ def test_attention_in_bf16_is_that_of_each_row(rows: int) -> None:
         expected = (own[0] @ own[1].transpose(1, 2)).softmax(-1) @ own[2]
         expected = expected.transpose(0, 1).reshape(length, heads * dim)
         torch.testing.assert_close(found[row * length : (row + 1) * length].double(), expected, atol=0.05, rtol=0.05)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    share=st.floats(0, 0.95) | st.just(1.0),
+    shape=st.lists(st.integers(1, 9), min_size=0, max_size=4),
+    seed=st.integers(0, 99),
+)
+def test_what_is_dropped_is_zero_and_the_rest_as_much_larger(share: float, shape: list[int], seed: int) -> None:
+    states = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) + 1
+    states.requires_grad_()
+    torch.manual_seed(seed)
+    dropped = packed.dropped(states, share)
+    assert dropped.shape == states.shape
+    assert dropped.dtype == states.dtype
+    kept = dropped != 0
+    torch.testing.assert_close(dropped[kept], states[kept] / max(1 - share, 1e-9), atol=1e-4, rtol=1e-3)
+    dropped.sum().backward()
+    torch.testing.assert_close(states.grad, dropped.detach() / states.detach())
+    torch.manual_seed(seed)
+    assert torch.equal(packed.dropped(states, share), dropped)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_as_many_are_dropped_as_asked_for_wherever_they_stand(share: float) -> None:
+    torch.manual_seed(0)
+    zeros = (packed.dropped(torch.ones(500, 403), share) == 0).double()
+    spread = (share * (1 - share)) ** 0.5
+    assert abs(float(zeros.mean()) - share) <= 1e-5 + 4 * spread / zeros.numel() ** 0.5
+    for axis in (0, 1):
+        means = zeros.mean(axis)
+        assert float((means - share).abs().max()) <= 1e-5 + 6 * spread / zeros.shape[axis] ** 0.5
+    # Neighbours, whose bits are of one number, do not depend on each other.
+    both = float((zeros[:, 1:] * zeros[:, :-1]).mean())
+    assert abs(both - share**2) <= 1e-4 + 6 * spread / zeros.numel() ** 0.5
+
+
+def test_dropout_follows_the_models_mode_and_shares(bert) -> None:
+    packing = packing_of([[3, 4, 5], [6] * 11])
+    torch.manual_seed(0)
+    with torch.no_grad():
+        still = packed.forward(bert, packing)
+        bert.train()
+        try:
+            one, other = packed.forward(bert, packing), packed.forward(bert, packing)
+        finally:
+            bert.eval()
+    assert not torch.allclose(one[: packing.tokens], other[: packing.tokens])
+    assert not torch.allclose(one[: packing.tokens], still[: packing.tokens])

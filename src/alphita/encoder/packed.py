@@ -171,8 +171,7 @@ def embed(embeddings: Any, packing: Packing, ids: torch.Tensor | None = None, *,
         + embeddings.position_embeddings(packing.positions + first)
         + embeddings.token_type_embeddings.weight[0]
     )
-    embedded: torch.Tensor = embeddings.dropout(embeddings.LayerNorm(hidden))
-    return embedded
+    return _drop(embeddings.LayerNorm(hidden), embeddings.dropout)
 
 
 def through(layers: Iterable[Any], hidden: torch.Tensor, packing: Packing) -> torch.Tensor:
@@ -189,26 +188,47 @@ def _layer(layer: Any, hidden: torch.Tensor, packing: Packing) -> torch.Tensor: 
     mixed = functional.linear(hidden, weight, bias)
     # Split, not sliced: the gradient of a slice is as large as the whole.
     *parts, _ = mixed.split([*(group.tokens for group in packing.groups), len(packing.ids) - packing.tokens])
-    dropout = attention.dropout.p if layer.training else 0.0
     contexts = [
-        _attend(tokens, group, attention.num_attention_heads, dropout)
+        _attend(tokens, group, attention.num_attention_heads, attention.dropout)
         for tokens, group in zip(parts, packing.groups, strict=True)
     ]
     context = functional.pad(torch.cat(contexts), (0, 0, 0, len(packing.ids) - packing.tokens))
-    hidden = output.LayerNorm(output.dropout(output.dense(context)) + hidden)
+    hidden = output.LayerNorm(_drop(output.dense(context), output.dropout) + hidden)
     wide = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(hidden))
-    return layer.output.LayerNorm(layer.output.dropout(layer.output.dense(wide)) + hidden)
+    return layer.output.LayerNorm(_drop(layer.output.dense(wide), layer.output.dropout) + hidden)
 
 
-def _attend(mixed: torch.Tensor, group: _Group, heads: int, dropout: float) -> torch.Tensor:
+def _attend(mixed: torch.Tensor, group: _Group, heads: int, dropout: torch.nn.Dropout) -> torch.Tensor:
     """Return the attention's context of one group's tokens, (tokens, hidden), from their (tokens, 3 hidden)."""
     # (rows, columns, 3, heads, size) -> three of (rows, heads, columns, size)
     query, key, value = group.pad(mixed).view(*group.shape, 3, heads, -1).permute(2, 0, 3, 1, 4)
     scores = torch.matmul(query, key.transpose(-1, -2)) * (query.shape[-1] ** -0.5)
     weights = torch.softmax(scores + group.blocked.to(scores.dtype), dim=-1)
-    weights = functional.dropout(weights, dropout)
+    weights = _drop(weights, dropout)
     context = torch.matmul(weights.to(value.dtype), value).transpose(1, 2)
     return group.unpad(context.reshape(*group.shape, -1))
+
+
+def _drop(states: torch.Tensor, dropout: torch.nn.Dropout) -> torch.Tensor:
+    return dropped(states, dropout.p) if dropout.training else states
+
+
+def dropped(states: torch.Tensor, share: float) -> torch.Tensor:
+    """Return the states with a share of them zero at random and the others larger by as much; same shape and type.
+
+    On a processor torch's own dropout draws a number of 53 bits for each state, which takes as long as half a layer's
+    products. 16 bits are enough: the share is off by less than 1e-5, and the scale is that of the share drawn.
+
+    Args:
+        states: of any shape.
+        share: 0 up to 1.
+    """
+    threshold = round(share * 2**16)
+    if states.device.type != "cpu" or threshold in (0, 2**16):
+        return functional.dropout(states, share)
+    bits = torch.empty(-(-states.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    kept = bits.view(torch.int16)[: states.numel()].view(states.shape) >= threshold - 2**15
+    return states * kept.to(states.dtype).mul_(2**16 / (2**16 - threshold))
 
 
 def mean_pool(flat: torch.Tensor, packing: Packing) -> torch.Tensor:
