@@ -361,3 +361,21 @@ def test_the_source_folder_is_left_alone(tmp_path):
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
     shutil.rmtree(folder)
     assert TermEncoder.load(tmp_path / "saved", precision="fp32").content_hash == encoder.content_hash
+
+
+def test_transformers_knows_the_special_tokens_of_a_tokenizer_saved_without_their_names(tmp_path):
+    import transformers
+
+    folder = write_model(tmp_path / "plain")
+    (folder / "tokenizer_config.json").unlink()
+    TermEncoder.load(str(folder)).save(tmp_path / "saved")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved", local_files_only=True)
+    known = {
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+        "unk_token": "[UNK]",
+        "pad_token": "[PAD]",
+    }
+    assert known.items() <= tokenizer.special_tokens_map.items()
+    assert tokenizer.mask_token_id == tokenizer.convert_tokens_to_ids("[MASK]")

@@ -14,6 +14,9 @@ from alphita.encoder import layout
 from alphita.encoder.pooling import legacy_coder_name
 from alphita.errors import InputError
 
+# Without these a masked language model's tokenizer has no [MASK] for transformers.
+SPECIAL = {"cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]", "unk_token": "[UNK]"}
+
 
 class TermTokenizer:
     """A tokenizer set to cut at a length.
@@ -77,6 +80,8 @@ class TermTokenizer:
             facts.pop(key, None)
         if "pad_token" not in facts and (token := self._tokenizer.id_to_token(self.pad_id)) is not None:
             facts["pad_token"] = token
+        known = {name: token for name, token in SPECIAL.items() if self._tokenizer.token_to_id(token) is not None}
+        facts = known | facts
         config.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
