@@ -73,13 +73,21 @@ def set_threads(n: int | None) -> int:
     for variable in THREAD_VARIABLES:
         os.environ[variable] = str(n)
     os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
-    for variable in PRODUCT_CACHES:
-        os.environ.setdefault(variable, PRODUCTS_KEPT)
+    keep_few_products()
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(n)
     if "faiss" in sys.modules:
         sys.modules["faiss"].omp_set_num_threads(n)
     return n
+
+
+def keep_few_products() -> None:
+    """Let torch and oneDNN keep few of the products that they compile, unless the environment says how many.
+
+    They read it when they compile the first, so call this before.
+    """
+    for variable in PRODUCT_CACHES:
+        os.environ.setdefault(variable, PRODUCTS_KEPT)
 
 
 @contextlib.contextmanager

@@ -261,11 +261,11 @@ def test_no_more_than_so_many_refusals_wait(monkeypatch):
         clients = [Client(b"x") for _ in range(6)]
         tasks = [asyncio.create_task(door(one.scope, one.receive, one.send)) for one in clients]
         await asyncio.wait(tasks, timeout=0.1)
-        paused = door.pausing
+        paused = door.pause.waiting
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        return [len(one.sent) > 0 and one.status for one in clients], paused, door.pausing
+        return [len(one.sent) > 0 and one.status for one in clients], paused, door.pause.waiting
 
     assert asyncio.run(run()) == ([200, False, False, False, 429, 429], 3, 0)
 

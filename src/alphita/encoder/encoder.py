@@ -118,6 +118,7 @@ class TermEncoder:
         """
         if precision not in PRECISIONS:
             raise UsageError(unknown("precision", precision, PRECISIONS))
+        machine.keep_few_products()
         if threads is not None:
             machine.set_threads(threads)
         folder = resolve(str(name))

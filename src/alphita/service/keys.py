@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.service.failures import Refusal, refuse
-from alphita.service.limits import Rate
+from alphita.service.limits import TOO_MANY, Pause, Rate
 from alphita.service.settings import Settings
 
 # What everyone may see: whether it runs. The review page's files are added.
@@ -164,7 +164,7 @@ class Doors:
         self._proxies = [ipaddress.ip_network(network) for network in settings.proxies]
         self._header = (settings.trust_user_header or "").lower()
         self._today = today
-        self._wrong = Rate(WRONG_A_SECOND, WRONG_AT_ONCE)
+        self._wrong, self._pause = Rate(WRONG_A_SECOND, WRONG_AT_ONCE), Pause()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or refuse it."""
@@ -179,7 +179,10 @@ class Doors:
             refusal = unknown
             if scope["path"] not in self._open or scope["method"] not in ("GET", "HEAD"):
                 if wait := self._wrong.take(str((scope.get("client") or ("",))[0])):
-                    refusal = Refusal(429, "too_many_requests", "too many requests without a key", retry_after=wait)
+                    refusal = Refusal(
+                        TOO_MANY, "too_many_requests", "too many requests without a key", retry_after=wait
+                    )
+                    await self._pause()
                 await refuse(scope, receive, send, refusal)
                 return
         await self.app(scope, receive, send)

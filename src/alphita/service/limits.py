@@ -65,6 +65,24 @@ class _Body:
     given: bool = False
 
 
+class Pause:
+    """Lets a client that is over its rate wait a moment before it is told so."""
+
+    def __init__(self) -> None:
+        """Begin with nobody waiting."""
+        self.waiting = 0
+
+    async def __call__(self) -> None:
+        """Wait, unless too many do."""
+        if self.waiting >= MOST_PAUSING:
+            return
+        self.waiting += 1
+        try:
+            await asyncio.sleep(PAUSE)
+        finally:
+            self.waiting -= 1
+
+
 class Limits:
     """The middleware."""
 
@@ -74,7 +92,7 @@ class Limits:
         self.rate = Rate(settings.rate, settings.burst)
         self.requests = 0
         self.bytes = 0
-        self.pausing = 0
+        self.pause = Pause()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or refuse it."""
@@ -87,12 +105,8 @@ class Limits:
         try:
             self._admit(scope)
         except Refusal as refusal:
-            if refusal.status == TOO_MANY and self.pausing < MOST_PAUSING:
-                self.pausing += 1
-                try:
-                    await asyncio.sleep(PAUSE)
-                finally:
-                    self.pausing -= 1
+            if refusal.status == TOO_MANY:
+                await self.pause()
             await refuse(scope, receive, send, refusal)
             return
         self.requests += 1
