@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -48,11 +50,13 @@ def tokens(folder: Path, text: str) -> list[str]:
 def test_tokens_are_learnt_from_files(model, tmp_path, capsys):
     first, second = tmp_path / "a.txt", tmp_path / "b.txt"
     first.write_text("polmonite acuta\n\npolmonite cronica\n", encoding="utf-8")
-    second.write_bytes("La polmonite è acuta \xe8\n".encode("latin-1"))  # half of it is no UTF-8
+    second.write_bytes("La polmonite è acuta\n".encode("latin-1") + "È acuta\n".encode())  # the first is no UTF-8
     out = tmp_path / "out"
     assert alphita("vocabulary", "extend", "--encoder", model, "--corpus", first, "--corpus", second, "-o", out) == 0
     printed, said = capsys.readouterr()
     assert "next: alphita train RECIPE" in said
+    assert "1 lines cannot be read" in said
+    assert "b.txt,1,,,no UTF-8" in (tmp_path / "out.rejects.csv").read_text()
     lines = printed.splitlines()
     before = len(open_wordpiece(model).get_vocab())
     manifest = artefact.verify(out, "model")
@@ -69,6 +73,23 @@ def test_tokens_are_learnt_from_files(model, tmp_path, capsys):
     assert figures["tokens_a_word"] == [(9 + 5 + 9 + 7) / 4, pytest.approx(figures["tokens_a_text"][1] / 2)]
     assert figures["tokens_a_word"][1] < 3
     assert np.isfinite(TermEncoder.load(out).encode(["polmonite acuta"])).all()
+
+
+def test_texts_may_be_json_lines_and_compressed(model, tmp_path, capsys):
+    texts = ["polmonite acuta", "polmonite cronica", "polmonite"]
+    files = {"plain": tmp_path / "a.txt", "packed": tmp_path / "a.jsonl.gz"}
+    files["plain"].write_text("\n".join(texts), encoding="utf-8")
+    with gzip.open(files["packed"], "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"note": text}) + "\n" for text in texts)
+    words = []
+    for name, file in files.items():
+        out = tmp_path / name
+        given = ("--encoder", model, "--corpus", file, "--text-field", "note", "-o", out)
+        assert alphita("vocabulary", "extend", *given) == 0
+        words.append(artefact.open_manifest(out, "model")["words_hash"])
+    assert words[0] == words[1]
+    assert alphita("vocabulary", "extend", "--encoder", model, "--corpus", files["packed"], "-o", tmp_path / "o") != 0
+    assert "3 lines cannot be read" in capsys.readouterr().err
 
 
 def test_names_of_the_languages_asked_for(model, terminology, tmp_path, capsys):

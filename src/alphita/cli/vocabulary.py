@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alphita import machine, progress
-from alphita.errors import InputError, UsageError
+from alphita.errors import InputError, Rejects, UsageError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -23,7 +23,7 @@ app = typer.Typer(help="The tokens of an encoder.", no_args_is_help=True)
 
 @dataclass(frozen=True)
 class _Texts:
-    """The words of one language's names, or of one file's lines."""
+    """The words of one language's names, or of one file's documents."""
 
     name: str
     texts: int
@@ -42,7 +42,8 @@ def extend(
         str, typer.Option(help="The encoder to extend, of WordPiece tokens: minilm, a folder or a hub name.")
     ] = "minilm",
     corpus: Annotated[
-        list[Path] | None, typer.Option(help="A file of text in UTF-8 to learn tokens from; may be repeated.")
+        list[Path] | None,
+        typer.Option(help="Text to learn from: .txt or .jsonl, plain or .gz; may be repeated."),
     ] = None,
     terminology: Annotated[Path | None, typer.Option("--terminology", "-t", help="Learn from its names.")] = None,
     languages: Annotated[
@@ -56,11 +57,12 @@ def extend(
         int | None, typer.Option(min=1, help="Add so many at most, those that save the most tokens; by default all.")
     ] = None,
     protect: Annotated[
-        list[Path] | None, typer.Option(help="A file of text whose words stay as they are; may be repeated.")
+        list[Path] | None, typer.Option(help="Text whose words stay as they are, like --corpus; may be repeated.")
     ] = None,
     protect_languages: Annotated[
         str, typer.Option(help="Languages of the terminology whose names stay as they are, such as en.")
     ] = "",
+    text_field: Annotated[str, typer.Option(help="The field of .jsonl that holds the text.")] = "text",
     min_frequency: Annotated[
         int, typer.Option(min=1, help="Times a character, or a pair that is joined, must occur.")
     ] = 2,
@@ -86,8 +88,11 @@ def extend(
     like = wordpieces.open_wordpiece(encoder)
     opened = load_terminology(terminology) if terminology else None
     held_out = Split.load(split) if split else None
-    learnt = [_of_file(file, like) for file in corpus or ()]
-    kept = [_of_file(file, like) for file in protect or ()]
+    with Rejects(output.with_name(f"{output.name}.rejects.csv")) as rejects:
+        learnt = [_of_file(file, like, text_field, rejects) for file in corpus or ()]
+        kept = [_of_file(file, like, text_field, rejects) for file in protect or ()]
+    if rejects.count:
+        progress.say(f"{rejects.count:,} lines cannot be read; each is in {rejects.path} with its number")
     if opened is not None:
         hidden = held_out.cleaned if held_out is not None else frozenset()
         learnt += _of_languages(opened, _tags(languages), hidden, like)
@@ -126,22 +131,19 @@ def _tags(text: str) -> list[str]:
     return list(dict.fromkeys(tags))
 
 
-def _of_file(file: Path, like: Tokenizer) -> _Texts:
+def _of_file(file: Path, like: Tokenizer, text_field: str, rejects: Rejects) -> _Texts:
     from alphita.encoder import wordpieces
+    from alphita.training.corpora import documents
 
     count = 0
 
-    def lines() -> Iterator[str]:
+    def texts() -> Iterator[str]:
         nonlocal count
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            for line in opened:
-                count += bool(line.strip())
-                yield line
+        for text in documents([file], text_field=text_field, rejects=rejects):
+            count += bool(text.strip())
+            yield text
 
-    try:
-        words = wordpieces.count_words(lines(), like)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=file) from None
+    words = wordpieces.count_words(texts(), like)
     return _Texts(file.name, count, words)
 
 
