@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from alphita import artefact, machine, progress
+from alphita import artefact, machine
+from alphita.cli._corpora import TextField, tell_unreadable
 from alphita.errors import Rejects
 
 
@@ -25,7 +26,7 @@ def mentions(
         list[str] | None, typer.Option(help="Search names of this language, such as it; may be repeated; all if none.")
     ] = None,
     split: Annotated[Path | None, typer.Option(help="Its held-out strings are no mentions, nor near one.")] = None,
-    text_field: Annotated[str, typer.Option(help="The field of .jsonl that holds the text.")] = "text",
+    text_field: TextField = "text",
     window: Annotated[int, typer.Option(min=1, help="Tokens of a context.")] = 32,
     contexts: Annotated[int, typer.Option(min=1, help="Contexts kept of each name.")] = 4,
     sequence_tokens: Annotated[
@@ -67,8 +68,7 @@ def mentions(
             corpus, load_terminology(terminology), encoder, output, settings,
             split=Split.load(split) if split else None, text_field=text_field, rejects=rejects, force=force,
         )  # fmt: skip
-    if rejects.count:
-        progress.say(f"{rejects.count:,} lines cannot be read; each is in {rejects.path} with its number")
+    tell_unreadable(rejects)
     print(
         f"{output}: {counts['mentions']:,} mentions of {counts['forms']:,} names of {counts['concepts']:,} concepts in "
         f"{counts['documents']:,} documents of {counts['words']:,} words"

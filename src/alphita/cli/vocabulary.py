@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from alphita import machine, progress
+from alphita.cli._corpora import TextField, tell_unreadable
 from alphita.errors import InputError, Rejects, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def extend(
     protect_languages: Annotated[
         str, typer.Option(help="Languages of the terminology whose names stay as they are, such as en.")
     ] = "",
-    text_field: Annotated[str, typer.Option(help="The field of .jsonl that holds the text.")] = "text",
+    text_field: TextField = "text",
     min_frequency: Annotated[
         int, typer.Option(min=1, help="Times a character, or a pair that is joined, must occur.")
     ] = 2,
@@ -91,8 +92,7 @@ def extend(
     with Rejects(output.with_name(f"{output.name}.rejects.csv")) as rejects:
         learnt = [_of_file(file, like, text_field, rejects) for file in corpus or ()]
         kept = [_of_file(file, like, text_field, rejects) for file in protect or ()]
-    if rejects.count:
-        progress.say(f"{rejects.count:,} lines cannot be read; each is in {rejects.path} with its number")
+    tell_unreadable(rejects)
     if opened is not None:
         hidden = held_out.cleaned if held_out is not None else frozenset()
         learnt += _of_languages(opened, _tags(languages), hidden, like)

@@ -216,8 +216,8 @@ def _drop(states: torch.Tensor, dropout: torch.nn.Dropout) -> torch.Tensor:
 def dropped(states: torch.Tensor, share: float) -> torch.Tensor:
     """Return the states with a share of them zero at random and the others larger by as much; same shape and type.
 
-    On a processor torch's own dropout draws a number of 53 bits for each state, which takes as long as half a layer's
-    products. 16 bits are enough: the share is off by less than 1e-5, and the scale is that of the share drawn.
+    On a processor torch's own dropout is slow: it was a sixth of ELECTRA's steps (docs/log.md). Here a state has 16
+    random bits, four states a number: the share is off by less than 1e-5, and the scale is that of the share drawn.
 
     Args:
         states: of any shape.
