@@ -29,12 +29,13 @@ install-dev: .venv/.installed-dev
 quickstart: install
 	$(BIN)/alphita quickstart
 
+# A worker a core, and a file's tests on one of them, for what they share is made once.
 test: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 check-slow: .venv/.installed-slow
 	$(BIN)/python -m pytest -m 'slow or gpu'

@@ -1,6 +1,7 @@
 """The ablations of both CODER papers on an open graph: every row and seed trained and scored alike, and their table.
 
     python bench/coder_ablation.py run --terminology EN.terminology --split EN.split --output OUT [--data BENCHMARKS]
+                                       [--earlier table.json]
     python bench/coder_ablation.py table OUT
     python bench/coder_ablation.py rows
 
@@ -196,6 +197,7 @@ class Plan:
         settings: further settings of every training, "key=value".
         threads: of one process.
         keep_models: models are not removed once they are scored (90 MB each).
+        earlier: the table.json of an earlier run, whose cells are taken over.
     """
 
     terminology: Path
@@ -210,6 +212,7 @@ class Plan:
     settings: tuple[str, ...] = ()
     threads: int = 1
     keep_models: bool = False
+    earlier: Path | None = None
 
     def common(self) -> dict[str, Any]:
         """Return what a figure depends on, whatever its row and seed."""
@@ -317,8 +320,15 @@ def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int], *, jobs: int) -> 
         made_with["relations"] = write_relations(
             load_terminology(plan.terminology), Split.load(plan.split), plan.out / RELATIONS_FOLDER
         )
-    read_cells(plan.out, made_with)
-    tasks = [(row, seed) for seed in seeds for row in rows if row.recipe is not None or seed == seeds[0]]
+    read_cells(plan.out, made_with, plan.earlier)
+    earlier = read_table(plan.earlier) if plan.earlier else {}
+    tasks = [
+        (row, seed)
+        for seed in seeds
+        for row in rows
+        if seed not in earlier.get(row.name, {})
+        and (row.recipe is not None or (seed == seeds[0] and row.name not in earlier))
+    ]
     failed: dict[str, str] = {}
     children = Children()
     pool = ThreadPoolExecutor(jobs)
@@ -334,7 +344,7 @@ def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int], *, jobs: int) -> 
                 failed[name] = str(error)
                 say(f"{name}: failed: {error}")
                 continue
-            write_table(plan.out)
+            write_table(plan.out, plan.earlier)
     finally:
         children.end()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -549,30 +559,65 @@ def figures_in(folder: Path, reports: Mapping[str, str]) -> dict[str, float]:
     return found
 
 
-def read_cells(out: Path, common: Mapping[str, Any] | None = None) -> dict[str, dict[int, dict[str, Any]]]:
+def read_cells(
+    out: Path, common: Mapping[str, Any] | None = None, earlier: Path | None = None
+) -> dict[str, dict[int, dict[str, Any]]]:
     """Return the finished cells, row -> seed -> cell.json, in the order of the table.
 
     Args:
         out: the folder of everything.
         common: what they must all have been made with; by default what the first of them was made with.
+        earlier: the table.json of an earlier run, whose cells stand beside; those of `out` come before them.
 
     Raises:
         InputError: one was made with other settings or data.
     """
+    found: dict[str, dict[int, tuple[Path, dict[str, Any]]]] = {row.name: {} for row in ROWS}
+    if earlier is not None:
+        for name, of_row in read_table(earlier).items():
+            found[name] |= {seed: (earlier, cell) for seed, cell in of_row.items()}
+    for name, of_row in found.items():
+        for folder in (out / name).glob("*"):
+            if folder.name.isdigit() and is_done(folder):
+                cell = json.loads((folder / CELL).read_text(encoding="utf-8"))
+                of_row[int(folder.name)] = (folder, cell)
     cells: dict[str, dict[int, dict[str, Any]]] = {}
-    for row in ROWS:
-        folders = [path for path in (out / row.name).glob("*") if path.name.isdigit() and is_done(path)]
-        for folder in sorted(folders, key=lambda path: int(path.name)):
-            cell = json.loads((folder / CELL).read_text(encoding="utf-8"))
+    for name, of_row in found.items():
+        for seed, (path, cell) in sorted(of_row.items()):
             shared = cell["provenance"]["config"]["common"]
             common = shared if common is None else common
             if different := sorted(key for key in {*shared, *common} if shared.get(key) != common.get(key)):
                 raise InputError(
-                    f"this row was made with other values of {', '.join(different)} than the others", file=folder,
-                    remedy="rows of one table share them: choose another --output, or remove that folder",
+                    f"{name}/{seed} was made with other values of {', '.join(different)} than the others", file=path,
+                    remedy="rows of one table share them: choose another --output, or leave that file or folder out",
                 )  # fmt: skip
-            cells.setdefault(row.name, {})[int(folder.name)] = cell
+            cells.setdefault(name, {})[seed] = cell
     return cells
+
+
+def read_table(path: Path) -> dict[str, dict[int, dict[str, Any]]]:
+    """Return the cells of a table.json, row -> seed -> what cell.json holds but for its packages.
+
+    Raises:
+        InputError: it is no table of this program's.
+    """
+    try:
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        if unknown := sorted(set(cells) - {row.name for row in ROWS}):
+            raise InputError("there is no such row", file=path, field="cells", value=unknown[0])
+        return {
+            row.name: {
+                int(seed): {key: cell[key] for key in ("figures", "training", "provenance")}
+                for seed, cell in cells[row.name].items()
+            }
+            for row in ROWS
+            if row.name in cells
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"is no table of this program's ({type(error).__name__}: {error})", file=path,
+            remedy="give the table.json of an earlier run",
+        ) from None  # fmt: skip
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:
@@ -659,16 +704,25 @@ def _origin(cells: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> list[str]:
     ]
 
 
-def write_table(out: Path) -> list[dict[str, Any]]:
-    """Write table.json and table.md of the cells that are finished, and return the table's rows."""
-    cells = read_cells(out)
+def write_table(out: Path, earlier: Path | None = None) -> list[dict[str, Any]]:
+    """Write table.json and table.md of the cells that are finished, and return the table's rows.
+
+    Args:
+        out: the folder of everything.
+        earlier: the table.json of an earlier run, whose cells stand beside.
+    """
+    cells = read_cells(out, earlier=earlier)
     rows = table_of(cells)
     every = [cell for of_row in cells.values() for cell in of_row.values()]
     common = every[0]["provenance"]["config"]["common"] if every else {}
     data = {key: common[key] for key in ("terminology", "split") if key in common}
     made = {
-        row: {str(seed): {key: cell["provenance"][key] for key in ("commit", "command", "machine", "config", "data")}
-              for seed, cell in of_row.items()}
+        row: {
+            str(seed): {key: cell[key] for key in ("figures", "training")} | {"provenance": {
+                key: cell["provenance"][key] for key in ("commit", "command", "machine", "config", "data")
+            }}
+            for seed, cell in of_row.items()
+        }
         for row, of_row in cells.items()
     }  # fmt: skip
     origin = report.provenance(config=common, data=data)
@@ -699,6 +753,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("rows", help="list the rows")
     table = commands.add_parser("table", help="write table.json and table.md of what is finished")
     table.add_argument("out", type=Path)
+    table.add_argument("--earlier", type=Path, help="the table.json of an earlier run, whose cells stand beside")
     one = commands.add_parser("run", help="train and score; go on with what is unfinished")
     one.add_argument("--terminology", type=Path, required=True)
     one.add_argument("--split", type=Path, required=True)
@@ -714,6 +769,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--set", dest="settings", action="append", default=[], help="of every training: key=value")
     one.add_argument("--jobs", type=int, default=2, help="processes at a time; the cores are shared among them")
     one.add_argument("--keep-models", action="store_true", help="some 90 MB each")
+    one.add_argument("--earlier", type=Path, help="the table.json of an earlier run, whose cells are not done again")
     given = parser.parse_args(arguments)
     try:
         if given.command == "rows":
@@ -723,7 +779,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.command == "table":
             if not given.out.is_dir():
                 raise UsageError(f"there is no folder {given.out}")
-            write_table(given.out)
+            write_table(given.out, given.earlier)
             print((given.out / f"{TABLE}.md").read_text(encoding="utf-8"), end="")
             return 0
         return _run(given)
@@ -744,7 +800,7 @@ def _run(given: argparse.Namespace) -> int:
     plan = Plan(
         given.terminology, given.split, given.output, given.data, given.encoder, given.steps, given.m,
         given.learning_rate, tuple(filter(None, given.benchmarks.split(","))), tuple(given.settings),
-        max(1, machine.cores() // given.jobs), given.keep_models,
+        max(1, machine.cores() // given.jobs), given.keep_models, given.earlier,
     )  # fmt: skip
     os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
 
@@ -754,7 +810,7 @@ def _run(given: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, stop)
     rows = choose_rows(given.rows)
     failed = run(plan, rows, seeds, jobs=given.jobs)
-    write_table(plan.out)
+    write_table(plan.out, plan.earlier)
     say(f"written: {plan.out / TABLE}.md and .json")
     for name, why in failed.items():
         print(f"failed: {name}: {why}", file=sys.stderr)

@@ -9,6 +9,11 @@ import hypothesis
 from alphita.machine import SPIN_COUNT
 from tests.index.postgres import database, postgres  # noqa: F401 - fixtures, so that one server is started for all
 
+# Of several workers (pytest-xdist) each keeps to a core of its own, with what it starts: their threads would wait for
+# each other, and two workers would take as long as one.
+if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
+    free = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {free[int(worker.removeprefix("gw")) % len(free)]})
 # Beside another program, OpenMP's threads would wait for each other most of the time; read when torch is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
 # The same examples each time, so that a change is judged by itself; ALPHITA_RANDOM_TESTS=1 draws new ones.

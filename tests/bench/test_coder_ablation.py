@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -259,10 +260,63 @@ def test_rows_made_otherwise_do_not_stand_in_one_table(tmp_path: Path) -> None:
     first = cell(0.5)
     other = cell(0.5, common=first["provenance"]["config"]["common"] | {"steps": 20})
     for name, one in (("ms", first), ("sapbert", other)):
-        (tmp_path / name / "0").mkdir(parents=True)
-        (tmp_path / name / "0" / "cell.json").write_text(json.dumps(one))
+        finished(tmp_path, name, 0, one)
     with pytest.raises(InputError, match="other values of steps"):
         ablation.read_cells(tmp_path)
+
+
+def finished(out: Path, name: str, seed: int, one: dict[str, Any]) -> None:
+    (out / name / str(seed)).mkdir(parents=True)
+    (out / name / str(seed) / "cell.json").write_text(json.dumps(one))
+
+
+def test_the_cells_of_an_earlier_table_stand_beside_and_are_not_done_again(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = ablation.Plan(made / "t.terminology", made / "t.split", tmp_path / "new", benchmarks=("mcsm",))
+    for name, seed, value in (("base", 0, 0.25), ("ms", 0, 0.5), ("ms", 1, 0.75)):
+        finished(tmp_path / "old", name, seed, cell(value, common=plan.common()))
+    rows = ablation.write_table(tmp_path / "old")
+    earlier = tmp_path / "old" / "table.json"
+
+    finished(tmp_path / "new", "ms", 2, cell(1.0, common=plan.common()))
+    finished(tmp_path / "new", "cls", 0, cell(0.125, common=plan.common()))
+    both = ablation.write_table(tmp_path / "new", earlier)
+    assert both[0] == rows[0]
+    assert both[1]["seeds"] == [0, 1, 2]
+    assert both[1]["figures"]["synonyms_1"]["values"] == [0.5, 0.75, 1.0]
+    assert both[1]["training"]["seconds"]["n"] == 3
+    assert [row["name"] for row in both] == ["base", "ms", "cls"]
+    # And that table is an earlier one for the next.
+    assert ablation.write_table(tmp_path / "next", tmp_path / "new" / "table.json") == both
+
+    asked: list[tuple[str, int]] = []
+
+    def make_cell(plan: Any, common: Any, row: Any, seed: int, children: Any) -> str:
+        asked.append((row.name, seed))
+        return "done"
+
+    monkeypatch.setattr(ablation, "make_cell", make_cell)
+    ablation.run(replace(plan, earlier=earlier), ablation.choose_rows("base,ms,cls"), [0, 2], jobs=1)
+    assert asked == [("cls", 0), ("ms", 2), ("cls", 2)]
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"cells": {"ms": {"x": {}}}}', '{"cells": {"nothing": {}}}'])
+def test_a_file_that_is_no_earlier_table_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.json").write_text(text)
+    with pytest.raises(InputError, match=r"t\.json.*(no table|no such row)"):
+        ablation.write_table(tmp_path, tmp_path / "t.json")
+    with pytest.raises(InputError, match=r"none\.json.*no table"):
+        ablation.write_table(tmp_path, tmp_path / "none.json")
+
+
+def test_an_earlier_table_made_otherwise_is_refused(tmp_path: Path) -> None:
+    first = cell(0.5)
+    finished(tmp_path / "old", "ms", 0, cell(0.5, common=first["provenance"]["config"]["common"] | {"split": "x"}))
+    ablation.write_table(tmp_path / "old")
+    finished(tmp_path / "new", "sapbert", 0, first)
+    with pytest.raises(InputError, match="other values of split"):
+        ablation.write_table(tmp_path / "new", tmp_path / "old" / "table.json")
 
 
 def test_the_seconds_of_a_log_are_those_of_its_steps(made: Path, tmp_path: Path) -> None:
