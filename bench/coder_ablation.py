@@ -574,13 +574,12 @@ def read_cells(
     """
     found: dict[str, dict[int, tuple[Path, dict[str, Any]]]] = {row.name: {} for row in ROWS}
     if earlier is not None:
-        for name, of_row in read_table(earlier).items():
-            found[name] |= {seed: (earlier, cell) for seed, cell in of_row.items()}
-    for name, of_row in found.items():
+        for name, taken in read_table(earlier).items():
+            found[name] |= {seed: (earlier, cell) for seed, cell in taken.items()}
+    for name in found:
         for folder in (out / name).glob("*"):
             if folder.name.isdigit() and is_done(folder):
-                cell = json.loads((folder / CELL).read_text(encoding="utf-8"))
-                of_row[int(folder.name)] = (folder, cell)
+                found[name][int(folder.name)] = (folder, json.loads((folder / CELL).read_text(encoding="utf-8")))
     cells: dict[str, dict[int, dict[str, Any]]] = {}
     for name, of_row in found.items():
         for seed, (path, cell) in sorted(of_row.items()):
