@@ -9,7 +9,9 @@ the midst of a task, by its id; a run is disturbed so `--kills` times, no task m
 killed, and the job goes on with --resume. FOLDER/cluster.json holds
 
     runs     seconds, rows/s, seconds of the workers in tasks by phase, memory of the largest worker, the hash of all
-             rows of the output, in order; `overhead`: the part of workers' time that no task had
+             rows of the output, in order; `overhead`: the part of workers' time that no task had; `cpu_seconds`:
+             what the whole machine worked meanwhile, of it `task_cpu_seconds` in tasks; the rest is what the
+             engine and its start cost, where nothing else is at work
     kills    rows lost and doubled, tasks begun again, and whether the rows are those of the undisturbed runs
     scaling  rows/s from the fewest workers to the most, as part of what is linear
 """
@@ -147,14 +149,15 @@ def numbers(files: Sequence[Path], rows: int, rejected: int) -> dict[str, int]:
 
 
 def phases(lines: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return tasks ended, seconds of workers in them, and tasks begun, by phase."""
-    found: dict[str, dict[str, float]] = defaultdict(lambda: {"tasks": 0, "begun": 0, "busy": 0.0})
+    """Return tasks ended, seconds of workers in them, those of the processor, and tasks begun, by phase."""
+    found: dict[str, dict[str, float]] = defaultdict(lambda: {"tasks": 0, "begun": 0, "busy": 0.0, "cpu": 0.0})
     for line in lines:
         phase = found[line["what"]]
         phase["begun"] += line["event"] == "begin"
         if line["event"] == "end":
             phase["tasks"] += 1
             phase["busy"] += line["seconds"]
+            phase["cpu"] += line["cpu"]
     return dict(found)
 
 
@@ -166,13 +169,14 @@ def report(run: Run, given: argparse.Namespace, engine: str, workers: int) -> di
     manifest = json.loads((run.out / "manifest.json").read_text(encoding="utf-8"))
     by_phase = phases(lines)
     for name, seconds in found["walls"].items():
-        by_phase.setdefault(name, {"tasks": 0, "begun": 0, "busy": 0.0})["wall"] = seconds
+        by_phase.setdefault(name, {"tasks": 0, "begun": 0, "busy": 0.0, "cpu": 0.0})["wall"] = seconds
     busy = sum(phase["busy"] for phase in by_phase.values())
     return {
         "engine": engine, "workers": workers, "facts": found["facts"], "rows": given.rows, "terms": given.terms,
         "distinct": manifest["distinct"], "seconds": found["seconds"],
         "rows_per_second": given.rows / found["seconds"], "phases": by_phase,
-        "overhead": 1 - busy / (workers * found["seconds"]), "shuffle_bytes": found["shuffle_bytes"],
+        "overhead": 1 - busy / (workers * found["seconds"]), "cpu_seconds": found["cpu_seconds"],
+        "task_cpu_seconds": sum(phase["cpu"] for phase in by_phase.values()), "shuffle_bytes": found["shuffle_bytes"],
         "output_bytes": sum(file.stat().st_size for file in files),
         "worker_bytes": max((line.get("own_bytes", 0) for line in lines), default=0), "rows_hash": hash_rows(files),
     }  # fmt: skip

@@ -33,7 +33,7 @@ for task in range(tasks):
         if not child:
             cluster_job.note(log, "begin", "Normalising", task)
             time.sleep(60 if task == slow else 0.4)
-            cluster_job.note(log, "end", "Normalising", task, seconds=0.4)
+            cluster_job.note(log, "end", "Normalising", task, seconds=0.4, cpu=0.3)
             os._exit(0)
         if os.waitpid(child, 0)[1] == 0:
             break
@@ -86,12 +86,13 @@ def line(event: str, task: int, pid: int = 7, what: str = "Normalising", **more:
 
 def test_a_log_tells_phases_and_what_is_at_work() -> None:
     lines = [
-        line("begin", 0, what="Reading"), line("end", 0, what="Reading", seconds=2.0), line("begin", 0, 8),
-        line("begin", 1, 9), line("end", 1, 9, seconds=0.5), line("begin", 0, 10), line("begin", 2, 9),
-        line("end", 2, 9, seconds=1.0), line("end", 2, 9, seconds=1.0),
+        line("begin", 0, what="Reading"), line("end", 0, what="Reading", seconds=2.0, cpu=1.5), line("begin", 0, 8),
+        line("begin", 1, 9), line("end", 1, 9, seconds=0.5, cpu=0.25), line("begin", 0, 10), line("begin", 2, 9),
+        line("end", 2, 9, seconds=1.0, cpu=0.5), line("end", 2, 9, seconds=1.0, cpu=0.5),
     ]  # fmt: skip
     assert cluster.phases(lines) == {
-        "Reading": {"tasks": 1, "begun": 1, "busy": 2.0}, "Normalising": {"tasks": 3, "begun": 4, "busy": 2.5},
+        "Reading": {"tasks": 1, "begun": 1, "busy": 2.0, "cpu": 1.5},
+        "Normalising": {"tasks": 3, "begun": 4, "busy": 2.5, "cpu": 1.25},
     }  # fmt: skip
     assert cluster.at_work(lines) == {("Normalising", 0): 10}
     assert cluster.ended_again(lines) == 1
