@@ -209,6 +209,8 @@ def main(asked: list[str] | None = None) -> None:
     given = parser.parse_args(asked)
     if given.n < 1 or given.queries < 1:
         parser.error("N and --queries must be 1 or more")
+    if given.folder and not given.folder.is_dir():
+        parser.error(f"--folder {given.folder}: there is no such folder")
     names = ("n", "queries", "threads", "seed")
     chosen = SimpleNamespace(
         **{name: getattr(given, name) for name in names},

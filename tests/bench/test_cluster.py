@@ -107,6 +107,15 @@ def test_a_line_that_is_not_whole_is_not_read(tmp_path: Path) -> None:
     assert [(one["event"], one["task"], one["pid"]) for one in cluster_job.notes(log)] == [("begin", 3, os.getpid())]
 
 
+def test_what_the_machine_works_is_at_least_what_this_process_does() -> None:
+    before, own = cluster_job.machine_cpu(), time.process_time()
+    while time.process_time() - own < 0.5:
+        pass
+    worked = cluster_job.machine_cpu() - before
+    # The system counts in ticks of a hundredth of a second.
+    assert worked > 0.4
+
+
 def test_scaling_is_the_part_of_what_is_linear() -> None:
     speeds = [("ray", 1, 90.0), ("ray", 1, 100.0), ("ray", 2, 190.0), ("spark", 2, 1.0)]
     runs = [dict(zip(("engine", "workers", "rows_per_second"), speed, strict=True)) for speed in speeds]
