@@ -20,3 +20,8 @@ os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("random", deadline=None)
 hypothesis.settings.load_profile("random" if os.environ.get("ALPHITA_RANDOM_TESTS") else "same")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name bytes by their length: workers must agree on every name, and what gzip made holds the second it was made."""
+    return f"{argname}: {len(val)} bytes" if isinstance(val, bytes) else None
