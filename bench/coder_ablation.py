@@ -2,7 +2,7 @@
 
     python bench/coder_ablation.py run --terminology EN.terminology --split EN.split --output OUT [--data BENCHMARKS]
                                        [--earlier table.json]
-    python bench/coder_ablation.py table OUT
+    python bench/coder_ablation.py table OUT [--earlier table.json]
     python bench/coder_ablation.py rows
 
 runs/coder_ablation.sh makes the terminology and the split, and calls this. OUT/ROW/SEED/ holds one training: its model

@@ -96,6 +96,13 @@ def test_a_small_run_beside_faiss(postgres, tmp_path):
     assert found["pgvector"]["copy_seconds"] + found["pgvector"]["link_seconds"] < found["pgvector"]["seconds"]
 
 
+def test_a_folder_that_is_not_there_is_told(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        index.main(["5", "--folder", str(tmp_path / "none")])
+    assert end.value.code == 2
+    assert "none: there is no such folder" in capsys.readouterr().err
+
+
 def test_a_server_is_started_with_its_settings_and_goes():
     import psycopg
 
