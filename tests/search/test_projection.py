@@ -42,6 +42,30 @@ def test_far_vectors_are_at_0_without_a_warning(recwarn: pytest.WarningsRecorder
     assert len(recwarn) == 0
 
 
+@given(st.integers(0, 10_000))
+def test_products_are_told_apart_as_by_a_loop_over_all_that_lack_the_value(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    f = Projection(np.eye(3, dtype=np.float32), np.zeros(3, np.float32), gamma=4.0)
+    texts, values = rng.normal(size=(6, 2, 3)).astype(np.float32), rng.normal(size=(4, 3)).astype(np.float32)
+    triples = np.unique(rng.integers(0, (6, 2, 4), (10, 3)), axis=0).astype(np.int32)
+    asked = np.sort(rng.permutation(len(triples))[:5])
+    expected = []
+    for product, attribute, value in triples[asked].tolist():
+        similar = [-float(np.linalg.norm(text - values[value])) for text in texts[:, attribute]]
+        lacking = [other for other in range(6) if [other, attribute, value] not in triples.tolist()]
+        expected.append(np.mean([similar[product] > similar[other] for other in lacking]) if lacking else None)
+    known = [share for share in expected if share is not None]
+    found = projection.told_apart(f, texts, triples, asked, values[triples[asked, 2]])
+    assert found == pytest.approx(np.mean(known) if known else 0.5)
+
+
+def test_no_product_lacks_the_value() -> None:
+    f = Projection(np.eye(3, dtype=np.float32), np.zeros(3, np.float32), gamma=4.0)
+    triples = np.array([[0, 0, 0], [1, 0, 0]], np.int32)
+    values = np.ones((2, 3), np.float32)
+    assert projection.told_apart(f, np.ones((2, 1, 3), np.float32), triples, np.arange(2), values) == 0.5
+
+
 def test_it_is_read_beside_the_weights_with_its_margin(tmp_path: Path) -> None:
     assert projection.read(HashEncoder()) is None
     assert projection.read(ProjectingEncoder(tmp_path)) is None

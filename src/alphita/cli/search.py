@@ -62,6 +62,12 @@ def build(
         f"{output}: {counts['products']:,} products, {counts['values']:,} values of {counts['attributes']:,} "
         f"attributes, {counts['triples']:,} triples{left_out}"
     )
+    if counts["auc"] is not None:
+        heeded = "heeds it" if counts["auc"] >= store.LEAST_AUC else "leaves it out"
+        progress.say(
+            f"predicted attributes: a product that has a value is nearer to it than one that lacks it in "
+            f"{counts['auc']:.0%} of pairs, so that 'fused' {heeded} (from {store.LEAST_AUC:.0%})"
+        )
     progress.say(f'next: alphita search query {output} "what you seek"')
 
 
@@ -75,7 +81,7 @@ def query(
         str,
         typer.Option(
             help="titles, values (of attributes), predicted (values that the table lacks, by a model of "
-            "electra_em_pap), or fused: all of them."
+            "electra_em_pap), or fused: all of them, but predicted only where it was found to tell products apart."
         ),
     ] = "fused",
     where: Annotated[

@@ -5,7 +5,8 @@
     predicted    sigma(gamma - || f(E(t + n)) - f(E(q)) ||), greatest over the attributes n: the query as a value that
                  the model believes the product to have, though the table lacks it; where the model has a projection f
 
-`fused` is the greatest of them, and `SHARE` of what the others say, which orders the products that share a value.
+`fused` is the greatest of them, and `SHARE` of what the others say, which orders the products that share a value. It
+leaves out `predicted` where that does not even tell which of the table's products have a value (`Opened.predicts`).
 
 Why the greatest: a query is a title or a value, seldom both, and the route that is not meant only adds noise to a sum.
 Reciprocal ranks would lose more: hundreds of products share a value, and so its rank, and that they are at 1 and the
@@ -105,7 +106,7 @@ class Routes:
             titles = search.title_names.similarities(queries, scaled)
         if route in (FUSED, VALUES):
             values = search.value_names.similarities(queries, scaled)
-        if route in (FUSED, PREDICTED) and search.projection is not None:
+        if search.projection is not None and (route == PREDICTED or (route == FUSED and search.predicts)):
             projected = search.projection(vectors)
         return [
             self._found(

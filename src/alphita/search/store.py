@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 KIND = "product_search"
 REBUILD = "build it again: alphita search build --model MODEL -t TERMINOLOGY -o X.search --force"
 CATALOGUE, PREDICTED, PROJECTION = "catalogue.json", "predicted.npy", "projection.safetensors"
+# `predicted` is measured on so many triples; below this AUC `fused` leaves it out.
+TRIPLES_ASKED, LEAST_AUC = 500, 0.8
 
 
 def build(
@@ -65,7 +67,8 @@ def build(
         force: move an existing `out` aside.
 
     Returns:
-        The counts: products, titles, values, attributes, triples, held_out_triples.
+        The counts (products, titles, values, attributes, triples, held_out_triples), and under "auc" how well the
+        encoder's projection tells products apart (see `projection.told_apart`); None without one.
 
     Raises:
         InputError: the terminology has no attributes; the encoder gives vectors that are not finite; its projection is
@@ -82,8 +85,7 @@ def build(
         np.save(folder / "triples.npy", found.triples, allow_pickle=False)
         names.write(folder / "titles", found.title_names, encoder)
         names.write(folder / "values", found.value_names, encoder)
-        if projected is not None:
-            _write_predicted(folder, found, encoder, projected)
+        auc = None if projected is None else _write_predicted(folder, found, encoder, projected)
         encoder.save(folder / "model")
         counts = {
             "products": len(found.titles), "titles": len(found.title_names.strings), "values": len(found.values),
@@ -95,7 +97,9 @@ def build(
             "terminology_hash": terminology.content_hash, "model_hash": encoder.content_hash,
             "tokenizer_hash": encoder.tokenizer_hash, "trained": training.keep(encoder, folder / "model"),
             "split_hash": None if split is None else split.hash,
-            "projection": None if projected is None else {"gamma": projected.gamma, "together": projected.together},
+            "projection": None if projected is None else {
+                "gamma": projected.gamma, "together": projected.together, "auc": auc,
+            },
             "counts": counts,
         }  # fmt: skip
         text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
@@ -103,11 +107,11 @@ def build(
         draft.fields.update(facts)
         manifest = terminology.manifest
         draft.fields.update({name: manifest[name] for name in ("sources", "licence", "licences") if name in manifest})
-    return counts
+    return counts | {"auc": auc}
 
 
-def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected: Projection) -> None:
-    """Write f(E(t + n)) of every title t and attribute n, and f."""
+def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected: Projection) -> float:
+    """Write f(E(t + n)) of every title t and attribute n, and f; return how well it tells products apart."""
     owned = found.title_names
     preferred = owned.strings.take(pa.array(owned.rows[owned.offsets[:-1]])).to_pylist()
     n = len(found.attributes)
@@ -125,6 +129,9 @@ def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected
             written[start : start + len(block)] = projected(block[:, None] + apart)
     written.flush()
     shutil.copyfile(Path(encoder.folder) / projection.FILE, folder / PROJECTION)  # type: ignore[attr-defined]
+    asked = np.sort(np.random.default_rng(0).permutation(len(found.triples))[:TRIPLES_ASKED])
+    values = projected(bare.encode([clean(found.values[value]) for value in found.triples[asked, 2].tolist()]))
+    return projection.told_apart(projected, written, found.triples, asked, values)
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,11 @@ class Opened:
     def model_path(self) -> Path:
         """The folder of the encoder that made the vectors."""
         return self.path / "model"
+
+    @property
+    def predicts(self) -> bool:
+        """Whether the projection tells products that have a value from those that lack it (see `told_apart`)."""
+        return self.projection is not None and self.facts["projection"].get("auc", 0.0) >= LEAST_AUC
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Make sure that `encoder` is the one that made the vectors.
