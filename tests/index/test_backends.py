@@ -124,7 +124,7 @@ def many(n: int = 6000, dim: int = 32) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("queries", [1, 19])
 @pytest.mark.parametrize("k", [1, 16, 200])
-def test_few_queries_are_answered_exactly_by_half_precision(queries, k):
+def test_few_queries_are_answered_exactly_by_way_of_rounded_vectors(queries, k):
     vectors, asked = many()
     similarity, rows = search("faiss", vectors, asked[:queries], k)
     expected, expected_rows = brute_force(vectors, asked[:queries], k)
@@ -132,16 +132,44 @@ def test_few_queries_are_answered_exactly_by_half_precision(queries, k):
     assert (rows == expected_rows).mean() > 0.999
 
 
-def test_half_precision_is_not_trusted_where_it_cannot_tell(monkeypatch):
+def test_rounded_vectors_are_not_trusted_where_they_cannot_tell():
     # All so near to each other that rounding hides the nearest: every one must be compared.
     rng = np.random.default_rng(4)
     vectors = unit((np.ones((5000, 16)) + 1e-4 * rng.standard_normal((5000, 16))).astype(np.float32))
     asked = unit(rng.standard_normal((3, 16)).astype(np.float32))
     similarity, _ = search("faiss", vectors, asked, 3)
     np.testing.assert_allclose(similarity, brute_force(vectors, asked, 3)[0], atol=1e-6)
-    # Nor for lengths where the limit of the rounding error does not hold.
-    tiny = vectors * np.float32(1e-6)
-    assert (search("faiss", tiny, asked, 1)[1] == nearest(exact.attach(tiny), tiny.shape, asked, 1)[1]).mean() > 0.6
+    # Nor with nothing in them, or a query of nothing.
+    assert (search("faiss", np.zeros_like(vectors), asked, 1)[0] == 0).all()
+    assert (search("faiss", vectors, np.zeros_like(asked), 1)[0] == 0).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([1e-3, 1.0, 50.0]), st.sampled_from([1.0, 100.0]))
+def test_what_rounding_can_change_is_bounded(seed, scale, outlier):
+    rng = np.random.default_rng(seed)
+    vectors = (scale * rng.standard_normal((40, 24))).astype(np.float32)
+    vectors[:, seed % 24] *= np.float32(outlier)
+    asked = rng.standard_normal((3, 24)).astype(np.float32)
+    products, rows, off = faiss._Rounded(vectors).search(asked, 40)
+    exact_products = np.take_along_axis(asked.astype(np.float64) @ vectors.T.astype(np.float64), rows, axis=1)
+    assert (np.abs(products - exact_products) <= off[:, None]).all()
+    # And the bound is of use: a few percent of what a product can be.
+    lengths = np.linalg.norm(asked, axis=1) * np.linalg.norm(vectors, axis=1).max()
+    assert (off <= 0.04 * lengths).all()
+
+
+def test_hardly_a_query_is_compared_with_all_vectors(monkeypatch):
+    rng = np.random.default_rng(5)
+    centres = rng.standard_normal((600, 384))
+    vectors = unit((centres[rng.integers(0, 600, 12_000)] + 0.7 * rng.standard_normal((12_000, 384))).astype(np.float32))
+    asked = unit((vectors[:200] + 0.03 * rng.standard_normal((200, 384))).astype(np.float32))
+    compared = []
+    monkeypatch.setattr(faiss, "_compare", lambda queries, *_: compared.append(1) or brute_force(queries, vectors, 16))
+    backend = faiss.attach(vectors)
+    for query in asked:
+        nearest(backend, vectors.shape, query[None], 16)
+    assert len(compared) <= 10
 
 
 @pytest.mark.parametrize("name", ["hnsw", "ivf_pq"])

@@ -4,10 +4,13 @@
 the same kernel over the matrix where it lies. On 100,000 x 384 with 256 queries: the same neighbours at the same speed.
 
 A single query is bound by reading all vectors from memory (55 MB for 36,000 x 384, 4 ms and more). So few queries at
-once first go through a copy in half precision (0.8 ms), and what may be among the nearest is scored on the vectors
-themselves. Rounding to 11 significant bits changes an inner product by at most |q| |v| / 2048, by Cauchy and Schwarz:
-where the first row that is left out lies twice as much behind the last that is wanted, none can be missing; else all
-are compared.
+once first go through a copy in whole numbers from -127 to 127, a quarter of that, and what may be among the nearest is
+scored on the vectors themselves. With the rounded q' and v', by Cauchy and Schwarz,
+
+    |q v - q' v'| <= |q - q'| |v| + |q'| |v - v'|,
+
+so where the first row that is left out lies more than twice as much behind the last that is wanted, none can be missing;
+else all are compared.
 
 Vectors that are stored in half precision are widened block by block, which takes as long as comparing them with some
 dozens of queries does.
@@ -34,15 +37,14 @@ DESCRIPTION = "exact search by FAISS (flat inner product) on the mapped vectors;
 BLAS_THRESHOLD = 20
 # Vectors multiplied at once; with 4,096 queries at once the products take 64 MB. 1.5 times as fast as FAISS's 1,024.
 BLAS_VECTORS_AT_ONCE = 4096
-# The copy in half precision is made when the first few queries come, if the vectors are so many and not too large.
-HALVED_FROM = 4096
-HALVED_UP_TO_BYTES = 256 * 2**20
-# Rows scored again beyond those wanted.
-SPARE = 64
-# Of rounding to half precision; the rest is for what float32 sums differ by, and for the smallest numbers, which half
-# precision keeps less exactly: hence only for lengths near 1.
-ROUNDING = 1 / 2048 + 1e-5
-LENGTHS = (0.5, 2.0)
+# The rounded copy is made when the first few queries come, if the vectors are so many and not too large.
+ROUNDED_FROM = 4096
+ROUNDED_UP_TO_BYTES = 128 * 2**20
+# Rows scored again beyond those wanted: with 64, one query in thirty had to be compared with all.
+SPARE = 192
+GREATEST = 127
+# What float32 sums differ by, of the lengths' product.
+SUMS = 1e-5
 
 
 class FaissBackend:
@@ -55,40 +57,25 @@ class FaissBackend:
         faiss.cvar.distance_compute_blas_threshold = BLAS_THRESHOLD
         faiss.cvar.distance_compute_blas_database_bs = BLAS_VECTORS_AT_ONCE
         self.vectors = vectors
-        self._half: Any = None
-        self._longest = 0.0
+        self._rounded: _Rounded | None = None
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return inner products (q, k) and rows (q, k); see `Backend`."""
         n, dim = self.vectors.shape
-        halved = n >= HALVED_FROM and 2 * n * dim <= HALVED_UP_TO_BYTES and k + SPARE <= n // 8
-        if halved and len(queries) < BLAS_THRESHOLD and self._halve():
+        rounded = n >= ROUNDED_FROM and n * dim <= ROUNDED_UP_TO_BYTES and k + SPARE <= n // 8
+        if rounded and len(queries) < BLAS_THRESHOLD:
             return self._search_few(queries, k)
         return _compare(queries, self.vectors, k)
 
-    def _halve(self) -> bool:
-        """Make the copy in half precision, once; tell whether the vectors' lengths are fit for it."""
-        import faiss
-
-        if self._half is None:
-            dim = self.vectors.shape[1]
-            halved = faiss.IndexScalarQuantizer(dim, faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
-            longest = 0.0
-            for _, block in half.blocks(self.vectors):
-                halved.add(block)
-                longest = max(longest, float(np.einsum("nd,nd->n", block, block).max()))
-            self._half, self._longest = halved, float(np.sqrt(longest))
-        return LENGTHS[0] <= self._longest <= LENGTHS[1]
-
     def _search_few(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest rows of each of a few queries (q, d)."""
-        # FAISS gives a query to a thread.
-        with machine.one_thread() if len(queries) == 1 else nullcontext():
-            near, found = self._half.search(queries, k + SPARE)
+        if self._rounded is None:
+            self._rounded = _Rounded(self.vectors)
+        near, found, errors = self._rounded.search(queries, k + SPARE)
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         for place, query in enumerate(queries):
-            rounding = ROUNDING * self._longest * float(np.linalg.norm(query))
-            if near[place, -1] >= near[place, k - 1] - 2 * rounding:
+            # "Not above" and not "below": vectors that are not finite are compared with all.
+            if not near[place, -1] < near[place, k - 1] - 2 * errors[place]:
                 one = _compare(query[None], self.vectors, k)
                 similarity[place], rows[place] = one[0][0], one[1][0]
                 continue
@@ -96,6 +83,48 @@ class FaissBackend:
             best = np.argsort(-products, kind="stable")[:k]
             similarity[place], rows[place] = products[best], found[place][best]
         return similarity, rows
+
+
+class _Rounded:
+    """Vectors in whole numbers, and how far they are from what they stand for."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        """Round `vectors` (n, d), all by one step."""
+        import faiss
+
+        greatest = max(float(np.abs(block).max()) for _, block in half.blocks(vectors))
+        self.step = np.float32(max(greatest / GREATEST, np.finfo(np.float32).tiny))
+        dim = vectors.shape[1]
+        # Of this kind FAISS compares whole numbers with whole numbers: the query is rounded, too.
+        self.index = faiss.IndexScalarQuantizer(
+            dim, faiss.ScalarQuantizer.QT_8bit_direct_signed, faiss.METRIC_INNER_PRODUCT
+        )
+        self.longest = self.error = 0.0
+        for _, block in half.blocks(vectors):
+            rounded = np.rint(block / self.step)
+            self.index.add(rounded)
+            self.longest = max(self.longest, _longest(block))
+            self.error = max(self.error, _longest(block - rounded * self.step))
+
+    def search(
+        self, queries: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return the inner products of what is rounded (q, k), their rows (q, k), and how far they may be off (q,)."""
+        greatest = np.abs(queries).max(axis=1, keepdims=True)
+        step = np.maximum(greatest / np.float32(GREATEST), np.finfo(np.float32).tiny)
+        rounded = np.rint(queries / step)
+        # FAISS gives a query to a thread.
+        with machine.one_thread() if len(queries) == 1 else nullcontext():
+            products, rows = self.index.search(rounded, k)
+        lengths, errors = (
+            np.linalg.norm(some.astype(np.float64), axis=1) for some in (rounded * step, queries - rounded * step)
+        )
+        off = errors * self.longest + lengths * self.error + SUMS * (lengths + errors) * self.longest
+        return products * (step.astype(np.float64) * self.step), rows, off
+
+
+def _longest(vectors: NDArray[np.float32]) -> float:
+    return float(np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64).max()))
 
 
 def _compare(queries: NDArray[np.float32], vectors: Vectors, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
