@@ -162,7 +162,8 @@ def test_what_rounding_can_change_is_bounded(seed, scale, outlier):
 def test_hardly_a_query_is_compared_with_all_vectors(monkeypatch):
     rng = np.random.default_rng(5)
     centres = rng.standard_normal((600, 384))
-    vectors = unit((centres[rng.integers(0, 600, 12_000)] + 0.7 * rng.standard_normal((12_000, 384))).astype(np.float32))
+    spread = 0.7 * rng.standard_normal((12_000, 384))
+    vectors = unit((centres[rng.integers(0, 600, 12_000)] + spread).astype(np.float32))
     asked = unit((vectors[:200] + 0.03 * rng.standard_normal((200, 384))).astype(np.float32))
     compared = []
     monkeypatch.setattr(faiss, "_compare", lambda queries, *_: compared.append(1) or brute_force(queries, vectors, 16))

@@ -9,8 +9,8 @@ scored on the vectors themselves. With the rounded q' and v', by Cauchy and Schw
 
     |q v - q' v'| <= |q - q'| |v| + |q'| |v - v'|,
 
-so where the first row that is left out lies more than twice as much behind the last that is wanted, none can be missing;
-else all are compared.
+so where the first row that is left out lies more than twice as much behind the last that is wanted, none can be
+missing; else all are compared.
 
 Vectors that are stored in half precision are widened block by block, which takes as long as comparing them with some
 dozens of queries does.
@@ -43,6 +43,8 @@ ROUNDED_UP_TO_BYTES = 128 * 2**20
 # Rows scored again beyond those wanted: with 64, one query in thirty had to be compared with all.
 SPARE = 192
 GREATEST = 127
+# A step for vectors that are all zero.
+TINY = 1e-38
 # What float32 sums differ by, of the lengths' product.
 SUMS = 1e-5
 
@@ -93,7 +95,7 @@ class _Rounded:
         import faiss
 
         greatest = max(float(np.abs(block).max()) for _, block in half.blocks(vectors))
-        self.step = np.float32(max(greatest / GREATEST, np.finfo(np.float32).tiny))
+        self.step = np.float32(max(greatest / GREATEST, TINY))
         dim = vectors.shape[1]
         # Of this kind FAISS compares whole numbers with whole numbers: the query is rounded, too.
         self.index = faiss.IndexScalarQuantizer(
@@ -111,7 +113,7 @@ class _Rounded:
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
         """Return the inner products of what is rounded (q, k), their rows (q, k), and how far they may be off (q,)."""
         greatest = np.abs(queries).max(axis=1, keepdims=True)
-        step = np.maximum(greatest / np.float32(GREATEST), np.finfo(np.float32).tiny)
+        step = np.maximum(greatest / np.float32(GREATEST), np.float32(TINY))
         rounded = np.rint(queries / step)
         # FAISS gives a query to a thread.
         with machine.one_thread() if len(queries) == 1 else nullcontext():
