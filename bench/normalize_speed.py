@@ -1,6 +1,6 @@
 """How fast `alphita normalize` is: a file of a million rows, and one mention at a time.
 
-    python bench/normalize_speed.py --index X.index -o OUT [--rows 1000000] [--distinct 200000]
+    python bench/normalize_speed.py --index X.index -o OUT [--rows 1000000] [--distinct 200000] [--precision int8]
 
 The distinct strings are terms of the index with noise (slips, words lost, swapped and put before), drawn with the seed;
 rows repeat them with a long tail, as hospital data do. Reported: rows/s end to end, peak memory of the process, and the
@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--distinct", type=int, default=200_000)
     parser.add_argument("--ranking", default="auto")
+    parser.add_argument("--precision", default="auto")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
@@ -70,12 +71,13 @@ def main() -> None:
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "alphita", "normalize", str(source), "--index", str(arguments.index), "--ranking",
-         arguments.ranking, "-o", str(out), "--force", "--report", str(arguments.output / "job.json")],
+         arguments.ranking, "--precision", arguments.precision, "-o", str(out), "--force", "--report",
+         str(arguments.output / "job.json")],
         check=True,
     )  # fmt: skip
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    normalizer = Normalizer(index, ranking=arguments.ranking)
+    normalizer = Normalizer(index, ranking=arguments.ranking, precision=arguments.precision)
     normalizer.normalize(distinct[:50])
     times = []
     for mention in distinct[arguments.distinct :]:
@@ -84,6 +86,7 @@ def main() -> None:
         times.append(time.perf_counter() - begin)
     figures = {
         "rows": arguments.rows, "distinct": arguments.distinct, "ranking": normalizer.ranking,
+        "precision": arguments.precision,
         "strings in the index": len(index), "seconds": round(seconds, 1), "rows/s": round(arguments.rows / seconds),
         "distinct/s": round(arguments.distinct / seconds), "peak GB": round(peak / 1e9, 2),
         "single p50 ms": round(1e3 * float(np.median(times)), 2),
