@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
-from alphita.index.backends import FLAT_UP_TO, choose, exact, faiss, ivf_pq
+from alphita.index.backends import FLAT_UP_TO, _rounded, choose, exact, faiss, ivf_pq
 from alphita.index.neighbours import nearest, unit
 
 BACKENDS = registry.names("alphita.index.backends")
@@ -122,9 +122,18 @@ def many(n: int = 6000, dim: int = 32) -> tuple[np.ndarray, np.ndarray]:
     return vectors, unit(noisy.astype(np.float32))
 
 
-@pytest.mark.parametrize("queries", [1, 19])
-@pytest.mark.parametrize("k", [1, 16, 200])
-def test_few_queries_are_answered_exactly_by_way_of_rounded_vectors(queries, k):
+@pytest.fixture(params=[True, False], ids=["torch", "faiss"])
+def products(request, monkeypatch):
+    """What multiplies whole numbers: torch, where the processor can, or FAISS."""
+    if request.param and not _rounded.multiplies_fast():
+        pytest.skip("this processor does not multiply whole numbers fast")
+    monkeypatch.setattr(_rounded, "multiplies_fast", lambda: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("queries", [1, 19, 300])
+@pytest.mark.parametrize("k", [1, 16, 93, 200])
+def test_queries_are_answered_exactly_by_way_of_whole_numbers(products, queries, k):
     vectors, asked = many()
     similarity, rows = search("faiss", vectors, asked[:queries], k)
     expected, expected_rows = brute_force(vectors, asked[:queries], k)
@@ -132,16 +141,37 @@ def test_few_queries_are_answered_exactly_by_way_of_rounded_vectors(queries, k):
     assert (rows == expected_rows).mean() > 0.999
 
 
-def test_rounded_vectors_are_not_trusted_where_they_cannot_tell():
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_query_is_answered_alike_alone_and_among_others(products, dtype):
+    vectors, asked = many()
+    backend = faiss.attach(vectors.astype(dtype))
+    together = nearest(backend, vectors.shape, asked[:19], 16)
+    alone = [nearest(backend, vectors.shape, asked[place : place + 1], 16) for place in range(19)]
+    for place in (0, 1):
+        np.testing.assert_array_equal(together[place], np.concatenate([one[place] for one in alone]))
+
+
+def test_whole_numbers_are_not_trusted_where_they_cannot_tell(products):
     # All so near to each other that rounding hides the nearest: every one must be compared.
     rng = np.random.default_rng(4)
     vectors = unit((np.ones((5000, 16)) + 1e-4 * rng.standard_normal((5000, 16))).astype(np.float32))
     asked = unit(rng.standard_normal((3, 16)).astype(np.float32))
     similarity, _ = search("faiss", vectors, asked, 3)
     np.testing.assert_allclose(similarity, brute_force(vectors, asked, 3)[0], atol=1e-6)
-    # Nor with nothing in them, or a query of nothing.
+    # Nor with nothing in them, or a query of nothing; others beside it are answered.
     assert (search("faiss", np.zeros_like(vectors), asked, 1)[0] == 0).all()
-    assert (search("faiss", vectors, np.zeros_like(asked), 1)[0] == 0).all()
+    asked[1] = 0
+    similarity, _ = search("faiss", many(dim=16)[0], asked, 1)
+    np.testing.assert_allclose(similarity, brute_force(many(dim=16)[0], asked, 1)[0], atol=1e-6)
+
+
+def test_negative_products_are_found_behind_the_filling_of_the_last_group(products):
+    # 5,001 is no multiple of a group: the rows that fill it up are zeros, nearer than any of these.
+    vectors = -np.abs(many(n=5001)[0])
+    asked = np.abs(many()[1][:30])
+    similarity, rows = search("faiss", vectors, asked, 5)
+    np.testing.assert_allclose(similarity, brute_force(vectors, asked, 5)[0], atol=2e-6)
+    assert rows.max() < 5001
 
 
 @settings(max_examples=60, deadline=None)
@@ -151,26 +181,31 @@ def test_what_rounding_can_change_is_bounded(seed, scale, outlier):
     vectors = (scale * rng.standard_normal((40, 24))).astype(np.float32)
     vectors[:, seed % 24] *= np.float32(outlier)
     asked = rng.standard_normal((3, 24)).astype(np.float32)
-    products, rows, off = faiss._Rounded(vectors).search(asked, 40)
-    exact_products = np.take_along_axis(asked.astype(np.float64) @ vectors.T.astype(np.float64), rows, axis=1)
-    assert (np.abs(products - exact_products) <= off[:, None]).all()
+    made = _rounded.Rounded(vectors)
+    rounded, unit_product, off = made.rounded(asked)
+    whole = np.rint(vectors / made.step)
+    assert max(np.abs(whole).max(), np.abs(rounded).max()) <= 127
+    products = rounded.astype(np.float64) @ whole.T.astype(np.float64) * unit_product[:, None]
+    assert (np.abs(products - asked.astype(np.float64) @ vectors.T.astype(np.float64)) <= off[:, None]).all()
     # And the bound is of use: a few percent of what a product can be.
     lengths = np.linalg.norm(asked, axis=1) * np.linalg.norm(vectors, axis=1).max()
     assert (off <= 0.04 * lengths).all()
 
 
-def test_hardly_a_query_is_compared_with_all_vectors(monkeypatch):
+def test_hardly_a_query_is_compared_with_all_vectors(products, monkeypatch):
     rng = np.random.default_rng(5)
     centres = rng.standard_normal((600, 384))
     spread = 0.7 * rng.standard_normal((12_000, 384))
     vectors = unit((centres[rng.integers(0, 600, 12_000)] + spread).astype(np.float32))
     asked = unit((vectors[:200] + 0.03 * rng.standard_normal((200, 384))).astype(np.float32))
     compared = []
-    monkeypatch.setattr(faiss, "_compare", lambda queries, *_: compared.append(1) or brute_force(queries, vectors, 16))
+    monkeypatch.setattr(
+        faiss, "_compare", lambda queries, *_: compared.append(len(queries)) or brute_force(queries, vectors, 16)
+    )
     backend = faiss.attach(vectors)
-    for query in asked:
-        nearest(backend, vectors.shape, query[None], 16)
-    assert len(compared) <= 10
+    for start in range(0, 200, 10):
+        nearest(backend, vectors.shape, asked[start : start + 10], 16)
+    assert sum(compared) <= 10
 
 
 @pytest.mark.parametrize("name", ["hnsw", "ivf_pq"])
