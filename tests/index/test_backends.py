@@ -165,6 +165,21 @@ def test_whole_numbers_are_not_trusted_where_they_cannot_tell(products):
     np.testing.assert_allclose(similarity, brute_force(many(dim=16)[0], asked, 1)[0], atol=1e-6)
 
 
+def test_whole_numbers_are_given_up_where_they_never_can_tell(products, monkeypatch):
+    vectors = np.repeat(unit(np.random.default_rng(6).standard_normal((1, 16)).astype(np.float32)), 6000, axis=0)
+    asked = many(dim=16)[1]
+    backend = faiss.attach(vectors)
+    rounded = []
+    search_by_rounded = faiss.FaissBackend._by_rounded
+    monkeypatch.setattr(
+        faiss.FaissBackend, "_by_rounded",
+        lambda self, *given: rounded.append(len(given[1])) or search_by_rounded(self, *given),
+    )  # fmt: skip
+    for start in range(0, 300, 10):
+        nearest(backend, vectors.shape, asked[start : start + 10], 3)
+    assert faiss.MOST_IN_VAIN < sum(rounded) <= faiss.MOST_IN_VAIN + 10
+
+
 def test_negative_products_are_found_behind_the_filling_of_the_last_group(products):
     # 5,001 is no multiple of a group: the rows that fill it up are zeros, nearer than any of these.
     vectors = -np.abs(many(n=5001)[0])

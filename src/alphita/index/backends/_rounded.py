@@ -31,7 +31,7 @@ GROUP = 32
 # Bytes of products at once.
 PRODUCTS_BYTES = 32 * 2**20
 # Groups and candidates of one query; where more are as near as that, it is compared with all.
-MOST_GROUPS, MOST = 512, 1024
+MOST_GROUPS, MOST = 256, 512
 # Without fast products: rows that FAISS finds beyond those wanted. With 64, one query in thirty is compared with all.
 SPARE = 192
 # Queries at once below which FAISS's own whole-number search is the faster.

@@ -34,6 +34,8 @@ BLAS_VECTORS_AT_ONCE = 4096
 # The rounded copy is made when the first few queries come, if the vectors are so many and not too large.
 ROUNDED_FROM = 4096
 ROUNDED_UP_TO_BYTES = 128 * 2**20
+# So many more queries than were answered by the copy had to be compared with all after it: it is not asked any more.
+MOST_IN_VAIN = 200
 
 
 class FaissBackend:
@@ -47,6 +49,7 @@ class FaissBackend:
         faiss.cvar.distance_compute_blas_database_bs = BLAS_VECTORS_AT_ONCE
         self.vectors = vectors
         self._rounded: Rounded | None = None
+        self._in_vain = 0
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return inner products (q, k) and rows (q, k); see `Backend`."""
@@ -55,7 +58,7 @@ class FaissBackend:
             return _compare(queries, self.vectors, k)
         if self._rounded is None:
             self._rounded = Rounded(self.vectors)
-        if not self._rounded.serves(len(queries), k):
+        if not self._rounded.serves(len(queries), k) or self._in_vain > MOST_IN_VAIN:
             return _compare(queries, self.vectors, k)
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         at_once = self._rounded.at_once()
@@ -75,7 +78,10 @@ class FaissBackend:
         best = order[starts[:, None] + np.arange(k)]
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         similarity[~found.unsure], rows[~found.unsure] = products[best], found.row[best]
-        if found.unsure.any():
+        # Of vectors that lie anywhere, hundreds are about as near as the nearest. So it is with all of them, then.
+        unsure = int(found.unsure.sum())
+        self._in_vain = max(0, self._in_vain + unsure - (len(queries) - unsure))
+        if unsure:
             similarity[found.unsure], rows[found.unsure] = _compare(queries[found.unsure], self.vectors, k)
         return similarity, rows
 
