@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -141,6 +143,18 @@ def test_queries_are_answered_exactly_by_way_of_whole_numbers(products, queries,
     assert (rows == expected_rows).mean() > 0.999
 
 
+@pytest.mark.skipif(not _rounded.multiplies_fast(), reason="this processor does not multiply whole numbers fast")
+def test_torch_is_loaded_for_many_queries_only(monkeypatch):
+    vectors, asked = many()
+    monkeypatch.setattr(faiss, "sys", SimpleNamespace(modules={}))
+    backend = faiss.attach(vectors)
+    nearest(backend, vectors.shape, asked[:2], 16)
+    assert not backend._rounded.fast
+    rows = nearest(backend, vectors.shape, asked, 16)[1]
+    assert backend._rounded.fast
+    assert (rows == brute_force(vectors, asked, 16)[1]).mean() > 0.999
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_a_query_is_answered_alike_alone_and_among_others(products, dtype):
     vectors, asked = many()
@@ -196,7 +210,7 @@ def test_what_rounding_can_change_is_bounded(seed, scale, outlier):
     vectors = (scale * rng.standard_normal((40, 24))).astype(np.float32)
     vectors[:, seed % 24] *= np.float32(outlier)
     asked = rng.standard_normal((3, 24)).astype(np.float32)
-    made = _rounded.Rounded(vectors)
+    made = _rounded.Rounded(vectors, fast=False)
     rounded, unit_product, off = made.rounded(asked)
     whole = np.rint(vectors / made.step)
     assert max(np.abs(whole).max(), np.abs(rounded).max()) <= 127

@@ -10,6 +10,7 @@ so whatever lies more than twice as much behind the last that is wanted cannot b
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from alphita.index.half import Vectors
 
 GREATEST = 127
 # A step for vectors that are all zero.
-TINY = 1e-38
+TINY = 1e-30
 # What float32 sums differ by, of the lengths' product.
 SUMS = 1e-5
 # Products that are looked at together: first their greatest, and one by one only where that is great enough.
@@ -56,12 +57,11 @@ class Rounded:
     """Vectors in whole numbers, and how far they are from what they stand for.
 
     Attributes:
-        fast: whether this processor multiplies whole numbers fast, and torch is there to do it: then any number of
-            queries is worth it, else only a few.
+        fast: whether torch multiplies them: then any number of queries is worth it, else only a few.
     """
 
-    def __init__(self, vectors: Vectors) -> None:
-        """Round `vectors` (n, d), all by one step."""
+    def __init__(self, vectors: Vectors, *, fast: bool) -> None:
+        """Round `vectors` (n, d), all by one step; `fast` needs what `multiplies_fast` tells."""
         self.n, dim = vectors.shape
         greatest = max(float(np.abs(block).max()) for _, block in half.blocks(vectors))
         self.step = np.float32(max(greatest / GREATEST, TINY))
@@ -73,7 +73,7 @@ class Rounded:
             numbers[start : start + len(block)] = rounded
             self.longest = max(self.longest, _longest(block))
             self.error = max(self.error, _longest(block - rounded * self.step))
-        self.fast = multiplies_fast()
+        self.fast = fast
         self._numbers: Any = _transposed(numbers) if self.fast else _in_faiss(numbers[: self.n])
 
     def serves(self, queries: int, k: int) -> bool:
@@ -138,8 +138,9 @@ class Rounded:
         return Candidates(np.repeat(sure, k + SPARE), rows[sure].ravel(), unsure)
 
 
+@functools.cache
 def multiplies_fast() -> bool:
-    """Return whether torch is there, and multiplies whole numbers by the processor's instructions for it.
+    """Return whether torch, which is loaded, multiplies whole numbers by the processor's instructions for it.
 
     Older processors add pairs of products in 16 bits, which may overflow.
     """

@@ -13,6 +13,7 @@ as comparing them with some dozens of queries does.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.index import half
-from alphita.index.backends import Probes
+from alphita.index.backends import Probes, _rounded
 from alphita.index.backends._rounded import Rounded
 from alphita.index.half import Vectors
 
-DESCRIPTION = "exact search by FAISS (flat inner product) on the mapped vectors; the default for up to 150,000 strings"
+DESCRIPTION = "exact search by FAISS (flat inner product) on the mapped vectors; the default for up to 100,000 strings"
 
 # Batches of more queries than this go through matrix multiplication. FAISS 1.15 asks for 128,000 queries first, which
 # makes batches of hundreds 16 times slower.
@@ -34,6 +35,8 @@ BLAS_VECTORS_AT_ONCE = 4096
 # The rounded copy is made when the first few queries come, if the vectors are so many and not too large.
 ROUNDED_FROM = 4096
 ROUNDED_UP_TO_BYTES = 128 * 2**20
+# Queries at once for which torch is loaded where the encoder does without: that takes seconds, and 0.3 GB.
+LOADS_TORCH = 256
 # So many more queries than were answered by the copy had to be compared with all after it: it is not asked any more.
 MOST_IN_VAIN = 200
 
@@ -56,16 +59,22 @@ class FaissBackend:
         n, dim = self.vectors.shape
         if n < ROUNDED_FROM or n * dim > ROUNDED_UP_TO_BYTES:
             return _compare(queries, self.vectors, k)
-        if self._rounded is None:
-            self._rounded = Rounded(self.vectors)
-        if not self._rounded.serves(len(queries), k) or self._in_vain > MOST_IN_VAIN:
+        copy = self._copy(len(queries))
+        if not copy.serves(len(queries), k) or self._in_vain > MOST_IN_VAIN:
             return _compare(queries, self.vectors, k)
         similarity, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
-        at_once = self._rounded.at_once()
+        at_once = copy.at_once()
         for start in range(0, len(queries), at_once):
             block = slice(start, start + at_once)
-            similarity[block], rows[block] = self._by_rounded(self._rounded, queries[block], k)
+            similarity[block], rows[block] = self._by_rounded(copy, queries[block], k)
         return similarity, rows
+
+    def _copy(self, queries: int) -> Rounded:
+        """Return the copy in whole numbers, made when it is first needed for so many queries."""
+        fast = ("torch" in sys.modules or queries >= LOADS_TORCH) and _rounded.multiplies_fast()
+        if self._rounded is None or (fast and not self._rounded.fast):
+            self._rounded = Rounded(self.vectors, fast=fast)
+        return self._rounded
 
     def _by_rounded(
         self, rounded: Rounded, queries: NDArray[np.float32], k: int
