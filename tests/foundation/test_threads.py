@@ -11,7 +11,8 @@ import torch
 
 from alphita import machine
 from alphita.encoder import torch_runtime
-from alphita.index.backends.faiss import HALVED_FROM, FaissBackend
+from alphita.index.backends import _rounded
+from alphita.index.backends.faiss import ROUNDED_FROM, FaissBackend
 from tests.encoder.conftest import encoder, tiny  # noqa: F401 - fixtures
 
 
@@ -78,14 +79,17 @@ def test_a_few_terms_are_encoded_by_one_thread_and_many_by_all(encoder, monkeypa
     np.testing.assert_allclose(many[0], one[0], atol=1e-5)
 
 
-def test_one_query_is_searched_by_one_thread_and_more_by_all(monkeypatch):
-    vectors = np.random.default_rng(0).standard_normal((HALVED_FROM, 8)).astype(np.float32)
+@pytest.mark.parametrize(("fast", "way"), [(True, "_multiplied"), (False, "_searched")], ids=["torch", "faiss"])
+def test_one_query_is_searched_by_one_thread_and_more_by_all(fast, way, monkeypatch):
+    if fast and not _rounded.multiplies_fast():
+        pytest.skip("this processor does not multiply whole numbers fast")
+    monkeypatch.setattr(_rounded, "multiplies_fast", lambda: fast)
+    vectors = np.random.default_rng(0).standard_normal((ROUNDED_FROM, 8)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     backend = FaissBackend(vectors)
-    backend.search(vectors[:1], 1)
     seen = []
-    real = backend._half.search
-    monkeypatch.setattr(backend._half, "search", lambda *given: (seen.append(counts()), real(*given))[1])
+    real = getattr(_rounded.Rounded, way)
+    monkeypatch.setattr(_rounded.Rounded, way, lambda *given: (seen.append(counts()), real(*given))[1])
     assert backend.search(vectors[5:6], 1)[1].tolist() == [[5]]
     assert backend.search(vectors[5:8], 1)[1].tolist() == [[5], [6], [7]]
     assert seen == [(1, 1), (2, 2)]
