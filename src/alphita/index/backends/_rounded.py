@@ -138,17 +138,22 @@ class Rounded:
         return Candidates(np.repeat(sure, k + SPARE), rows[sure].ravel(), unsure)
 
 
-@functools.cache
 def multiplies_fast() -> bool:
-    """Return whether torch, which is loaded, multiplies whole numbers by the processor's instructions for it.
+    """Return whether torch, which is loaded, multiplies whole numbers by the processor's instructions for it."""
+    return bool({"avx512_vnni", "avx_vnni"} & machine.flags()) and multiplies_rightly()
 
-    Older processors add pairs of products in 16 bits, which may overflow.
+
+@functools.cache
+def multiplies_rightly() -> bool:
+    """Return whether torch is there and its products of the greatest numbers are right.
+
+    Older processors add pairs of products in 16 bits, which may overflow; and the operator is private, so that another
+    torch may lack it.
     """
-    if importlib.util.find_spec("torch") is None or not {"avx512_vnni", "avx_vnni"} & set(machine.flags()):
+    if importlib.util.find_spec("torch") is None:
         return False
     import torch
 
-    # The operator is private: another torch may lack it.
     try:
         extremes = torch.tensor([[GREATEST] * 64, [-GREATEST] * 64], dtype=torch.int8)
         found = torch._int_mm(extremes, extremes.t())
