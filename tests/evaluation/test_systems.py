@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.systems import PACKAGE, ConceptSystem, System, VectorSystem, _shared, load_system
+from alphita.evaluation.systems import PACKAGE, ConceptSystem, System, VectorSystem, _shared, encoder, load_system
 from alphita.evaluation.systems.bm25 import Bm25System
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.evaluation.systems.normalizer import NormalizerSystem
@@ -167,17 +167,23 @@ def test_vectors_have_length_one(kind) -> None:
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
 
 
-def test_vectors_of_an_encoder_are_kept_for_the_same_strings_only() -> None:
+def test_an_encoder_is_asked_once_for_a_string(monkeypatch) -> None:
+    monkeypatch.setattr(encoder, "KEPT", 4)
     system = system_of("encoder")
     shapes = [system.encode(strings).shape for strings in ([], [""], ["", ""], ["heart"], [])]
     assert shapes == [(0, 64), (1, 64), (2, 64), (1, 64), (0, 64)]
-    before = len(system.encoder.encoded)
-    system.encode(["heart"])
-    assert len(system.encoder.encoded) == before
-    for number in range(5):
-        system.encode([str(number)])
-    system.encode(["heart"])
-    assert system.encoder.encoded.count("heart") == 2
+    both = system.encode(["kidney", "heart", "kidney"])
+    assert system.encoder.encoded == ["", "heart", "kidney"]
+    np.testing.assert_array_equal(both, system_of("encoder").encode(["kidney", "heart", "kidney"]))
+    both[:] = 0  # a copy: what is kept stays
+    assert system.encode(["kidney"]).any()
+    # A fifth string does not fit: all are forgotten but those of this call. A list too long by itself is kept.
+    system.encode(["heart", "lung", "liver"])
+    assert system.encoder.encoded[3:] == ["heart", "lung", "liver"]
+    long = [str(number) for number in range(6)]
+    for _ in range(2):
+        assert system.encode(long).shape == (6, 64)
+    assert system.encoder.encoded[6:] == long
 
 
 @pytest.mark.parametrize(

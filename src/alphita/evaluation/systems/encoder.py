@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,9 @@ from alphita.index.neighbours import unit
 from alphita.terminology.text import DEFAULT_RULES
 
 OPTIONS = ("pooling", "max_length", "precision", "device", "cased", "name")
-# Lists of strings whose vectors are kept: a dictionary is ranked against for every fold and language.
-KEPT = 4
+# Strings whose vectors are kept: benchmarks share a terminology, and folds and languages a dictionary. 0.4 GB at 384
+# numbers each. A list that alone has more of them is kept too.
+KEPT = 1 << 18
 
 
 class EncoderSystem:
@@ -32,20 +31,26 @@ class EncoderSystem:
         """Use `load`, or give an encoder that is open already."""
         self.encoder, self.name, self.rules = encoder, name, rules
         self.facts = facts
-        self._kept: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self._rows: dict[str, int] = {}
+        self._vectors: NDArray[np.float32] | None = None
 
     def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors (n, d) at length 1, so that an inner product is a cosine."""
-        # With its length: no string and one empty string are joined to the same.
-        key = hashlib.sha256("\0".join([str(len(strings)), *strings]).encode()).hexdigest()
-        if key not in self._kept:
-            if self.encoder.pooling == "legacy_coder":
-                strings = [legacy_coder_name(string) for string in strings]
-            self._kept[key] = unit(self.encoder.encode(strings, show_progress=len(strings) > 5000))
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        """Return the vectors (n, d) at length 1, so that an inner product is a cosine.
+
+        A string that came before is not encoded again: its vector does not depend on what it is encoded with.
+        """
+        distinct = dict.fromkeys(strings)
+        new = [string for string in distinct if string not in self._rows]
+        if self._vectors is None or (new and len(self._rows) + len(new) > KEPT):
+            self._rows, self._vectors, new = {}, None, list(distinct)
+        if new or self._vectors is None:
+            names = [legacy_coder_name(string) for string in new] if self.encoder.pooling == "legacy_coder" else new
+            found = unit(self.encoder.encode(names, show_progress=len(names) > 5000))
+            self._rows.update((string, row) for row, string in enumerate(new, len(self._rows)))
+            self._vectors = found if self._vectors is None else np.concatenate([self._vectors, found])
+        rows = np.fromiter((self._rows[string] for string in strings), np.int64, len(strings))
+        vectors: NDArray[np.float32] = self._vectors[rows]
+        return vectors
 
     def neighbours(
         self, queries: Sequence[str], terms: Sequence[str], k: int
