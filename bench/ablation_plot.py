@@ -1,8 +1,9 @@
-"""A picture of the ablations of CODER: a panel for each of some columns of the table, a dot for each seed of each row.
+"""A picture of an ablation: a panel for each of some columns of its table, a dot for each seed of each row.
 
     python bench/ablation_plot.py table.json -o ablations.png
 
-The bar through the dots is their mean; the dashed line is the encoder as it comes. table.json is of coder_ablation.py.
+The bar through the dots is their mean; the dashed line is the encoder as it comes. table.json is of coder_ablation.py
+or of biolord.py.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ PANELS = {
     "synonyms_1": ("held-out synonyms @1, %", 100), "psytar_1": ("PsyTAR @1, %", 100),
     "ncbi_disease": ("NCBI disease @1, %", 100), "relations": ("relations, frozen, %", 100),
     "mcsm_mean": ("MCSM, mean", 1),
+    "UMNSRS similarity": ("UMNSRS similarity", 1), "UMNSRS relatedness": ("UMNSRS relatedness", 1),
+    "STS-B": ("STS-B", 1), "held-out synonyms @1": ("held-out synonyms @1, %", 1), "PsyTAR @1": ("PsyTAR @1, %", 1),
 }  # fmt: skip
-BASE = "base"
+BASE = "the encoder as it comes"
 
 
 def panels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[float]]]:
@@ -37,8 +40,9 @@ def panels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[flo
     for column, (_, scale) in PANELS.items():
         for row in rows:
             if column in row["figures"]:
-                values = [scale * value for value in row["figures"][column]["values"]]
-                found.setdefault(column, {})[row["title"] if row["name"] != BASE else BASE] = values
+                figure = row["figures"][column]
+                values = [scale * value for value in (figure if isinstance(figure, list) else figure["values"])]
+                found.setdefault(column, {})[row["title"]] = values
     if not any(set(by_row) - {BASE} for by_row in found.values()):
         raise InputError("the table has no row yet that can be drawn")
     return found
@@ -83,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows = json.loads(given.table.read_text(encoding="utf-8"))["rows"]
         draw(panels_of(rows), given.output)
     except (OSError, ValueError, KeyError) as error:
-        print(f"error: {given.table} is not a table of coder_ablation.py: {error}", file=sys.stderr)
+        print(f"error: {given.table} is no table of coder_ablation.py or biolord.py: {error}", file=sys.stderr)
         return 2
     except AlphitaError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -65,7 +65,7 @@ RUNS = (
     Run("no_definitions", {"": "C without definitions"}, {"phases": CONTRAST, "kinds": "description"}),
     Run("hard_negatives", {"": "C with hard negatives"}, {"phases": CONTRAST, "hard_negatives": "2"}),
 )  # fmt: skip
-BASE = "base, as it comes"
+BASE = "the encoder as it comes"
 # Scored with every model: benchmark -> (metric, subset, title).
 COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "relatedness": (

@@ -22,15 +22,24 @@ def program() -> ModuleType:
     return module
 
 
-def row(name: str, **figures: list[float]) -> dict:
-    return {"name": name, "title": name.upper(), "figures": {key: {"values": some} for key, some in figures.items()}}
+def row(title: str, **figures: list[float]) -> dict:
+    return {"title": title, "figures": {key: {"values": some} for key, some in figures.items()}}
 
 
-ROWS = [row("base", synonyms_1=[0.5]), row("ms", synonyms_1=[0.25, 0.5], mcsm_mean=[6.5]), row("late")]
+BASE = "the encoder as it comes"
+ROWS = [row(BASE, synonyms_1=[0.5]), row("MS", synonyms_1=[0.25, 0.5], mcsm_mean=[6.5]), row("late")]
 
 
 def test_figures_are_in_the_units_of_their_panels(program):
-    assert program.panels_of(ROWS) == {"synonyms_1": {"base": [50.0], "MS": [25.0, 50.0]}, "mcsm_mean": {"MS": [6.5]}}
+    assert program.panels_of(ROWS) == {"synonyms_1": {BASE: [50.0], "MS": [25.0, 50.0]}, "mcsm_mean": {"MS": [6.5]}}
+
+
+def test_a_table_of_biolord_can_be_drawn_too(program):
+    rows = [
+        {"title": title, "figures": {"STS-B": [value], "BC5CDR @1": [1.0]}}
+        for title, value in ((BASE, 82.5), ("C", 81.25))
+    ]
+    assert program.panels_of(rows) == {"STS-B": {BASE: [82.5], "C": [81.25]}}
 
 
 def test_the_picture_is_a_picture(program, tmp_path):
