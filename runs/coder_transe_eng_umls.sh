@@ -40,62 +40,24 @@
 #
 # The released code reads the vector off BERT's pooler, with padding attended, and we off [CLS] as the text says.
 set -euo pipefail
+# shellcheck source=runs/_coder_umls.bash
+source "$(dirname "$0")/_coder_umls.bash"
 
-meta=${1:?usage: runs/coder_transe_eng_umls.sh META OUTPUT [DATA]}
-output=${2:?usage: runs/coder_transe_eng_umls.sh META OUTPUT [DATA]}
-data=${3:-}
-alphita=${ALPHITA:-alphita}
-gpus=${GPUS:-1}
+begin "$@"
 steps=${STEPS:-1000000}
-further=()
-for setting in ${SETTINGS:-}; do further+=(--set "$setting"); done
 encoder=${ENCODER:-dmis-lab/biobert-v1.1}
-[ -e "$meta" ] || { echo "error: there is no $meta" >&2; exit 2; }
-mkdir -p "$output"
 umls="$output/umls_eng.terminology"
-snomed="$output/snomed.terminology"
-model="$output/model"
 
-# The graph. Relations are labelled by RELA, as the released code does.
+# Relations are labelled by RELA, as the released code does.
 if [ ! -e "$umls" ]; then
     $alphita terminology import umls "$meta" --set languages=ENG --set relation_label=rela -o "$umls"
 fi
-# What MCSM is measured on: the concepts of SNOMED CT.
-if [ ! -e "$snomed" ]; then
-    $alphita terminology import umls "$meta" --set languages=ENG --set sources=SNOMEDCT_US -o "$snomed"
-fi
+import_snomed
 
-# The training.
-# shellcheck disable=SC2206
-launch=($alphita)
-if [ "$gpus" -gt 1 ]; then
-    launch=(torchrun --nproc-per-node="$gpus" -m alphita)
-fi
 if [ ! -e "$model" ]; then
     "${launch[@]}" train coder_transe --terminology "$umls" --encoder "$encoder" --output "$model" --resume \
         --set steps="$steps" --set known_triples=false --set inverse_relations=false \
         ${further[@]+"${further[@]}"}
 fi
 
-# The evaluation, with [CLS] and with the mean of the tokens, as the paper's tables have them.
-systems=(--model "$model,pooling=cls,name=cls" --model "$model,pooling=mean,name=mean")
-$alphita evaluate mcsm "${systems[@]}" --terminology "$snomed" -o "$output/mcsm" --force
-# The released code seeks neighbours among the concepts of the six types only; the equation among all.
-$alphita evaluate mcsm "${systems[@]}" --terminology "$snomed" --set mcsm.candidates=types \
-    -o "$output/mcsm_types" --force
-if [ -n "$data" ]; then
-    for benchmark in cadec psytar; do
-        if [ -d "$data/$benchmark" ]; then
-            $alphita evaluate "$benchmark" "${systems[@]}" --data "$data" -o "$output/$benchmark" --force
-        else
-            echo "left out: $benchmark, for there is no $data/$benchmark" >&2
-        fi
-    done
-    if [ -d "$data/relation_classification" ]; then
-        $alphita evaluate relation_classification "${systems[@]:0:2}" --terminology "$umls" --data "$data" \
-            --set fine_tune=true -o "$output/relation_classification" --force
-    else
-        echo "left out: relation_classification (DDBRC), for there is no $data/relation_classification" >&2
-    fi
-fi
-echo "the reports are in $output"
+evaluate_all "$umls"

@@ -19,6 +19,7 @@ from tests.docs.commandline import problems
 
 RUNS = Path(__file__).parents[2] / "runs"
 SCRIPTS = sorted(RUNS.glob("*.sh"))
+SHARED = sorted(RUNS.glob("*.bash"))
 CODERS = [path for path in SCRIPTS if path.name.startswith("coder") and path.name.endswith("_umls.sh")]
 # What starts the program; `launch` is either `alphita` or torchrun with it.
 PROGRAMS = ("$alphita", "${launch[@]}")
@@ -74,7 +75,7 @@ def wrong(text: str) -> list[str]:
     return [f"{line + 1}: {one}" for line, words in given(text) for one in problems(root, words, check_settings)]
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("script", [*SCRIPTS, *SHARED], ids=lambda path: path.name)
 def test_every_command_of_a_script_exists(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     # Not one of them is overlooked: each stands once among those found.
