@@ -44,30 +44,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 sets=${SETS-drugs diseases}
 texts=${TEXTS:-1500}
 
-# The file of that name, gzipped or not.
-input() {
-    if [ -e "$data/$1" ]; then
-        echo "$data/$1"
-    elif [ -e "$data/$1.gz" ]; then
-        echo "$data/$1.gz"
-    else
-        echo "error: there is no $data/$1 and no $data/$1.gz; the head of $0 says what it holds" >&2
-        exit 2
-    fi
-}
-
-# Sets `found` to all texts of a language.
-texts() {
-    local file
-    found=()
-    for file in "$data/text/e3c/$1".layer*.jsonl "$data/text/e3c/$1".layer*.jsonl.gz; do
-        if [ -e "$file" ]; then found+=("$file"); fi
-    done
-    if [ ${#found[@]} -eq 0 ]; then
-        echo "error: there is no $data/text/e3c/$1.layer*.jsonl, gzipped or not" >&2
-        exit 2
-    fi
-}
+# shellcheck source=runs/_data.bash
+source "$here/_data.bash"
 
 # Everything is looked for before the first hour of work.
 drugs='' diseases='' italian=() english=()

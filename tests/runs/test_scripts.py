@@ -81,7 +81,7 @@ def test_every_command_of_a_script_exists(script: Path) -> None:
     # Not one of them is overlooked: each stands once among those found.
     starts = re.findall(r'^(?!\s*#).*(?:\$alphita|"\$\{launch\[@\]\}") (?!in)(\w+)', text, re.MULTILINE)
     assert [words[0] for _, words in given(text)] == starts
-    assert starts
+    assert starts or script in SHARED
     assert wrong(text) == []
 
 
