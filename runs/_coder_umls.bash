@@ -36,7 +36,7 @@ has() {
 }
 
 # Evaluate with [CLS] and with the mean of the tokens, as the papers' tables have them; $1: the terminology of UMLS;
-# further arguments: benchmarks beside those that all have.
+# $2: `mantra`, where the paper has it.
 evaluate_all() {
     local umls=$1 benchmark
     local systems=(--model "$model,pooling=cls,name=cls" --model "$model,pooling=mean,name=mean")
