@@ -46,8 +46,8 @@ class EncoderSystem:
         if new or self._vectors is None:
             names = [legacy_coder_name(string) for string in new] if self.encoder.pooling == "legacy_coder" else new
             found = unit(self.encoder.encode(names, show_progress=len(names) > 5000))
-            self._rows.update((string, row) for row, string in enumerate(new, len(self._rows)))
             self._vectors = found if self._vectors is None else np.concatenate([self._vectors, found])
+            self._rows.update((string, row) for row, string in enumerate(new, len(self._rows)))
         rows = np.fromiter((self._rows[string] for string in strings), np.int64, len(strings))
         vectors: NDArray[np.float32] = self._vectors[rows]
         return vectors
