@@ -40,8 +40,7 @@ def panels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[flo
     for column, (_, scale) in PANELS.items():
         for row in rows:
             if column in row["figures"]:
-                figure = row["figures"][column]
-                values = [scale * value for value in (figure if isinstance(figure, list) else figure["values"])]
+                values = [scale * value for value in row["figures"][column]["values"]]
                 found.setdefault(column, {})[row["title"]] = values
     if not any(set(by_row) - {BASE} for by_row in found.values()):
         raise InputError("the table has no row yet that can be drawn")

@@ -210,7 +210,10 @@ def write_table(plan: dict[str, Any], out: Path) -> None:
         lines.append(f"| {row['title']} | {len(row['seeds'])} | " + " | ".join(cells) + " |")
     note = "Mean ± standard deviation over n seeds (n - 1 in the denominator). Correlations times 100; accuracy in %."
     origin = report.provenance(config=plan)
-    report.write(out / f"{TABLE}.json", {"rows": rows}, provenance=origin)
+    written = [
+        row | {"figures": {title: {"values": values} for title, values in row["figures"].items()}} for row in rows
+    ]
+    report.write(out / f"{TABLE}.json", {"rows": written}, provenance=origin)
     with atomic_file(out / f"{TABLE}.md", "w") as file:
         file.write("\n".join(["# BioLORD-2023 phase by phase", "", *lines, "", note, ""]))
 

@@ -1,3 +1,5 @@
+# shellcheck shell=bash
+#
 # What the four scripts of CODER's papers on UMLS share: arguments and environment, SNOMED CT to measure MCSM on, how the
 # training is started, and the evaluation. They source it; each sets its own graph, settings and steps.
 

@@ -1,3 +1,5 @@
+# shellcheck shell=bash
+#
 # How the scripts on open data find their files. They source it, with `data` set to the folder.
 
 # Print the path of the file of that name, gzipped or not.

@@ -35,10 +35,7 @@ def test_figures_are_in_the_units_of_their_panels(program):
 
 
 def test_a_table_of_biolord_can_be_drawn_too(program):
-    rows = [
-        {"title": title, "figures": {"STS-B": [value], "BC5CDR @1": [1.0]}}
-        for title, value in ((BASE, 82.5), ("C", 81.25))
-    ]
+    rows = [row(title, **{"STS-B": [value], "BC5CDR @1": [1.0]}) for title, value in ((BASE, 82.5), ("C", 81.25))]
     assert program.panels_of(rows) == {"STS-B": {BASE: [82.5], "C": [81.25]}}
 
 

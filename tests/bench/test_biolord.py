@@ -54,7 +54,7 @@ def test_a_row_of_the_table_for_each_phase(made):
             for figure in one["figures"] if (figure["metric"], figure["subset"]) == ("accuracy@1", "all")
         ]  # fmt: skip
         (row,) = [row for row in rows if row["title"] == title]
-        assert row["figures"]["held-out synonyms @1"] == [found]
+        assert row["figures"]["held-out synonyms @1"] == {"values": [found]}
         assert f"| {title} | 1 | {found:.1f} |" in (made / "out" / "table.md").read_text()
 
 

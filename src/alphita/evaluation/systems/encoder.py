@@ -37,7 +37,8 @@ class EncoderSystem:
     def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors (n, d) at length 1, so that an inner product is a cosine.
 
-        A string that came before is not encoded again: its vector does not depend on what it is encoded with.
+        A string that came before is not encoded again: but for rounding, its vector does not
+        depend on what it is encoded with.
         """
         distinct = dict.fromkeys(strings)
         new = [string for string in distinct if string not in self._rows]
