@@ -275,6 +275,25 @@ def test_relatedness_by_concept_averages_names(terminology) -> None:
         score(relatedness, Hashes(), terminology=terminology, by="concept", language="it")
 
 
+def test_relatedness_by_how_many_terms_the_terminology_has(terminology) -> None:
+    result = score(relatedness, Hashes(), terminology=terminology)
+    rows = result.rows.filter(dataset="UMNSRS similarity")
+    known = {"heart pain", "pain of the heart", "cardiac ache", "skin rash", "rash"}
+    counts = [
+        sum(term.lower() in known for term in pair) for pair in zip(rows["left"], rows["right"], strict=True)
+    ]  # fmt: skip
+    assert set(counts) == {0, 1, 2}
+    said = [f"UMNSRS similarity, {('none', 'one', 'both')[count]}" for count in counts]
+    assert rows["terms in the terminology"].to_list() == said
+    both = rows.filter(rows["terms in the terminology"] == "UMNSRS similarity, both")
+    wanted = slow.spearman(both["gold"].to_list(), both["similarity"].to_list())
+    found = figures(result)
+    assert found["Spearman", "terms in the terminology=UMNSRS similarity, both"] == pytest.approx(wanted)
+    without = score(relatedness, Hashes())
+    assert found["Spearman", "all"] == figures(without)["Spearman", "all"]
+    assert "terms in the terminology" not in without.rows.columns
+
+
 def test_relatedness_in_translation(tmp_path) -> None:
     path = FIXTURES / "relatedness" / "translations.csv"
     result = score(relatedness, Hashes(), translations=path)

@@ -4,6 +4,9 @@ Spearman's correlation of a system's similarity with people's scores, set by set
 the set writes them. By concept: their CUIs are compared, each as the mean of the unit vectors of its names in the
 terminology; systems that only know concepts are always asked so. MiniMayoSRS has two scores a pair and counts as two
 sets.
+
+With a terminology, figures by term are also broken down by how many of a pair's two terms are names in it: what a
+system learned from a terminology shows where both are.
 """
 
 from __future__ import annotations
@@ -56,6 +59,9 @@ SETS = {
     "Bio-SimLex": ("Bio-SimLex.txt", BIO_SIM),
     "Bio-SimVerb": ("Bio-SimVerb.txt", BIO_SIM),
 }  # fmt: skip
+# The column that tells a pair's set and how many of its terms the terminology has: "UMNSRS similarity, both".
+COVERED = "terms in the terminology"
+COVERAGE = ("none", "one", "both")
 TRANSLATED = ("Term1", "Term2", "Translation1", "Translation2")
 
 
@@ -145,11 +151,22 @@ def load(source: Source, options: Options) -> Data:
     if options.translations is not None:
         sets = _translated(sets, options.translations, notes)
     if options.by == "term":
+        if source.terminology is not None:
+            sets = [_with_coverage(one, source.terminology) for one in sets]
         return Data(sets, notes=notes)
     names = _names(source.require_terminology(), sets, options.language)
     asked = {concept for one in sets for pair in one.concepts or () for concept in pair if concept}
     notes |= {"concepts of the sets": len(asked), "concepts of the sets in the terminology": len(names)}
     return Data(sets, names, notes)
+
+
+def _with_coverage(one: Pairs, terminology: Terminology) -> Pairs:
+    """Return the pairs with the column `COVERED`."""
+    known = {
+        term: terminology.find_key(clean(term)) is not None for term in dict.fromkeys((*one.left, *one.right))
+    }  # fmt: skip
+    covered = [f"{one.name}, {COVERAGE[known[a] + known[b]]}" for a, b in zip(one.left, one.right, strict=True)]
+    return replace(one, columns={**one.columns, COVERED: covered})
 
 
 def _translated(sets: list[Pairs], path: Path, notes: dict[str, Any]) -> list[Pairs]:
@@ -225,7 +242,8 @@ def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Re
         raise UsageError(
             f"relatedness by concept needs a system that has vectors, which {system.name} has not: by=term"
         )
-    return pairs.result_of(data.sets, similarity, (pairs.SPEARMAN, pairs.PEARSON), notes=notes)
+    subsets = (COVERED,) if any(COVERED in one.columns for one in data.sets) else ()
+    return pairs.result_of(data.sets, similarity, (pairs.SPEARMAN, pairs.PEARSON), subsets=subsets, notes=notes)
 
 
 def _concept_vectors(data: Data, system: ConceptSystem) -> dict[str, NDArray[np.float32]]:
