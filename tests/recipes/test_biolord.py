@@ -418,17 +418,22 @@ def test_what_is_held_out_shows_in_no_name_and_no_text(
     assert artefact.open_manifest(tmp_path / "m.phases" / "contrasted", "model")["split"] == split.hash
 
 
-@pytest.mark.parametrize(("kinds", "present"), [("definition", (True, False)), ("description", (False, True))])
-def test_kinds_of_texts_may_be_left_out(
-    data: Path, terminology: Terminology, tmp_path: Path, capsys, kinds: str, present: tuple[bool, bool]
+@pytest.mark.parametrize(("kinds", "present"), [
+    ("definition", (True, False, False)), ("description", (False, True, False)),
+    ("definition,description,name", (True, True, True)), ("name", (False, False, True)),
+])  # fmt: skip
+def test_kinds_of_texts_may_be_left_out_and_names_added(
+    data: Path, terminology: Terminology, tmp_path: Path, capsys, kinds: str, present: tuple[bool, bool, bool]
 ) -> None:
     settings = config(data, kinds=kinds, scored="", triples="", seeds=1, steps=2)
     figures = biolord.train(terminology, str(data / "model"), tmp_path / "m", settings)
     counts = artefact.open_manifest(tmp_path / "m", "model")["texts"]
-    assert (counts["definition"] > 0, counts["description"] > 0) == present
+    assert (counts["definition"] > 0, counts["description"] > 0, counts["name"] > 0) == present
+    each = np.diff(terminology.training_terms()[1])
+    assert counts["name"] in (0, each[each > 1].sum())
     assert "dev_retrieval" in figures
     said = "no concept has a definition to train on: its descriptions stand for it" in capsys.readouterr().err
-    assert said == (kinds == "description")
+    assert said == ("definition" not in kinds)
 
 
 def test_generated_definitions_train_and_are_distilled(data: Path, tmp_path: Path) -> None:

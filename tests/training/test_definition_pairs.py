@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from alphita.errors import InputError
 from alphita.terminology.store import Terminology
 from alphita.terminology.verbalisation.texts import Texts, verbalise
-from alphita.training.definition_pairs import DefinitionPairs, HardNegatives, groups, with_names
+from alphita.training.definition_pairs import (
+    DefinitionPairs,
+    HardNegatives,
+    groups,
+    joined,
+    names_as_texts,
+    with_names,
+)
 from alphita.training.names import TrainingNames
 from tests.stanzas import Stanza, defined, ontology
 
@@ -98,6 +105,28 @@ def test_pairs_are_no_negatives_where_concept_name_or_text_is_shared(tmp_path: P
                 assert (drawn.group[i] == drawn.group[j]) == same
                 kinds.add((int(min(a, b)), int(max(a, b)), bool(same)))
     assert {(0, 1, True), (0, 1, False), (2, 4, True), (2, 3, False)} <= kinds
+
+
+def test_names_as_texts_stand_with_every_other_name_and_never_with_themselves(tmp_path: Path) -> None:
+    stanzas = [Stanza(1, ["cold", "common cold", "coryza"]), Stanza(2, ["fever"]), Stanza(3, ["hot", "heat"])]
+    names = TrainingNames(ontology(tmp_path / "t.terminology", stanzas))
+    defined = texts_of((0, "runny nose"), (1, "too warm"))
+    texts = joined(defined, names_as_texts(names, 3))
+    assert list(zip(texts.concepts.tolist(), texts.strings, texts.kinds.tolist(), strict=True)) == [
+        (0, "runny nose", 0), (0, "cold", 3), (0, "common cold", 3), (0, "coryza", 3), (1, "too warm", 0),
+        (2, "hot", 3), (2, "heat", 3),
+    ]  # fmt: skip
+    pairs = DefinitionPairs(names, texts, batch=7, seed=0)
+    drawn = [pairs.draw(number) for number in range(60)]
+    met = {
+        (names.strings[name], texts.strings[text])
+        for one in drawn for name, text in zip(one.names.tolist(), one.texts.tolist(), strict=True)
+    }  # fmt: skip
+    cold = ("cold", "common cold", "coryza")
+    assert met == {
+        *((a, b) for a in cold for b in cold if a != b), *((name, "runny nose") for name in cold),
+        ("fever", "too warm"), ("hot", "heat"), ("heat", "hot"),
+    }  # fmt: skip
 
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=3), min_size=1, max_size=12))

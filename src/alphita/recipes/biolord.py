@@ -18,6 +18,8 @@ Deviations from the paper, and what it leaves open:
 - A target is the mean of the vectors of the concept's preferred name and of its definitions, the mean removed by the
   PCA (see `training.distillation`). A concept without definition is told by its name. All its names are trained.
 - The head reads the vector at length 1, as it is compared later. It is kept beside the model, not in it.
+- With kinds=...,name a concept's other names count as texts of it: a graph teaches synonyms that way too, of concepts
+  that have neither definition nor relations.
 - Texts of a concept that a pair's drawn name names too, and equal texts, are no negatives of the pair either.
 - Names are cleaned before encoding (lower case, spaces), as in all recipes here; texts and sentences are not.
 - The soup's dev score is the mean of Pearson's correlation on scored sentences and of accuracy@1 from definitions held
@@ -37,7 +39,7 @@ from pydantic import Field, field_validator, model_validator
 from alphita import artefact, registry
 from alphita.errors import InputError, UsageError
 from alphita.terminology.verbalisation.texts import KINDS
-from alphita.training.definition_data import Data, TextTraining, read, say
+from alphita.training.definition_data import TRAINED, Data, TextTraining, read, say
 from alphita.training.sentence_tasks import listed
 
 if TYPE_CHECKING:
@@ -62,7 +64,9 @@ class Config(TextTraining):
     phases: str = Field("adapt,contrast,distil,soup", description="phases to run (Training strategy; 2022: contrast)")
     # Data
     kinds: str = Field(
-        "definition,description,generated", description="kinds of texts (Contrastive phase: all; appendix A: fewer)"
+        "definition,description,generated",
+        description="what names are trained against (Contrastive phase: these; appendix A: fewer); name: the concept's "
+        "other names too (ours)",
     )
     descriptions: int = Field(3, ge=0, description="descriptions a concept at most (not stated; ours)")
     generated: str = Field("", description="JSONL file of generated definitions (Training data: of 400,000 concepts)")
@@ -115,7 +119,7 @@ class Config(TextTraining):
     @field_validator("phases", "kinds", "distil_kinds")
     @classmethod
     def _known(cls, value: str, info: Any) -> str:  # noqa: ANN401 - pydantic's
-        choices = PHASES if info.field_name == "phases" else KINDS
+        choices = {"phases": PHASES, "kinds": TRAINED}.get(str(info.field_name), KINDS)
         for name in (given := listed(value)):
             if name not in choices:
                 raise ValueError(registry.unknown(info.field_name.removesuffix("s"), name, choices))

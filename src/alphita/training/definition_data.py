@@ -14,7 +14,7 @@ from alphita.errors import Rejects
 from alphita.terminology.verbalisation.generation import read_generated
 from alphita.terminology.verbalisation.texts import KINDS, Texts, verbalise
 from alphita.training.definition_dev import DevDefinitions, correlation, hold_out
-from alphita.training.definition_pairs import subset, with_names
+from alphita.training.definition_pairs import joined, names_as_texts, subset, with_names
 from alphita.training.names import TrainingNames
 from alphita.training.scored_pairs import ScoredPairs, Triples
 from alphita.training.sentence_tasks import listed, read_files
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+
+
+# Of what names can be trained against: the kinds of texts, and a concept's other names.
+NAME = "name"
+TRAINED = (*KINDS, NAME)
 
 
 class TextTraining(TermTraining):
@@ -51,7 +56,7 @@ class Data:
         terminology: the graph.
         held_out: (p, 2) pairs of concepts whose triples must not train.
         names: the names that train.
-        texts: the texts that train, each of a concept with a name.
+        texts: the texts that train, each of a concept with a name; their kinds are places in `TRAINED`.
         defines: places in `KINDS` of the kinds that stand for a concept's definition.
         sets: scored pairs and triples to adapt to, by file.
         definitions: the definitions held out for the dev score, if any.
@@ -133,10 +138,10 @@ def read(terminology: Terminology, config: TextTraining, split: Split | None = N
     names = TrainingNames(terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages)
     trained, defining = _places(config.kinds), _places(config.distil_kinds)
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
+    kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]
     texts = verbalise(
-        terminology, exclude=exclude, held_out=held_out, languages=tuple(languages) or ("en",),
-        kinds=[KINDS[place] for place in sorted({*trained, *defining})], descriptions=config.descriptions,
-        generated=generated, seed=config.seed,
+        terminology, exclude=exclude, held_out=held_out, languages=tuple(languages) or ("en",), kinds=kinds,
+        descriptions=config.descriptions, generated=generated, seed=config.seed,
     )  # fmt: skip
     texts = with_names(texts, names)
     texts, definitions = hold_out(
@@ -145,9 +150,11 @@ def read(terminology: Terminology, config: TextTraining, split: Split | None = N
     )  # fmt: skip
     texts = subset(texts, np.isin(texts.kinds, trained))
     defines = _present(defining, texts)
+    if (place := TRAINED.index(NAME)) in trained:
+        texts = joined(texts, names_as_texts(names, place))
     if defines != defining:
         say("no concept has a definition to train on: its descriptions stand for it")
-    counts = {kind: int((texts.kinds == place).sum()) for place, kind in enumerate(KINDS)}
+    counts = {kind: int((texts.kinds == place).sum()) for place, kind in enumerate(TRAINED)}
     say(
         f"texts to train on: {', '.join(f'{kind} {count:,}' for kind, count in counts.items())}; definitions held out "
         f"for the dev score: {len(definitions.texts) if definitions else 0:,}"
@@ -161,8 +168,8 @@ def read(terminology: Terminology, config: TextTraining, split: Split | None = N
 
 
 def _places(setting: str) -> list[int]:
-    """Return the places in `KINDS` of the kinds that a setting lists."""
-    return [place for place, kind in enumerate(KINDS) if kind in listed(setting)]
+    """Return the places in `TRAINED` of the kinds that a setting lists."""
+    return [place for place, kind in enumerate(TRAINED) if kind in listed(setting)]
 
 
 def _present(kinds: list[int], texts: Texts) -> list[int]:

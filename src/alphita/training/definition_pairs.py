@@ -1,6 +1,7 @@
 """BioLORD's data (Remy et al. 2024, "Contrastive phase"): a text and a name of its concept, many pairs a batch.
 
-Every text comes once an epoch, each time with a name of its concept drawn anew. In a batch, the texts of other pairs
+Every text comes once an epoch, each time with a name of its concept drawn anew, and a text that is itself one of the
+names with another. In a batch, the texts of other pairs
 are negatives; those that would be false ones are found here: of the same concept, of a concept that the drawn name
 names too, or the same text. They are told as groups: pairs of one group are no negatives of each other.
 
@@ -79,8 +80,8 @@ class DefinitionPairs:
             raise InputError("there is no text to train on", remedy="look at the kinds of texts and at --split")
         self._offsets, self._weights = names.offsets, names.weights
         self._concepts = texts.concepts.astype(np.int64)
-        self._strings = names.string_numbers()
-        self._texts = pa.array(clean_many(texts.strings)).dictionary_encode().indices.to_numpy()
+        strings = pa.array([*names.strings, *clean_many(texts.strings)]).dictionary_encode().indices.to_numpy()
+        self._strings, self._texts = np.split(strings, [len(names.strings)])
         self._named = _homonyms(self._strings, names.offsets)
         self._seed, self._hard = seed, hard
         self._walk = EpochWalk(self.pairs, batch, [seed, 10])
@@ -91,6 +92,8 @@ class DefinitionPairs:
         rng = np.random.default_rng([self._seed, 11, number])
         concepts = self._concepts[texts]
         names = self._draw_names(concepts, rng)
+        itself = self._strings[names] == self._texts[texts]
+        names = np.where(itself, self._next_name(concepts, names), names)
         called = [
             self._named.get(int(string), [int(c)]) for string, c in zip(self._strings[names], concepts, strict=True)
         ]
@@ -135,6 +138,11 @@ class DefinitionPairs:
             sums = np.cumsum(self._weights[start:stop])
             chosen.append(start + int(np.searchsorted(sums, place * sums[-1], side="right")))
         return np.array(chosen, np.int64)
+
+    def _next_name(self, concepts: Int64, names: Int64) -> Int64:
+        """Return the name that follows each in its concept, the first after the last."""
+        first, last = self._offsets[concepts], self._offsets[concepts + 1]
+        return first + (names - first + 1) % (last - first)
 
 
 class HardNegatives:
@@ -219,6 +227,23 @@ def subset(texts: Texts, kept: NDArray[np.bool_], counts: Mapping[str, int] | No
     places = np.flatnonzero(kept)
     strings = [texts.strings[place] for place in places.tolist()]
     return Texts(texts.concepts[places], strings, texts.kinds[places], dict(texts.counts if counts is None else counts))
+
+
+def names_as_texts(names: TrainingNames, kind: int) -> Texts:
+    """Return the names of concepts that have several, as texts of `kind`."""
+    each = np.diff(names.offsets)
+    concepts = np.repeat(np.arange(len(each), dtype=np.int32), each)
+    several = np.flatnonzero((each > 1)[concepts])
+    strings = [names.strings[place] for place in several.tolist()]
+    return Texts(concepts[several], strings, np.full(len(several), kind, np.uint8), {})
+
+
+def joined(one: Texts, other: Texts) -> Texts:
+    """Return the texts of both, ordered by concept and kind, with the counts of the first."""
+    concepts, kinds = np.concatenate([one.concepts, other.concepts]), np.concatenate([one.kinds, other.kinds])
+    strings = [*one.strings, *other.strings]
+    order = np.lexsort([kinds, concepts])
+    return Texts(concepts[order], [strings[place] for place in order.tolist()], kinds[order], one.counts)
 
 
 def with_names(texts: Texts, names: TrainingNames) -> Texts:
