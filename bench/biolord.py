@@ -9,8 +9,9 @@ goes on with a run that was cut. Seeds are the outer loop.
 
 The run `biolord` gives a row for each phase (Remy et al. 2024, table 2): adapted, contrasted, contrasted and adapted
 again (BioLORD-2023-C), the first of the self-distilled students (BioLORD-2023-S), and the soup. Beside it stand
-BioLORD-2022's plain contrast and what appendix A tells of, each up to the end of its contrastive phase, to be compared
-with the row C. All choices are made on the dev scores; --benchmarks leaves out what is to be read once, at the end.
+BioLORD-2022's plain contrast, what appendix A tells of, and names trained against a concept's other names too (ours),
+each up to the end of its contrastive phase, to be compared with the row C. All choices are made on the dev scores;
+--benchmarks leaves out what is to be read once, at the end.
 """
 
 from __future__ import annotations
@@ -63,6 +64,11 @@ RUNS = (
     Run("lord_2022", {"": "2022: contrast, no adaptation"}, {"phases": "contrast", "batch": "96"}),
     Run("no_descriptions", {"": "C without descriptions"}, {"phases": CONTRAST, "kinds": "definition,generated"}),
     Run("no_definitions", {"": "C without definitions"}, {"phases": CONTRAST, "kinds": "description"}),
+    Run(
+        "names",
+        {"adapted": "base, adapted (A)", "": "C, against names too"},
+        {"phases": CONTRAST, "kinds": "definition,description,generated,name"},
+    ),
     Run("hard_negatives", {"": "C with hard negatives"}, {"phases": CONTRAST, "hard_negatives": "2"}),
 )  # fmt: skip
 BASE = "the encoder as it comes"

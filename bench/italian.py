@@ -1,6 +1,5 @@
 """The Italian system of Amore Bondarenko, Ferrod and Di Caro (2022), row by row: its tables 2 to 5 on given data.
 
-    python bench/italian.py tables TERMS.tsv RELATIONS.tsv -o FOLDER
     python bench/italian.py scarce EN.terminology -o SCARCE.terminology --held-out CUT.split
     python bench/italian.py bilingual OPEN.terminology -o IT.terminology --held-out IT.split --language it
     python bench/italian.py groups UMLS.terminology -o UMLS_ITA.terminology --sources ICPCITA,MDRITA,MSHITA
@@ -37,12 +36,6 @@ from alphita.progress import say
 from alphita.terminology.store import load_terminology
 from arguments import setting
 from italian_data import whole
-
-
-def tables(given: argparse.Namespace) -> None:
-    """Write terms and relations as `alphita terminology import table` reads them."""
-    counts = italian_data.write_tables(given.terms, given.relations, given.output)
-    say(f"{given.output}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
 
 
 def scarce(given: argparse.Namespace) -> None:
@@ -163,10 +156,6 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--output", "-o", type=Path, required=True, help="X.terminology")
         return one
 
-    one = command(tables)
-    one.add_argument("terms", type=Path)
-    one.add_argument("relations", type=Path)
-    one.add_argument("--output", "-o", type=Path, required=True, help="a folder")
     one = making(scarce)
     one.add_argument("--held-out", type=Path, required=True, help="X.split: names cut away that are to be found")
     one.add_argument("--names", type=float, default=italian_data.NAMES, help="names a concept")

@@ -47,54 +47,6 @@ GROUPS = {
 }
 
 
-SCOPES = {"pref": "exact", "syn": "exact", "syn_broad": "broad", "syn_narrow": "narrow", "syn_related": "related"}
-STATUSES = {"OFFICIAL": "official", "CANDIDATE": "candidate", "CANDIDATE/MT": "machine"}
-TERMS, RELATIONS, EXACT = "terms.tsv", "relations.tsv", "exact.sssom.tsv"
-EXACT_MATCH = "exact_match"
-
-
-def write_tables(terms: Path, relations: Path, folder: Path) -> dict[str, int]:
-    """Write tables of terms and relations as the loader `table` reads them, and exact matches as SSSOM.
-
-    Args:
-        terms: tab-separated, gzipped or not: id, lang, term, type (of `SCOPES`), status (of `STATUSES`), source.
-        relations: likewise: head, relation, tail, source. `EXACT_MATCH` is kept among the relations too.
-        folder: gets terms.tsv, relations.tsv and exact.sssom.tsv.
-
-    Returns:
-        Rows by file; of terms also those left out, for their type or status is none of these.
-
-    Raises:
-        InputError: a file cannot be read, or lacks a column.
-    """
-    names = _read(terms, ("id", "lang", "term", "type", "status"))
-    known = names.filter(pl.col("type").is_in(list(SCOPES)) & pl.col("status").is_in(list(STATUSES)))
-    links = _read(relations, ("head", "relation", "tail"))
-    exact = links.filter(pl.col("relation") == EXACT_MATCH)
-    written = {
-        TERMS: known.select(
-            "id", "term", language="lang", scope=pl.col("type").replace_strict(SCOPES),
-            status=pl.col("status").replace_strict(STATUSES), preferred=(pl.col("type") == "pref").cast(pl.Int8),
-        ),
-        RELATIONS: links.select("head", "relation", "tail"),
-        EXACT: exact.select(subject_id="head", predicate_id=pl.lit("skos:exactMatch"), object_id="tail"),
-    }  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, frame in written.items():
-        frame.write_csv(folder / name, separator="\t", quote_style="never")
-    return {name: len(frame) for name, frame in written.items()} | {"left out": len(names) - len(known)}
-
-
-def _read(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:
-    try:
-        frame = pl.read_csv(path, separator="\t", quote_char=None, infer_schema=False).fill_null("")
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"cannot be read: {error}", file=path) from None
-    if missing := [name for name in columns if name not in frame.columns]:
-        raise InputError(f"has no column {missing[0]!r}; its columns are {frame.columns}", file=path, line=1)
-    return frame
-
-
 def scarce(terminology: Terminology, names: float, seed: int, queries: int) -> tuple[Tables, Split]:
     """Cut a terminology to few names a concept; concepts and triples stay as they are.
 

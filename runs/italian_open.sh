@@ -66,7 +66,7 @@ english="$output/en.terminology"
 if [ ! -e "$open" ]; then
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    "$python" "$here/../bench/italian.py" tables "$terms" "$relations" -o "$work"
+    "$python" "$here/../bench/open_graph.py" "$terms" "$relations" -o "$work"
     if [ ! -e "$typed" ]; then
         $alphita terminology import obo hpo --packaged --set semantic_type=HP:0000118 -o "$typed"
     fi

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gzip
 import importlib
 import sys
 from pathlib import Path
@@ -10,10 +9,9 @@ import polars as pl
 import pytest
 
 from alphita import artefact
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Source, load_benchmark
 from alphita.terminology import store
-from alphita.terminology.loaders import table
 from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
@@ -188,46 +186,6 @@ def test_the_groups_do_not_overlap_and_are_thirteen() -> None:
     assert len(data.GROUPS) == 13
     assert len(types) == len(set(types))
     assert all(len(tui) == 4 and tui[0] == "T" and tui[1:].isdigit() for tui in types)
-
-
-TERMS = """id	lang	term	type	status	source
-A:1	en	a "quoted" name	pref	OFFICIAL	S
-A:1	it	un nome	syn	CANDIDATE/MT	S
-A:2	en	wide	syn_broad	OFFICIAL	S
-A:2	en	second	pref	CANDIDATE	S
-B:2	en	the same	pref	OFFICIAL	S
-B:3	en	odd	other	OFFICIAL	S
-"""
-RELATIONS = "head\trelation\ttail\tsource\nA:1\tis_a\tA:2\tS\nA:2\texact_match\tB:2\tS\n"
-
-
-def test_tables_of_an_open_graph_are_read_by_the_loader(tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "terms.tsv.gz", "wt") as file:
-        file.write(TERMS)
-    (tmp_path / "relations.tsv").write_text(RELATIONS)
-    counts = data.write_tables(tmp_path / "terms.tsv.gz", tmp_path / "relations.tsv", tmp_path / "out")
-    assert counts == {"terms.tsv": 5, "relations.tsv": 2, "exact.sssom.tsv": 1, "left out": 1}
-    with Rejects() as rejects:
-        paths = [tmp_path / "out" / name for name in ("terms.tsv", "relations.tsv")]
-        store.save(table.load(paths, table.Options(quote=""), rejects), tmp_path / "t.terminology")
-        assert rejects.count == 0
-    read = load_terminology(tmp_path / "t.terminology")
-    columns = ("string", "language", "scope", "status", "preferred")
-    found = set(zip(*(read.terms[name].to_pylist() for name in columns), strict=True))
-    assert found == {
-        ('a "quoted" name', "en", "exact", "official", True), ("un nome", "it", "exact", "machine", False),
-        ("wide", "en", "broad", "official", False), ("second", "en", "exact", "candidate", True),
-        ("the same", "en", "exact", "official", True),
-    }  # fmt: skip
-    assert sorted(read.relation_labels) == ["exact_match", "is_a"]
-    assert (tmp_path / "out" / "exact.sssom.tsv").read_text() == (
-        "subject_id\tpredicate_id\tobject_id\nA:2\tskos:exactMatch\tB:2\n"
-    )
-    (tmp_path / "relations.tsv").write_text("head\ttail\nA:1\tA:2\n")
-    with pytest.raises(InputError, match="has no column 'relation'"):
-        data.write_tables(tmp_path / "terms.tsv.gz", tmp_path / "relations.tsv", tmp_path / "out")
-    with pytest.raises(InputError, match="cannot be read"):
-        data.write_tables(tmp_path / "nothing.tsv", tmp_path / "relations.tsv", tmp_path / "out")
 
 
 def test_the_commands_write_once(tiny: Terminology, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,11 +90,10 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     check_alphita(calls)
     made = benches(calls)
-    assert [named(one) for one in made] == ["tables", "scarce", "graph", "run", "bilingual", "run"]
-    tables, scarce, graph, english, bilingual, italian_run = made
-    assert (tables.terms, tables.relations) == (
-        opened / "open_graph/terms.tsv.gz", opened / "open_graph/relations.tsv",
-    )  # fmt: skip
+    assert [named(one) for one in made] == ["scarce", "graph", "run", "bilingual", "run"]
+    scarce, graph, english, bilingual, italian_run = made
+    (tables,) = [call for call in calls if Path(call[1]).name == "open_graph.py"]
+    assert tables[2:4] == [str(opened / "open_graph/terms.tsv.gz"), str(opened / "open_graph/relations.tsv")]
     assert scarce.terminology == out / "en.terminology"
     assert graph.terminology == bilingual.terminology == out / "open.terminology"
     assert (english.terminology, english.cut, english.split) == (scarce.output, scarce.held_out, None)
