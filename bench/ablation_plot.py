@@ -8,15 +8,12 @@ or of biolord.py.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from alphita.artefact import atomic_file
-from alphita.errors import AlphitaError, InputError, require
+import pictures
+from alphita.errors import InputError
 from alphita.evaluation.plots import COLOURS
 
 # Column of the table -> title of its panel, and what it is printed times.
@@ -47,15 +44,15 @@ def panels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[flo
     return found
 
 
-def draw(found: Mapping[str, Mapping[str, Sequence[float]]], out: Path) -> None:
-    """Draw what `panels_of` returned, whole or not at all."""
-    figures = require("matplotlib.figure", "plots")
-    canvases = require("matplotlib.backends.backend_agg", "plots")
+def draw(rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - matplotlib's Figure
+    """Return the picture of a table's rows.
+
+    Raises:
+        InputError: nothing of them can be drawn.
+    """
+    found = panels_of(rows)
     titles = list(dict.fromkeys(title for by_row in found.values() for title in by_row if title != BASE))
-    figure = figures.Figure(
-        figsize=(2.2 + 2.3 * len(found), 0.9 + 0.3 * len(titles)), dpi=160, facecolor="white", layout="tight"
-    )
-    canvases.FigureCanvasAgg(figure)
+    figure = pictures.canvas(2.2 + 2.3 * len(found), 0.9 + 0.3 * len(titles))
     for number, (column, by_row) in enumerate(found.items()):
         axes = figure.add_subplot(1, len(found), number + 1)
         if BASE in by_row:
@@ -70,28 +67,13 @@ def draw(found: Mapping[str, Mapping[str, Sequence[float]]], out: Path) -> None:
         axes.set_yticks(range(len(titles)), titles if number == 0 else [])
         axes.set_title(PANELS[column][0], fontsize=10)
         axes.grid(alpha=0.25, linewidth=0.6)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-    with atomic_file(out, "wb") as file:
-        figure.savefig(file, format="png")
+        pictures.plain(axes)
+    return figure
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("table", type=Path, help="table.json")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the picture, .png")
-    given = parser.parse_args(arguments)
-    try:
-        rows = json.loads(given.table.read_text(encoding="utf-8"))["rows"]
-        draw(panels_of(rows), given.output)
-    except (OSError, ValueError, KeyError) as error:
-        print(f"error: {given.table} is no table of coder_ablation.py or biolord.py: {error}", file=sys.stderr)
-        return 2
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return pictures.command(__doc__, "coder_ablation.py or biolord.py", draw, words)
 
 
 if __name__ == "__main__":

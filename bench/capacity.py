@@ -27,9 +27,10 @@ from typing import Any
 
 import numpy as np
 
+import pictures
 from alphita import machine as this
 from alphita.artefact import atomic_file
-from alphita.errors import UsageError, require
+from alphita.errors import UsageError
 from arguments import listed
 from capacity_model import Machine, Prediction, Rates, build_seconds, index_bytes, of_runs, predict, start_of
 
@@ -180,10 +181,7 @@ def draw(
     predictions: Sequence[tuple[Machine, int, Prediction]], kind: Machine, runs: Sequence[dict[str, Any]], out: Path
 ) -> None:
     """Draw time over rows on one machine, a line for each size of index, and the runs that were measured."""
-    figures = require("matplotlib.figure", "plots")
-    canvases = require("matplotlib.backends.backend_agg", "plots")
-    figure = figures.Figure(figsize=(6.4, 4.2), dpi=160, facecolor="white", layout="tight")
-    canvases.FigureCanvasAgg(figure)
+    figure = pictures.canvas(6.4, 4.2)
     axes = figure.add_subplot()
     alone = [one for machine, count, one in predictions if machine == kind and count == 1]
     for terms, colour in zip(sorted({one.terms for one in alone}), COLOURS, strict=False):
@@ -198,8 +196,7 @@ def draw(
     axes.set_ylabel(f"hours on one {kind.name}")
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.legend(fontsize=8, frameon=False)
-    with atomic_file(out, "wb") as file:
-        figure.savefig(file, format="png")
+    pictures.save(figure, out)
 
 
 # --- all of it -------------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from alphita.artefact import atomic_file
-from alphita.errors import require
+import pictures
 from alphita.evaluation.plots import COLOURS, MARKERS
 from electra_rows import BY_NAME, LOG, PRETRAINING
 from electra_table import EASY_F1, HARD_F1
@@ -133,17 +132,12 @@ def draw_points(found: Mapping[str, Sequence[Point]], label: str, out: Path) -> 
 @contextlib.contextmanager
 def _picture(number: int, out: Path) -> Iterator[list[Axes]]:
     """Give so many panels to draw on, and write the picture afterwards, whole or not at all."""
-    figures = require("matplotlib.figure", "plots")
-    canvases = require("matplotlib.backends.backend_agg", "plots")
     across = min(2, number)
     down = -(-number // across)
-    figure = figures.Figure(figsize=(4.8 * across, 3.4 * down), dpi=160, facecolor="white", layout="tight")
-    canvases.FigureCanvasAgg(figure)
+    figure = pictures.canvas(4.8 * across, 3.4 * down)
     panels = [figure.add_subplot(down, across, place + 1) for place in range(number)]
     for axes in panels:
         axes.grid(alpha=0.25, linewidth=0.6)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        pictures.plain(axes)
     yield panels
-    with atomic_file(out, "wb") as file:
-        figure.savefig(file, format="png")
+    pictures.save(figure, out)

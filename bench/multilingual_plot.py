@@ -8,15 +8,12 @@ full one the mean over the seeds of --after.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from alphita.artefact import atomic_file
-from alphita.errors import AlphitaError, InputError, require
+import pictures
+from alphita.errors import InputError
 from alphita.evaluation.plots import COLOURS
 from multilingual import LEAST
 
@@ -38,12 +35,14 @@ def lines_of(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, float]
     return found
 
 
-def draw(lines: Sequence[tuple[str, float, float]], out: Path) -> None:
-    """Draw what `lines_of` returned, whole or not at all."""
-    figures = require("matplotlib.figure", "plots")
-    canvases = require("matplotlib.backends.backend_agg", "plots")
-    figure = figures.Figure(figsize=(7, 0.9 + 0.3 * len(lines)), dpi=160, facecolor="white", layout="tight")
-    canvases.FigureCanvasAgg(figure)
+def draw(rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - matplotlib's Figure
+    """Return the picture of a table's rows.
+
+    Raises:
+        InputError: nothing of them can be drawn.
+    """
+    lines = lines_of(rows)
+    figure = pictures.canvas(7, 0.9 + 0.3 * len(lines))
     axes = figure.add_subplot(1, 1, 1)
     for place, (_, before, after) in enumerate(lines):
         axes.plot([before, after], [place, place], color=COLOURS[0], linewidth=2, alpha=0.5)
@@ -56,27 +55,13 @@ def draw(lines: Sequence[tuple[str, float, float]], out: Path) -> None:
     axes.set_xlabel("accuracy@1, %")
     axes.grid(axis="x", alpha=0.25, linewidth=0.6)
     axes.legend(loc="lower right")
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    with atomic_file(out, "wb") as file:
-        figure.savefig(file, format="png")
+    pictures.plain(axes)
+    return figure
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("table", type=Path, help="table.json")
-    parser.add_argument("-o", "--output", type=Path, required=True, help="the picture, .png")
-    given = parser.parse_args(arguments)
-    try:
-        draw(lines_of(json.loads(given.table.read_text(encoding="utf-8"))["rows"]), given.output)
-    except (OSError, ValueError, KeyError) as error:
-        print(f"error: {given.table} is no table of multilingual.py: {error}", file=sys.stderr)
-        return 2
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return pictures.command(__doc__, "multilingual.py", draw, words)
 
 
 if __name__ == "__main__":

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-PROGRAM = Path(__file__).parents[2] / "bench" / "ablation_plot.py"
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
 
 
 @pytest.fixture(scope="module")
 def program() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ablation_plot", PROGRAM)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("ablation_plot")
 
 
 def row(title: str, **figures: list[float]) -> dict:
