@@ -168,7 +168,7 @@ def test_vectors_have_length_one(kind) -> None:
 
 
 def test_an_encoder_is_asked_once_for_a_string(monkeypatch) -> None:
-    monkeypatch.setattr(encoder, "KEPT", 4)
+    monkeypatch.setattr(encoder, "KEPT", 4 * 64 * 4)  # four vectors
     system = system_of("encoder")
     shapes = [system.encode(strings).shape for strings in ([], [""], ["", ""], ["heart"], [])]
     assert shapes == [(0, 64), (1, 64), (2, 64), (1, 64), (0, 64)]

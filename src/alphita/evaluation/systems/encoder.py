@@ -19,9 +19,9 @@ from alphita.index.neighbours import unit
 from alphita.terminology.text import DEFAULT_RULES
 
 OPTIONS = ("pooling", "max_length", "precision", "device", "cased", "name")
-# Strings whose vectors are kept: benchmarks share a terminology, and folds and languages a dictionary. 0.4 GB at 384
-# numbers each. A list that alone has more of them is kept too.
-KEPT = 1 << 18
+# Bytes of vectors that are kept: benchmarks share a terminology, and folds and languages a dictionary. At 384 numbers
+# each, those of 700,000 strings. A list that alone has more is kept too.
+KEPT = 1 << 30
 
 
 class EncoderSystem:
@@ -42,7 +42,7 @@ class EncoderSystem:
         """
         distinct = dict.fromkeys(strings)
         new = [string for string in distinct if string not in self._rows]
-        if self._vectors is None or (new and len(self._rows) + len(new) > KEPT):
+        if self._vectors is None or (new and (len(self._rows) + len(new)) * 4 * self._vectors.shape[1] > KEPT):
             self._rows, self._vectors, new = {}, None, list(distinct)
         if new or self._vectors is None:
             names = [legacy_coder_name(string) for string in new] if self.encoder.pooling == "legacy_coder" else new
