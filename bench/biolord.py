@@ -65,8 +65,7 @@ RUNS = (
     Run("no_descriptions", {"": "C without descriptions"}, {"phases": CONTRAST, "kinds": "definition,generated"}),
     Run("no_definitions", {"": "C without definitions"}, {"phases": CONTRAST, "kinds": "description"}),
     Run(
-        "names",
-        {"adapted": "base, adapted (A)", "": "C, against names too"},
+        "names", {"": "C, against names too"},
         {"phases": CONTRAST, "kinds": "definition,description,generated,name"},
     ),
     Run("hard_negatives", {"": "C with hard negatives"}, {"phases": CONTRAST, "hard_negatives": "2"}),
