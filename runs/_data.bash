@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 #
-# How the scripts on open data find their files. They source it, with `data` set to the folder.
+# How the scripts find their files. They source it; those on open data with `data` set to the folder.
 
 # Print the path of the file of that name, gzipped or not.
 input() {
@@ -23,6 +23,19 @@ texts() {
     done
     if [ ${#found[@]} -eq 0 ]; then
         echo "error: there is no $data/text/e3c/$1.layer*.jsonl, gzipped or not" >&2
+        exit 2
+    fi
+}
+
+# Set `found` to all documents of a folder of one's own.
+documents() {
+    local file
+    found=()
+    for file in "$1"/*.txt "$1"/*.txt.gz "$1"/*.jsonl "$1"/*.jsonl.gz; do
+        if [ -e "$file" ]; then found+=("$file"); fi
+    done
+    if [ ${#found[@]} -eq 0 ]; then
+        echo "error: there is no *.txt or *.jsonl, gzipped or not, in $1" >&2
         exit 2
     fi
 }

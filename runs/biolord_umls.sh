@@ -41,22 +41,16 @@
 # The five linking sets are in Portelli et al.'s setting, not in the folds of CODER's papers: never compare across them.
 set -euo pipefail
 
-meta=${1:?usage: runs/biolord_umls.sh META OUTPUT [DATA]}
-output=${2:?usage: runs/biolord_umls.sh META OUTPUT [DATA]}
-data=${3:-}
-alphita=${ALPHITA:-alphita}
-gpus=${GPUS:-1}
+# shellcheck source=runs/_umls.bash
+source "$(dirname "$0")/_umls.bash"
+
+begin "$@"
 encoder=${ENCODER:-sentence-transformers/all-mpnet-base-v2}
-further=()
 if [ -n "${SCORED:-}" ]; then further+=(--set "scored=$SCORED"); fi
 if [ -n "${TRIPLES:-}" ]; then further+=(--set "triples=$TRIPLES"); fi
 if [ -n "${DEV:-}" ]; then further+=(--set "dev_scored=$DEV"); fi
 if [ -n "${GENERATED:-}" ]; then further+=(--set "generated=$GENERATED"); fi
-for setting in ${SETTINGS:-}; do further+=(--set "$setting"); done
-[ -e "$meta" ] || { echo "error: there is no $meta" >&2; exit 2; }
-mkdir -p "$output"
 umls="$output/umls_eng.terminology"
-model="$output/model"
 
 # The graph: names, definitions and relations in English.
 if [ ! -e "$umls" ]; then
@@ -64,11 +58,6 @@ if [ ! -e "$umls" ]; then
 fi
 
 # The training: all phases.
-# shellcheck disable=SC2206
-launch=($alphita)
-if [ "$gpus" -gt 1 ]; then
-    launch=(torchrun --nproc-per-node="$gpus" -m alphita)
-fi
 if [ ! -e "$model" ]; then
     "${launch[@]}" train biolord --terminology "$umls" --encoder "$encoder" --output "$model" --resume \
         ${further[@]+"${further[@]}"}
@@ -82,10 +71,8 @@ done
 systems+=(--model "$model,name=soup")
 if [ -n "$data" ]; then
     for benchmark in sts relatedness mednli_s biosyn; do
-        if [ -d "$data/$benchmark" ]; then
+        if has "$benchmark"; then
             $alphita evaluate "$benchmark" "${systems[@]}" --data "$data" -o "$output/$benchmark" --force
-        else
-            echo "left out: $benchmark, for there is no $data/$benchmark" >&2
         fi
     done
 fi

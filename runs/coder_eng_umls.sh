@@ -37,8 +37,8 @@
 #
 # The released folds hold 181 (Cadec) and 167 (PsyTAR) targets; the text counts 1,029 and 618.
 set -euo pipefail
-# shellcheck source=runs/_coder_umls.bash
-source "$(dirname "$0")/_coder_umls.bash"
+# shellcheck source=runs/_umls.bash
+source "$(dirname "$0")/_umls.bash"
 
 begin "$@"
 steps=${STEPS:-100000}

@@ -36,8 +36,8 @@
 # MANTRA is ranked against the names of SNOMED CT, MeSH and MedDRA, 801,038 concepts; of which languages is not said.
 # The released code reads the vector off BERT's pooler, with padding attended, and we off [CLS] as the text says.
 set -euo pipefail
-# shellcheck source=runs/_coder_umls.bash
-source "$(dirname "$0")/_coder_umls.bash"
+# shellcheck source=runs/_umls.bash
+source "$(dirname "$0")/_umls.bash"
 
 begin "$@"
 steps=${STEPS:-1000000}

@@ -59,15 +59,15 @@ output=${3:?usage: runs/electra_em_pap_paper.sh PRODUCTS CORPUS OUTPUT}
 alphita=${ALPHITA:-alphita}
 python=${PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=runs/_data.bash
+source "$here/_data.bash"
 language=${TITLES_IN:-zh}
 seeds=${SEEDS:-0}
 [ -e "$products" ] || { echo "error: there is no $products" >&2; exit 2; }
 [ -d "$folder" ] || { echo "error: there is no folder $folder" >&2; exit 2; }
+documents "$folder"
 corpus=()
-for file in "$folder"/*.txt "$folder"/*.txt.gz "$folder"/*.jsonl "$folder"/*.jsonl.gz; do
-    if [ -e "$file" ]; then corpus+=(--corpus "$file"); fi
-done
-[ ${#corpus[@]} -gt 0 ] || { echo "error: there is no *.txt or *.jsonl, gzipped or not, in $folder" >&2; exit 2; }
+for file in "${found[@]}"; do corpus+=(--corpus "$file"); done
 if [ -n "${CHINESEBLUE:-}" ] && [ ! -d "$CHINESEBLUE" ]; then
     echo "error: there is no folder $CHINESEBLUE" >&2
     exit 2

@@ -61,14 +61,14 @@ data=${4:-}
 alphita=${ALPHITA:-alphita}
 python=${PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=runs/_data.bash
+source "$here/_data.bash"
 encoder=${ENCODER:-dbmdz/bert-base-italian-uncased}
 [ -e "$meta" ] || { echo "error: there is no $meta" >&2; exit 2; }
 [ -d "$corpus" ] || { echo "error: there is no folder $corpus" >&2; exit 2; }
+documents "$corpus"
 text=()
-for file in "$corpus"/*.txt "$corpus"/*.txt.gz "$corpus"/*.jsonl "$corpus"/*.jsonl.gz; do
-    if [ -e "$file" ]; then text+=(--corpus "$file"); fi
-done
-[ ${#text[@]} -gt 0 ] || { echo "error: there is no *.txt or *.jsonl, gzipped or not, in $corpus" >&2; exit 2; }
+for file in "${found[@]}"; do text+=(--corpus "$file"); done
 benchmarks=mcsm,clustering_pairs
 scored=()
 if [ -n "$data" ]; then

@@ -74,7 +74,7 @@ def wrong(text: str) -> list[str]:
     return [f"{line + 1}: {one}" for line, words in given(text) for one in problems(root, words, check_settings)]
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS, RUNS / "_coder_umls.bash"], ids=lambda path: path.name)
+@pytest.mark.parametrize("script", [*SCRIPTS, RUNS / "_umls.bash"], ids=lambda path: path.name)
 def test_every_command_of_a_script_exists(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     # Not one of them is overlooked: each stands once among those found.
@@ -206,3 +206,31 @@ def test_the_papers_settings_are_the_recipes_defaults(script: Path) -> None:
         assert settings.semantic_type_weight == 0
     else:
         assert (settings.k, settings.m, settings.relation_matrix) == (128, 8, "full")
+
+
+def test_biolords_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> None:
+    environment, log = programs(tmp_path / "bin")
+    meta, data, model = tmp_path / "META", tmp_path / "data", tmp_path / "out" / "model"
+    meta.mkdir()
+    for benchmark in ("sts", "relatedness", "biosyn"):
+        (data / benchmark).mkdir(parents=True)
+    (tmp_path / "out" / "model.phases" / "adapted").mkdir(parents=True)
+    words = ["bash", str(RUNS / "biolord_umls.sh"), str(meta), str(tmp_path / "out"), str(data)]
+    given = {"SCORED": "a.csv,b.txt", "DEV": "dev.csv", "SETTINGS": "seeds=3"}
+    done = subprocess.run(words, env=environment | given, check=True, capture_output=True, text=True)
+    calls = log.read_text().splitlines()
+    assert [re.match(r"alphita (\w+ \w+)", call)[1] for call in calls] == [  # type: ignore[index]
+        "terminology import", "train biolord", "evaluate sts", "evaluate relatedness", "evaluate biosyn",
+    ]  # fmt: skip
+    for setting in ("scored=a.csv,b.txt", "dev_scored=dev.csv", "seeds=3"):
+        assert f"--set {setting}" in calls[1]
+    assert f"--model {model}.phases/adapted,name=adapted --model {model},name=soup" in calls[2]
+    assert "left out: mednli_s" in done.stderr
+    root = typer.main.get_command(cli.app)
+    for call in calls:
+        assert problems(root, call.split()[1:], check_settings) == []
+
+    # What is there is not made again.
+    log.unlink()
+    subprocess.run(words, env=environment, check=True, capture_output=True)
+    assert [call.split()[1] for call in log.read_text().splitlines()] == ["evaluate"] * 3

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 #
-# What the four scripts of CODER's papers on UMLS share: arguments and environment, SNOMED CT to measure MCSM on, how the
-# training is started, and the evaluation. They source it; each sets its own graph, settings and steps.
+# What the scripts of CODER's papers and of BioLORD's on UMLS share: arguments and environment, and how the training is
+# started; and what those of CODER's share beside it: SNOMED CT to measure MCSM on, and the evaluation. They source it;
+# each sets its own graph, settings and steps.
 
 # Read META OUTPUT [DATA] and the environment; set meta, output, data, alphita, further, launch, snomed and model.
 begin() {
