@@ -15,7 +15,7 @@ import json
 import random
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from alphita import machine
 from alphita.terminology.store import load_terminology
-from alphita.training.corpora import documents
+from alphita.training.corpora import blocks, documents
 from alphita.training.mention_forms import Forms, collect
 from alphita.training.mention_matching import Matcher
 from alphita.training.mention_text import WORD, Fold, character_flags
@@ -33,25 +33,12 @@ Found = list[tuple[int, int, int, str]]
 REGEX_NAMES = 300
 
 
-def blocks(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the texts some millions of characters at a time, as `mentions.build` does."""
-    block: list[str] = []
-    size = 0
-    for text in texts:
-        block.append(text)
-        size += len(text)
-        if size >= AT_ONCE:
-            yield block
-            block, size = [], 0
-    yield block
-
-
 def fast(matcher: Matcher, texts: Sequence[str]) -> tuple[Found, int, float]:
     """Return text, start, end and key of every mention; the words; and seconds."""
     found: Found = []
     words = number = 0
     seconds = 0.0
-    for block in blocks(texts):
+    for block in blocks(texts, AT_ONCE):
         begin = time.process_time()
         matches = matcher(block)
         seconds += time.process_time() - begin

@@ -50,6 +50,20 @@ def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejec
             raise InputError(f"cannot be read: {problem}", file=path) from None
 
 
+def blocks(texts: Iterable[str], characters: int) -> Iterator[list[str]]:
+    """Yield the texts in lists of so many characters, or a few more; the last may have fewer."""
+    block: list[str] = []
+    size = 0
+    for text in texts:
+        block.append(text)
+        size += len(text)
+        if size >= characters:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
 def _json_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     yield from enumerate(file, 1)
 

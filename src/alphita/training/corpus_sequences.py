@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact, progress
 from alphita.errors import InputError
+from alphita.training.corpora import blocks
 from alphita.training.mention_forms import HELD_OUT, Forms, why_not
 from alphita.training.mention_matching import Matcher
 from alphita.training.mention_store import Specials
@@ -95,7 +96,7 @@ class HeldOut:
 
     def cut_out(self, texts: Iterable[str]) -> Iterator[str]:
         """Yield texts with a space where a held-out string stands."""
-        for block in _blocks(texts):
+        for block in blocks(texts, CHARACTERS):
             for text, spans in zip(block, self.spans(block), strict=True):
                 kept, behind = [], 0
                 for start, end in spans.tolist():
@@ -211,20 +212,6 @@ def choose_dev(n: int, share: float, seed: int) -> tuple[Int64, Int64]:
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yield texts some millions of characters at a time."""
-    block: list[str] = []
-    size = 0
-    for text in texts:
-        block.append(text)
-        size += len(text)
-        if size >= CHARACTERS:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
-
-
 def _pieces(
     texts: Iterable[str],
     tokenizer: Tokenizer,
@@ -235,7 +222,7 @@ def _pieces(
     bar: progress.Bar,
 ) -> Iterator[Piece]:
     """Yield the pieces of documents that may train, of 1 to `room` tokens; count the others."""
-    for block in _blocks(texts):
+    for block in blocks(texts, CHARACTERS):
         hidden = held_out.spans(block)
         for start in range(0, len(block), DOCUMENTS):
             some = block[start : start + DOCUMENTS]

@@ -32,7 +32,7 @@ from alphita.encoder.resolve import resolve
 from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import InputError, Rejects
 from alphita.terminology.languages import Language
-from alphita.training.corpora import documents
+from alphita.training.corpora import blocks, documents
 from alphita.training.mention_contexts import Context, Reservoir, sequences, windows
 from alphita.training.mention_forms import HELD_OUT, STOP, Ambiguous, Forms, collect
 from alphita.training.mention_matching import Matcher, Matches
@@ -121,7 +121,7 @@ def build(
         Writer(draft.path, SEQUENCES) as kept_sequences,
         progress.bar("matching", None, "words") as bar,
     ):
-        for texts in _blocks(documents(corpus, text_field=text_field, rejects=rejects), counts):
+        for texts in blocks(_counted(documents(corpus, text_field=text_field, rejects=rejects), counts), AT_ONCE):
             matches = matcher(texts)
             bar.advance(matches.words)
             counts["words"] += matches.words
@@ -176,22 +176,14 @@ def open_tokenizer(encoder: str | Path) -> tuple[Tokenizer, str, Specials]:
     return tokenizer, own.hash, Specials(tuple(before), tuple(behind), own.pad_id)
 
 
-def _blocks(texts: Iterable[str], counts: dict[str, int]) -> Iterator[list[str]]:
-    """Yield the texts that are not empty, some millions of characters at a time."""
-    block: list[str] = []
-    size = 0
+def _counted(texts: Iterable[str], counts: dict[str, int]) -> Iterator[str]:
+    """Yield the texts that are not empty, and count both kinds."""
     for text in texts:
         if not text or text.isspace():
             counts["empty"] += 1
-            continue
-        counts["documents"] += 1
-        block.append(text)
-        size += len(text)
-        if size >= AT_ONCE:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
+        else:
+            counts["documents"] += 1
+            yield text
 
 
 def _write_sequences(
