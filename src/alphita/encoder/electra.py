@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional
 
 from alphita.encoder import flat_bert, layout, packed
+from alphita.encoder.heads import fill
 from alphita.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -156,15 +157,7 @@ class ReplacedHead(torch.nn.Module):
         """
         head = cls(encoder.dim, seed=seed)
         file, saved = _saved(encoder.folder)
-        if saved:
-            try:
-                head.load_state_dict(saved)
-            except RuntimeError as error:
-                problem = str(error).strip().splitlines()[-1].strip()
-                raise InputError(
-                    f"the head that finds replaced tokens does not fit the encoder: {problem}", file=file,
-                    remedy="take the encoder that it was trained with, or remove it",
-                ) from None  # fmt: skip
+        fill(head, saved, file, "head that finds replaced tokens")
         return head.to(next(encoder.module.parameters()).device)
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:

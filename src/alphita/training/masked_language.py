@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional
 
 from alphita.encoder import layout, packed
+from alphita.encoder.heads import fill
 from alphita.encoder.injected_bert import InjectedBert
 from alphita.errors import InputError
 from alphita.training.entity_masking import Masking
@@ -119,15 +120,7 @@ class MaskedLanguageHead(torch.nn.Module):
             activation=str(getattr(config, "hidden_act", getattr(config, "activation", "gelu"))),
             eps=getattr(config, "layer_norm_eps", 1e-12), spread=getattr(config, "initializer_range", 0.02), seed=seed,
         )  # fmt: skip
-        if saved:
-            try:
-                head.load_state_dict(saved)
-            except RuntimeError as error:
-                problem = str(error).strip().splitlines()[-1].strip()
-                raise InputError(
-                    f"the masked language head does not fit the encoder: {problem}", file=file,
-                    remedy="take the encoder that it was trained with, or remove it",
-                ) from None  # fmt: skip
+        fill(head, saved, file, "masked language head")
         return head.to(embeddings.weight.device)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
