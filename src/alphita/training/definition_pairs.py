@@ -1,9 +1,9 @@
 """BioLORD's data (Remy et al. 2024, "Contrastive phase"): a text and a name of its concept, many pairs a batch.
 
 Every text comes once an epoch, each time with a name of its concept drawn anew, and a text that is itself one of the
-names with another. In a batch, the texts of other pairs
-are negatives; those that would be false ones are found here: of the same concept, of a concept that the drawn name
-names too, or the same text. They are told as groups: pairs of one group are no negatives of each other.
+names with another. In a batch, the texts of other pairs are negatives; those that would be false ones are found here:
+of the same concept, of a concept that the drawn name names too, or the same text. They are told as groups: pairs of one
+group are no negatives of each other.
 
 Hard negatives (appendix A): texts of a concept's siblings, or of its ancestors' siblings, never of its ancestors.
 """

@@ -42,7 +42,8 @@ class EncoderSystem:
         """
         distinct = dict.fromkeys(strings)
         new = [string for string in distinct if string not in self._rows]
-        if self._vectors is None or (new and (len(self._rows) + len(new)) * 4 * self._vectors.shape[1] > KEPT):
+        total = len(self._rows) + len(new)
+        if self._vectors is None or (new and total * self._vectors.itemsize * self._vectors.shape[1] > KEPT):
             self._rows, self._vectors, new = {}, None, list(distinct)
         if new or self._vectors is None:
             names = [legacy_coder_name(string) for string in new] if self.encoder.pooling == "legacy_coder" else new
