@@ -73,7 +73,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> pl.DataFrame:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the command; 1 after an error, which is told."""
+    """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("terms", type=Path)
     parser.add_argument("relations", type=Path)
@@ -83,8 +83,8 @@ def main(words: list[str] | None = None) -> int:
     try:
         counts = write_tables(given.terms, given.relations, given.output, given.definitions)
     except AlphitaError as error:
-        say(f"error: {error}")
-        return 1
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
     say(f"{given.output}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
     return 0
 

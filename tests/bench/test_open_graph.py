@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import importlib
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -84,3 +86,21 @@ def test_files_that_are_no_open_graph_are_refused(written: Path, capsys: pytest.
     relations.write_text("head\ttail\nA:1\tA:2\n")
     assert open_graph.main([str(terms), str(relations), "-o", str(written / "out")]) == 1
     assert "has no column 'relation'" in capsys.readouterr().err
+
+
+def test_the_script_makes_one_graph_of_the_tables(written: Path) -> None:
+    script = Path(__file__).parents[2] / "runs" / "open_graph.sh"
+    programs = {"ALPHITA": f"{sys.executable} -m alphita", "PYTHON": sys.executable}
+    words = ["bash", str(script), str(written), str(written / "graph.terminology")]
+    subprocess.run(words, env=os.environ | programs, check=True, capture_output=True)
+    made = load_terminology(written / "graph.terminology")
+    # A:2 and B:2 are one, and the Italian name is left out.
+    assert made.n_concepts == 2
+    assert made.resolve("B:2") == made.resolve("A:2")
+    assert set(made.terms["string"].to_pylist()) == {'a "quoted" name', "wide", "second", "the same"}
+    assert made.side_table("definitions").num_rows == 2
+    (written / "definitions.tsv").unlink()
+    done = subprocess.run(words, env=os.environ | programs, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "there is no" in done.stderr
+    assert "definitions.tsv" in done.stderr

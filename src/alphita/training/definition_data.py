@@ -150,10 +150,11 @@ def read(terminology: Terminology, config: TextTraining, split: Split | None = N
     )  # fmt: skip
     texts = subset(texts, np.isin(texts.kinds, trained))
     defines = _present(defining, texts)
+    instead = "descriptions stand" if len(texts) else "name stands"
     if (place := TRAINED.index(NAME)) in trained:
         texts = joined(texts, names_as_texts(names, place))
     if defines != defining:
-        say("no concept has a definition to train on: its descriptions stand for it")
+        say(f"no concept has a definition to train on: its {instead} for it")
     counts = {kind: int((texts.kinds == place).sum()) for place, kind in enumerate(TRAINED)}
     say(
         f"texts to train on: {', '.join(f'{kind} {count:,}' for kind, count in counts.items())}; definitions held out "
