@@ -78,3 +78,24 @@ def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
 def test_what_goes_with_an_engine_is_refused_without_one(tmp_path, capsys, option, value):
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", tmp_path / "x", option, value) == 2
     assert capsys.readouterr().err == f"error: {option} goes with --engine processes, ray or spark\n"
+
+
+def test_an_index_is_updated_with_its_own_model(tmp_path, capsys):
+    old, out = tmp_path / "old.index", tmp_path / "new.index"
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", old) == 0
+    capsys.readouterr()
+    assert alphita("index", "--update", old, "--terminology", "t", "-o", out) == 0
+    assert f"vectors of 12 strings taken from {old}, 0 encoded" in capsys.readouterr().err
+    assert Index.open(out).vectors.tobytes() == Index.open(old).vectors.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "no --model; give one, or --update with an index that holds one"),
+        (("--update", "old.index", "--engine", "processes"), "--update encodes on this machine; leave out --engine"),
+    ],
+)
+def test_an_update_without_what_it_needs_is_refused(tmp_path, capsys, options, message):
+    assert alphita("index", "--terminology", "t", "-o", tmp_path / "x.index", *options) == 2
+    assert message in capsys.readouterr().err

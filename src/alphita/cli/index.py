@@ -10,12 +10,23 @@ import typer
 
 from alphita import machine, progress
 from alphita.cli._engine_options import CLUSTER, Address, Engine, GpusPerWorker, Workers, refuse
+from alphita.errors import UsageError
 
 
 def index(
-    model: Annotated[str, typer.Option(help="Encoder: a model folder, a hub name, or 'minilm'.")],
     terminology: Annotated[Path, typer.Option(help="Terminology folder, from 'alphita terminology import'.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Index folder to create, e.g. X.index.")],
+    model: Annotated[
+        str | None,
+        typer.Option(help="Encoder: a model folder, a hub name, or 'minilm'; of --update its own, if not given."),
+    ] = None,
+    update: Annotated[
+        Path | None,
+        typer.Option(
+            help="An index by the same model, say of the last release: its strings keep their vectors, and only new "
+            "ones are encoded."
+        ),
+    ] = None,
     backend: Annotated[
         str,
         typer.Option(
@@ -52,10 +63,15 @@ def index(
     """Encode a terminology's strings into an index: vectors, terms and model in one folder."""
     if engine is None:
         refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts})
+    elif update is not None:
+        raise UsageError("--update encodes on this machine; leave out --engine")
+    if model is None and update is None:
+        raise UsageError("no --model; give one, or --update with an index that holds one")
     of_worker, threads = threads, machine.set_threads(threads)
     from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder
-    from alphita.index.store import build, check_backend
+    from alphita.index.store import Index, build, check_backend
+    from alphita.index.updating import reusing
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 
@@ -67,9 +83,12 @@ def index(
         options: dict[str, Any] = {
             "exclude": exclude, "backend": backend, "letters": not no_letters, "half": half, "force": force
         }  # fmt: skip
+        old = None if update is None else Index.open(update)
+        model = model or str(old.model_path if old else "")
         if opened is None:
             encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
-            built = build(terms, encoder, output, **options)
+            blocks = None if old is None else reusing(old, encoder, half=half)
+            built = build(terms, encoder, output, blocks=blocks, **options)
         else:
             from alphita.distributed import indexing
 

@@ -260,8 +260,12 @@ class Index:
         vectors = unit(vectors) if vectors.ndim == 2 else vectors
         return nearest(self.backend, (len(self), self.dim), vectors, k)
 
-    def check_encoder(self, encoder: Encoder) -> None:
+    def check_encoder(self, encoder: Encoder, remedy: str = REBUILD) -> None:
         """Make sure that `encoder` is the one that made the vectors.
+
+        Args:
+            encoder: any.
+            remedy: what is told to do where it is not.
 
         Raises:
             InputError: it has another dimension, other weights or another tokenizer.
@@ -275,7 +279,7 @@ class Index:
             if found != expected:
                 raise InputError(
                     f"the encoder does not belong to this index: its {name} is {found}, the index was built with "
-                    f"{expected}", file=self.path, remedy=REBUILD,
+                    f"{expected}", file=self.path, remedy=remedy,
                 )  # fmt: skip
 
 
