@@ -83,6 +83,27 @@ def test_import(answers, tmp_path):
     assert run(*words).stdout == "toes: 0 rows added, 2 known\n"
 
 
+def test_what_was_decided_before_is_taken_over(tmp_path):
+    given, store = tmp_path / "lab.usagi.csv", tmp_path / "r.sqlite"
+    head = "sourceCode,sourceName,mappingStatus,statusSetBy,statusSetOn,conceptId,mappingType\n"
+    given.write_text(
+        f"{head}A,toe,APPROVED,ann,1700000000000,5,MAPS_TO\nA,toe,APPROVED,ann,1700000000000,6,MAPS_TO_VALUE\n"
+    )
+    words = ("import", given, "-m", store, "--project", "p", "--source", "LAB")
+    assert run(*words).stdout.splitlines() == [
+        "p: 1 rows added, 0 known", "  1 decisions taken over from lab.usagi.csv",
+        "  not held:          1  further approved mappings of a row",
+    ]  # fmt: skip
+    with ReviewStore.open(store) as opened:
+        assert [(one.status, one.reviewer, one.concept_id) for one in opened.mappings("p")] == [
+            ("approved", "ann", "OMOP:5")
+        ]
+        opened.decide(Decision("u", "p", 1, "ann", "nil"))
+    assert run(*words).stdout.splitlines()[0] == "p: 0 rows added, 1 known"
+    given.write_text(f"{head}A,toe,APPROVED,ann,1600000000000,5,MAPS_TO\n")
+    assert "1 decisions not taken over" in run(*words).stdout
+
+
 def test_import_with_an_index(tmp_path):
     index = build(RichTerminology(), HashEncoder(), tmp_path / "rich.index")
     answers = tmp_path / "a.csv"
@@ -211,6 +232,21 @@ def test_progress(imported, tmp_path):
     assert json.loads(report.read_text())["toes"]["compared"] == 2
     assert run("progress", "-m", imported, "--project", "toes").stdout == result.stdout
     assert "did you mean 'toes'" in str(failed("progress", "-m", imported, "--project", "tows"))
+
+
+def test_what_was_decided_can_be_forgotten_and_restored(imported):
+    decide(imported, (0, "ann", "accept", "SNOMEDCT:100", None), (1, "bob", "nil", None, None))
+    assert run("forget", "-m", imported, "--reviewer", "ann").stdout == "1 decisions are forgotten\n"
+    assert "1 of 2 rows decided" in run("progress", "-m", imported).stdout
+    assert run("forget", "-m", imported, "--source", "LAB", "--by", "eve").stdout == "1 decisions are forgotten\n"
+    assert run("restore", "-m", imported, "--source", "LAB").stdout == "1 decisions count again\n"
+    assert run("forget", "-m", imported, "--project", "toes").stdout == "1 decisions are forgotten\n"
+    assert run("restore", "-m", imported, "--project", "toes").stdout == "1 decisions count again\n"
+    assert run("restore", "-m", imported, "--reviewer", "ann").stdout == "1 decisions count again\n"
+    assert "2 of 2 rows decided" in run("progress", "-m", imported).stdout
+    assert "exactly one" in str(failed("forget", "-m", imported))
+    assert "exactly one" in str(failed("restore", "-m", imported, "--source", "LAB", "--project", "toes"))
+    assert "did you mean 'LAB'" in str(failed("forget", "-m", imported, "--source", "LAP"))
 
 
 def test_a_store_without_projects(tmp_path):

@@ -71,6 +71,30 @@ def test_omop_ids_come_from_athena(source, tmp_path):
     assert [line.split(",")[4:6] for line in table.read_text().splitlines()[1:]] == [["31", "SNOMED"], ["0", "None"]]
 
 
+def test_a_target_that_is_no_standard_concept_is_set_aside(source, tmp_path):
+    out, concepts = tmp_path / "out.stcm.csv", tmp_path / "CONCEPT.csv"
+    concepts.write_text(
+        "concept_id\tdomain_id\tvocabulary_id\tstandard_concept\tconcept_code\tinvalid_reason\n"
+        "31\tCondition\tSNOMED\t\t100\t\n"
+    )
+    result = run(source, "-o", out, "--concepts", concepts, "--source-vocabulary", "LOCAL")
+    assert result.exit_code == 0
+    assert [line.split(",")[0] for line in out.read_text().splitlines()[1:]] == ["T2"]
+    with open(f"{out}.rejects.csv", newline="") as file:
+        found = [(row["line"], row["field"], row["value"]) for row in csv.DictReader(file)]
+    # The candidate SNOMEDCT:101, which OMOP does not know at all, is no target.
+    assert found == [("5", "relation", "wrong"), ("1", "concept_id", "SNOMEDCT:100")]
+    assert "1  not a Standard Concept of OMOP" in result.stdout
+
+
+def test_what_is_not_read_is_told_once(tmp_path):
+    source, out, concepts = tmp_path / "in.usagi.csv", tmp_path / "out.stcm.csv", tmp_path / "CONCEPT.csv"
+    source.write_text("sourceCode,sourceName,mappingStatus,conceptId,ADD_INFO:unit\n1,a,APPROVED,31,mg\n")
+    concepts.write_text("concept_id\tdomain_id\tvocabulary_id\tconcept_code\n31\tCondition\tSNOMED\t100\n")
+    result = run(source, "-o", out, "--concepts", concepts, "--source-vocabulary", "LOCAL")
+    assert result.stderr.count("ADD_INFO:unit (1)") == 1
+
+
 def test_what_cannot_be_written_is_set_aside(tmp_path):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.stcm.csv"
     rows = [{"mention": "m", "mention_code": "c" * 60}, {"mention": "m", "mention_code": "1"}]

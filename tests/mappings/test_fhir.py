@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 
 import pytest
@@ -266,6 +267,74 @@ def test_reading_what_others_wrote(tmp_path, module):
     text = (tmp_path / "rejects.csv").read_text()
     assert rejects.count == 4
     assert "--prefix NAME=http://nowhere.example.org" in text
+    assert f"group[0].element[0].target[4].{key}" in text
     path.write_text('{"resourceType": "ValueSet"}')
     with pytest.raises(InputError, match="no ConceptMap"):
         list(module.read(path, header(), Rejects()))
+
+
+def document_with(module, *, group=None, element=None, target=None):
+    """Return a ConceptMap of one good mapping and a second, some of whose parts are another thing."""
+    key = "equivalence" if module is fhir_r4 else "relationship"
+    good = {"code": "5", key: "equivalent"}
+    elements = [{"code": "1", "target": [good]}, {"code": "2", "target": [good | (target or {})], **(element or {})}]
+    return {
+        "resourceType": "ConceptMap",
+        "group": [{"target": "http://snomed.info/sct", "element": elements, **(group or {})}],
+    }
+
+
+@pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize(
+    ("parts", "line", "field", "value"),
+    [
+        ({"element": {"code": 1203}}, "2", "group[0].element[1].code", "1203"),
+        ({"element": {"display": ["x"]}}, "2", "group[0].element[1].display", "['x']"),
+        ({"element": {"display": "\ud800"}}, "2", "group[0].element[1].display", "?"),
+        ({"element": {"target": "none"}}, "2", "group[0].element[1].target", "none"),
+        ({"element": {"target": ["none"]}}, "2", "group[0].element[1].target[0]", "none"),
+        ({"target": {"code": 39972003}}, "2", "group[0].element[1].target[0].code", "39972003"),
+        ({"target": {"display": 5}}, "2", "group[0].element[1].target[0].display", "5"),
+        ({"target": {"comment": {}}}, "2", "group[0].element[1].target[0].comment", "{}"),
+        ({"target": {"equivalence": []}}, "2", "group[0].element[1].target[0].equivalence", "[]"),
+        ({"target": {"relationship": []}}, "2", "group[0].element[1].target[0].relationship", "[]"),
+        ({"target": {"property": ["x"]}}, "2", "group[0].element[1].target[0].property[0]", "x"),
+        ({"target": {"property": {"code": "x"}}}, "2", "group[0].element[1].target[0].property", "{'code': 'x'}"),
+        ({"target": {"dependsOn": ["x"]}}, "2", "group[0].element[1].target[0].dependsOn[0]", "x"),
+        ({"target": {"product": [1]}}, "2", "group[0].element[1].target[0].product[0]", "1"),
+        ({"group": {"element": ["x"]}}, "1", "group[0].element[0]", "x"),
+        ({"group": {"element": "x"}}, "", "group[0].element", "x"),
+        ({"group": {"target": 7}}, "", "group[0].target", "7"),
+    ],
+)
+def test_a_part_of_another_kind_is_set_aside(tmp_path, module, parts, line, field, value):
+    path = tmp_path / "in.json"
+    path.write_text(json.dumps(document_with(module, **parts)))
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(module.read(path, header(), rejects))
+    assert [one.mention_code for one in back] == ([] if "group" in parts else ["1"])
+    with open(tmp_path / "rejects.csv", newline="") as file:
+        (said,) = csv.DictReader(file)
+    assert (said["line"], said["field"], said["value"]) == (line, field, value)
+
+
+@pytest.mark.parametrize("module", BOTH)
+def test_groups_of_another_kind(tmp_path, module):
+    path = tmp_path / "in.json"
+    path.write_text(json.dumps({"resourceType": "ConceptMap", "group": ["x"]}))
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        assert list(module.read(path, header(), rejects)) == []
+    assert "group[0],x,must be an object" in (tmp_path / "rejects.csv").read_text()
+    path.write_text(json.dumps({"resourceType": "ConceptMap", "group": {}}))
+    with pytest.raises(InputError, match=r"in\.json: must be a list \(field 'group'"):
+        list(module.read(path, header(), Rejects()))
+
+
+def test_a_confidence_that_is_no_probability_is_set_aside(tmp_path):
+    path = tmp_path / "in.json"
+    path.write_text(
+        json.dumps(document_with(fhir_r5, target={"property": [{"code": "confidence", "valueDecimal": 7}]}))
+    )
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        assert len(list(fhir_r5.read(path, header(), rejects))) == 1
+    assert "group[0].element[1].target[0].property[0].valueDecimal,7," in (tmp_path / "rejects.csv").read_text()

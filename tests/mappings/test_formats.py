@@ -205,6 +205,23 @@ def test_a_bad_row_of_a_plain_table_is_set_aside(tmp_path):
     assert "from 0 to 1" in said[0]
 
 
+def test_a_whole_number_may_be_written_as_a_float(tmp_path):
+    from alphita.mappings.formats import csv, jsonl
+
+    path = tmp_path / "in.csv"
+    path.write_text("mention,frequency\na,10.0\nb,\nc,1e+16\nd,2.5\ne,1e300\nf,inf\n")
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(csv.read(path, Header(), rejects))
+    assert [one.frequency for one in back] == [10, None]
+    assert [row.split(",")[1:4] for row in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
+        ["4", "frequency", "1e+16"], ["5", "frequency", "2.5"], ["6", "frequency", "1e300"], ["7", "frequency", "inf"],
+    ]  # fmt: skip
+    path.write_text('{"mention": "a", "frequency": 10.0}\n{"mention": "b", "frequency": 2.5}\n')
+    rejects = Rejects()
+    assert [one.frequency for one in jsonl.read(path, Header(), rejects)] == [10]
+    assert rejects.count == 1
+
+
 def test_csv_lines_end_with_lf_and_quote_every_line_break():
     from alphita.mappings.formats import csv
 

@@ -78,7 +78,10 @@ def test_odd_strings(tmp_path_factory, pairs):
     lines = [mapping(name, mention_code=code.replace("\r", "x"), row=at) for at, (name, code) in enumerate(pairs, 1)]
     path = sample.write(omop, header(), lines, tmp_path_factory.mktemp("odd") / "a")
     back = [(one.mention, one.mention_code or one.mention) for one in sample.read(omop, header(), path)]
-    assert back == [(one.mention.replace("\r", " "), one.mention_code) for one in lines]
+    # Each code once, for they all have the same target.
+    first = {one.mention_code: one.mention.replace("\r", " ") for one in reversed(lines)}
+    assert dict(reversed(first.items())) == {code: mention for mention, code in back}
+    assert len(back) == len(first)
 
 
 def test_reading_what_others_wrote(tmp_path):
@@ -103,9 +106,54 @@ def test_facts_of_concepts(tmp_path):
         '31\tBlue "lantern"\tCondition\tSNOMED\t100\n32\tLamp\tDrug\tMine\tm1\n33\tOther\tDrug\tSNOMED\t101\n'
     )
     found = concepts.load(path, {"SNOMEDCT:100", "OMOP:32", "HP:1"})
-    assert found["SNOMEDCT:100"] == (31, "Condition", "SNOMED")
-    assert found["OMOP:32"] == (32, "Drug", "Mine")
+    assert found["SNOMEDCT:100"] == (31, "Condition", "SNOMED", None, "")
+    assert found["OMOP:32"] == (32, "Drug", "Mine", None, "")
     assert "SNOMEDCT:101" not in found
     path.write_text("concept_id\tname\n")
     with pytest.raises(InputError, match="no column 'domain_id'"):
         concepts.load(path, set())
+
+
+def test_which_concepts_are_standard_and_valid(tmp_path):
+    path = tmp_path / "CONCEPT.csv"
+    path.write_text(
+        "concept_id\tdomain_id\tvocabulary_id\tstandard_concept\tconcept_code\tinvalid_reason\n"
+        "41\tCondition\tSNOMED\tS\t100\t\n42\tCondition\tICD10CM\t\tI21.9\t\n43\tCondition\tSNOMED\tC\t101\t\n"
+        "44\tCondition\tSNOMED\t\t102\tU\n45\tCondition\tSNOMED\t\t103\tD\n46\tCondition\tSNOMED\tS\t103\t\n"
+    )
+    known = concepts.load(path, ["SNOMEDCT:100", "ICD10CM:I21.9", "SNOMEDCT:101", "SNOMEDCT:102", "SNOMEDCT:103"])
+    assert known["SNOMEDCT:100"][3:] == (True, "")
+    assert known["ICD10CM:I21.9"][3:] == known["SNOMEDCT:101"][3:] == (False, "")
+    assert known["SNOMEDCT:102"][3:] == (False, "U")
+    # A code that was given a new meaning.
+    assert known["SNOMEDCT:103"].omop_concept_id == 46
+    assert known["OMOP:45"].invalid_reason == "D"
+    head = header(target_info=known.get)
+    assert omop.unfit(head, mapping(concept_id="SNOMEDCT:100")) is None
+    for concept, said in (("ICD10CM:I21.9", "not a Standard Concept"), ("SNOMEDCT:102", "no longer valid in OMOP")):
+        lines = [mapping(concept_id=concept), mapping(concept_id=concept, row=2, status="rejected")]
+        problem = omop.unfit(head, lines[0])
+        assert (problem.field, problem.value) == ("concept_id", concept)
+        assert said in problem.problem
+        assert "'Maps to' in CONCEPT_RELATIONSHIP" in problem.problem
+        # It is left out for another reason, which is counted.
+        assert omop.unfit(head, lines[1]) is None
+        assert omop.encode(head, lines) == b""
+        assert omop.losses(head, lines) == {problem.problem: 1, "rejected mappings": 1}
+
+
+def test_a_code_and_its_target_are_written_once(tmp_path):
+    lines = [
+        mapping("sore toe", mention_code="1"), mapping("Sore toe", mention_code="1", row=2),
+        mapping("toe,\nsore", "HP:0000002", mention_code="1", row=3), mapping("sore toe", mention_code="2", row=4),
+        mapping("none", None, mention_code="3", row=5), mapping("sore toe", mention_code="1", row=6),
+    ]  # fmt: skip
+    told = []
+    path = sample.write(omop, header(tell=told.append), lines, tmp_path / "a.stcm.csv", pieces=2)
+    back = sample.read(omop, header(), path)
+    assert [(one.mention_code, one.mention, one.concept_id) for one in back] == [
+        ("1", "sore toe", "OMOP:11"), ("1", "toe,\nsore", "OMOP:12"), ("2", "sore toe", "OMOP:11"), ("3", "none", None)
+    ]  # fmt: skip
+    assert told == [f"{path}: 2 rows that repeat a code and its target were left out"]
+    # What goes to stdout as it grows would repeat them.
+    assert not omop.STREAMS

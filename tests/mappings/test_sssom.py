@@ -76,10 +76,10 @@ def test_a_file_to_the_letter(tmp_path):
     ]  # fmt: skip
     path = sample.write(sssom, HEAD, lines, tmp_path / "a.sssom.tsv")
     expected = """\
+#sssom_version: "1.1"
 #curie_map:
 #  HP: http://purl.obolibrary.org/obo/HP_
 #  LOCAL: https://example.org/local/
-#sssom_version: "1.1"
 #mapping_set_id: https://example.org/maps/mine
 #mapping_set_version: "3"
 #license: https://example.org/licence
@@ -252,3 +252,68 @@ def test_the_prefix_of_the_source_vocabulary_is_taken_off(tmp_path):
     path = sample.write(sssom, HEAD, [mapping(mention_code="a 1")], tmp_path / "a.tsv")
     assert [one.mention_code for one in sample.read(sssom, HEAD, path)] == ["a 1"]
     assert [one.mention_code for one in sample.read(sssom, header(source_vocabulary=""), path)] == ["LOCAL:a%201"]
+
+
+@pytest.mark.parametrize(
+    ("field", "slot", "value", "written"),
+    [
+        ("matched_term", "match_string", "a|b", r"a\|b"),
+        ("matched_term", "match_string", "c\\d", r"c\\d"),
+        ("matched_term", "match_string", "e\\|f", r"e\\\|f"),
+        ("reviewer", "reviewer_label", "ann|bob\\", r"ann|bob\\"),
+    ],
+)
+def test_slots_of_several_values(tmp_path, field, slot, value, written):
+    line = mapping(method="exact", relation="exact", **{field: value})
+    path = sample.write(sssom, HEAD, [line], tmp_path / "a.tsv")
+    assert [row[slot] for row in rows(path)] == [written]
+    assert [getattr(one, field) for one in sample.read(sssom, HEAD, path)] == [value]
+    assert field not in sssom.losses(HEAD, [line])
+
+
+def test_several_values_that_others_wrote(tmp_path):
+    path = sample.write(sssom, HEAD, [mapping(method="exact", matched_term="x", reviewer="y")], tmp_path / "a.tsv")
+    text = path.read_text().replace("\tx", "\tfits|seizure\\|x|c\\d|e\\\\").replace("\ty", "\tann|bob")
+    path.write_text(text)
+    (back,) = sample.read(sssom, HEAD, path)
+    assert (back.matched_term, back.reviewer) == ("fits|seizure|x|c\\d|e\\", "ann|bob")
+
+
+def test_a_rejection_of_nil_is_left_out(tmp_path):
+    line = mapping(concept_id=None, status="rejected")
+    assert rows(sample.write(sssom, HEAD, [line], tmp_path / "a.tsv")) == []
+    assert sssom.losses(HEAD, [line]) == {"rejections of NIL": 1}
+
+
+def test_a_rejection_of_an_unknown_relation_denies_that_they_are_the_same(tmp_path):
+    line = mapping(status="rejected")
+    (row,) = rows(sample.write(sssom, HEAD, [line], tmp_path / "a.tsv"))
+    assert (row["predicate_modifier"], row["predicate_id"]) == ("Not", "skos:exactMatch")
+    assert sssom.losses(HEAD, [line])["relation"] == 1
+
+
+def test_a_nil_says_where_no_term_was_found(tmp_path):
+    head = header(target_system="MONDO")
+    lines = [mapping("no toe", None, row=1), mapping("toe", row=2)]
+    path = sample.write(sssom, head, lines, tmp_path / "a.tsv")
+    assert {row["subject_label"]: row["object_source"] for row in rows(path)} == {"no toe": "MONDO:", "toe": ""}
+    assert "#  MONDO: http://purl.obolibrary.org/obo/MONDO_\n" in path.read_text()
+    validated(path)
+    path = sample.write(sssom, head, lines[:1], tmp_path / "b.tsv")
+    assert '#object_source: "MONDO:"\n' in path.read_text()
+    validated(path)
+    assert sample.read(sssom, head, path)[0].concept_id is None
+    with pytest.raises(UsageError, match="--prefix XYZ="):
+        sssom.begin(header(target_system="XYZ"))
+
+
+def test_slots_that_are_not_read_are_told_once(tmp_path):
+    path = tmp_path / "in.sssom.tsv"
+    path.write_text(
+        "#mapping_set_id: https://example.org/x\nsubject_id\tpredicate_id\tobject_id\tmapping_justification\tauthor_id\n"
+        "A:1\tskos:exactMatch\tHP:1\tsemapv:LexicalMatching\torcid:1\n"
+        "A:2\tskos:exactMatch\tHP:1\tsemapv:LexicalMatching\t\n"
+    )
+    told = []
+    assert len(sample.read(sssom, header(tell=told.append), path)) == 2
+    assert told == [f"{path}: columns that are not read, and how many values each has: author_id (1)"]

@@ -33,9 +33,9 @@ def test_a_file_to_the_letter(tmp_path):
     assert path.read_text().splitlines() == [
         FIRST,
         f'T1,"sore, red toe",7,12,0.88,UNCHECKED,WIDER,,0,11,Toe,Condition,MAPS_TO,{end}',
-        f"T2,no toe,,,0.00,UNCHECKED,UNMATCHED,,0,0,,,MAPS_TO,{end}",
-        f'T3,"a ""bad""\\ntoe\\\\",,,0.00,APPROVED,EQUAL,Ann,1769767200000,11,,Condition,MAPS_TO,yes{end}',
-        f'T3,"a ""bad""\\ntoe\\\\",,,0.00,APPROVED,UNREVIEWED,,0,12,,Condition,MAPS_TO_VALUE,{end}',
+        f"T2,no toe,-1,,0.00,UNCHECKED,UNMATCHED,,0,0,,,MAPS_TO,{end}",
+        f'T3,"a ""bad""\\ntoe\\\\",-1,,0.00,APPROVED,EQUAL,Ann,1769767200000,11,,Condition,MAPS_TO,yes{end}',
+        f'T3,"a ""bad""\\ntoe\\\\",-1,,0.00,APPROVED,UNREVIEWED,,0,12,,Condition,MAPS_TO_VALUE,{end}',
     ]
     back = sample.read(usagi, header(), path)
     assert [(one.row, one.rank, one.concept_id, one.status, one.mapping_type) for one in back] == [
@@ -46,7 +46,7 @@ def test_a_file_to_the_letter(tmp_path):
     assert back[3].mention == 'a "bad"\ntoe\\'
     assert back[3].reviewed_at == "2026-01-30T10:00:00+00:00"
     assert usagi.losses(header(), lines) == {
-        "further candidates, but for their concept ids": 1, "similarity": 1, "rank": 1,
+        "further candidates, but for their concept ids": 1, "similarity": 1, "confidence": 1, "rank": 1,
     }  # fmt: skip
 
 
@@ -118,6 +118,98 @@ def test_reading_what_others_wrote(tmp_path):
     assert [line.split(",")[1:3] for line in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
         ["4", "mappingStatus"], ["5", "equivalence"], ["6", "conceptId"], ["7", "matchScore"],
     ]  # fmt: skip
+
+
+def read_rows(tmp_path, columns, *rows, tell=None):
+    """Return the mappings of a file of some columns, beside those that it must have, and its rejects' fields."""
+    path = tmp_path / "in.usagi.csv"
+    path.write_text("".join(f"{line}\n" for line in (f"sourceCode,sourceName,mappingStatus,conceptId{columns}", *rows)))
+    head = header() if tell is None else header(tell=tell)
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(usagi.read(path, head, rejects))
+    said = (tmp_path / "rejects.csv").read_text().splitlines()[1:] if rejects.count else []
+    return back, [tuple(line.split(",")[1:4]) for line in said]
+
+
+def test_no_frequency(tmp_path):
+    back, rejects = read_rows(
+        tmp_path, ",sourceFrequency", "1,a,APPROVED,5,-1", "2,b,APPROVED,5,", "3,c,APPROVED,5,0", "4,d,APPROVED,5,-2"
+    )
+    assert [one.frequency for one in back] == [None, None, 0]
+    assert rejects == [("5", "sourceFrequency", "-2")]
+    # Usagi reads the cell as an integer.
+    assert b",a toe,-1,," in usagi.encode(header(), [mapping("a toe")])
+    assert "frequency" not in usagi.losses(header(), [mapping()])
+
+
+def test_what_usagi_cannot_count_is_none(tmp_path):
+    line = mapping(frequency=-5, status="approved", reviewer="Ann", reviewed_at="1969-12-31T10:00:00+00:00")
+    path = sample.write(usagi, header(), [line], tmp_path / "a")
+    assert [(one.frequency, one.reviewed_at) for one in sample.read(usagi, header(), path)] == [(None, None)]
+    assert usagi.losses(header(), [line]) == {"frequency": 1, "reviewed_at": 1}
+
+
+def test_a_match_score_is_no_confidence(tmp_path):
+    path = sample.write(usagi, header(), [mapping(similarity=0.9)], tmp_path / "a")
+    assert [(one.similarity, one.confidence) for one in sample.read(usagi, header(), path)] == [(0.9, None)]
+    assert usagi.losses(header(), [mapping(similarity=0.9)]) == {}
+    assert usagi.losses(header(), [mapping(confidence=0.9)]) == {"similarity": 1, "confidence": 1}
+    scores = ("1", "1.01", "-0.5", "nan", "inf")
+    back, rejects = read_rows(tmp_path, ",matchScore", *(f"{at},a,APPROVED,5,{one}" for at, one in enumerate(scores)))
+    assert [one.similarity for one in back] == [1.0]
+    assert rejects == [(str(line), "matchScore", score) for line, score in enumerate(scores[1:], 3)]
+
+
+def test_a_time_that_is_none(tmp_path):
+    times = ("1700000000000", "1700000000000000", "900000000000000000")
+    back, rejects = read_rows(tmp_path, ",statusSetOn", *(f"{at},a,APPROVED,5,{one}" for at, one in enumerate(times)))
+    assert [one.reviewed_at for one in back] == ["2023-11-14T22:13:20+00:00"]
+    assert rejects == [("3", "statusSetOn", times[1]), ("4", "statusSetOn", times[2])]
+
+
+def statuses(path):
+    return [tuple(line.split(",")[place] for place in (5, 9)) for line in path.read_text().splitlines()[1:]]
+
+
+def test_a_rejected_target_beside_another_one_is_left_out(tmp_path):
+    lines = [
+        mapping(mention_code="1", status="rejected"),
+        mapping(mention_code="1", concept_id="HP:0000002", rank=2, status="approved"),
+        mapping(mention_code="2", row=2, status="rejected"),
+        mapping(mention_code="2", concept_id=None, row=2, status="approved"),
+        mapping(mention_code="3", row=3, status="rejected"),
+        mapping(mention_code="3", concept_id="HP:0000002", row=3, rank=2, status="rejected"),
+        mapping(mention_code="3", concept_id="HP:0000002", row=3, rank=3),
+    ]
+    path = sample.write(usagi, header(), lines, tmp_path / "a")
+    assert statuses(path) == [("APPROVED", "12"), ("APPROVED", "0"), ("FLAGGED", "11"), ("FLAGGED", "12")]
+    assert usagi.losses(header(), lines) == {
+        "rejected mappings": 2, "further candidates, but for their concept ids": 1, "rank": 2, "status": 2,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "written"),
+    [("approved", "approved", "APPROVED"), ("approved", "unreviewed", "UNCHECKED"), ("flagged", "approved", "FLAGGED"),
+     ("unreviewed", "flagged", "FLAGGED"), ("approved", "ignored", "UNCHECKED"), ("ignored", "ignored", "IGNORED")],
+)  # fmt: skip
+def test_a_mention_has_one_status(tmp_path, first, second, written):
+    lines = [mapping(status=first), mapping(concept_id="HP:0000002", status=second, mapping_type="maps_to_value")]
+    path = sample.write(usagi, header(), lines, tmp_path / "a")
+    assert statuses(path) == [(written, "11"), (written, "12")]
+    changed = sum(usagi.STATUSES[one] != written for one in (first, second))
+    assert usagi.losses(header(), lines).get("status", 0) == changed
+
+
+def test_columns_that_are_not_read_are_told_once(tmp_path):
+    told = []
+    read_rows(
+        tmp_path, ",ADD_INFO:unit,domainId,assignedReviewer,createdBy", "1,a,APPROVED,5,mg,Drug,,ann",
+        "2,b,APPROVED,6,ml,Drug,,", tell=told.append,
+    )  # fmt: skip
+    assert len(told) == 1
+    assert told[0].endswith("in.usagi.csv: columns that are not read, and how many values each has: "
+                            "ADD_INFO:unit (2), createdBy (1)")  # fmt: skip
 
 
 def test_a_vocabulary_is_not_needed():

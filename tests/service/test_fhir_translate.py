@@ -142,6 +142,9 @@ def test_every_way_to_ask(lab, release):
     for name in ("codeableConcept", "sourceCodeableConcept"):
         asked = {"name": name, "valueCodeableConcept": {"coding": [other, one]}}
         assert result(post(lab, release, asked)) == expected
+    for beside in ({"code": "L1"}, {"display": "headach"}, {"system": 5, "code": "L1"}):
+        asked = {"name": "codeableConcept", "valueCodeableConcept": {"coding": [beside, one]}}
+        assert result(post(lab, release, asked)) == expected
     # The source is known by its name, too.
     assert result(get(lab, release, code="L1", system="LAB")) == expected
 
@@ -267,6 +270,7 @@ def test_bad_questions(lab, release, query, issue):
         [{"name": "coding", "valueCoding": {"code": 1, "system": SYSTEM}}],
         [{"name": "codeableConcept", "valueCodeableConcept": {"text": "headach"}}],
         [{"name": "codeableConcept", "valueCodeableConcept": {"coding": ["L1"]}}],
+        [{"name": "codeableConcept", "valueCodeableConcept": {"coding": [{"code": "L1"}, {"code": "L2"}]}}],
         [{"name": "reverse", "valueBoolean": "true"}],
         [{"name": "conceptMap", "resource": {"resourceType": "ConceptMap"}}],
         [{"name": "coding", "valueCoding": {"code": "L1", "system": SYSTEM}}, {"name": "dependency", "part": []}],

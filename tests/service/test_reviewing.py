@@ -153,6 +153,8 @@ def test_reviewers_are_blind_to_each_other_until_a_row_is_adjudicated(lab):
     assert bob.get(ROWS, params={"state": "decided"}).json()["total"] == 0
     decide(bob, row, "b", "choose", concept_id="AX:3")
     assert "sure" not in bob.get(f"{ROWS}/{row}").text
+    carol = lab.as_("carol").get("/api/projects/lab/disagreements")
+    assert carol.json() == {"total": 0, "rows": []}
     found = bob.get("/api/projects/lab/disagreements").json()["rows"]
     assert [one["id"] for one in found] == [row]
     assert {one["reviewer"] for one in found[0]["decisions"]} == {"ann", "bob"}

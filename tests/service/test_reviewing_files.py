@@ -82,6 +82,21 @@ def test_import(lab):
     assert lab.as_().get("/api/projects/new/rows", params={"type": "Sign"}).json()["total"] == 1
 
 
+def test_an_import_brings_its_decisions_and_sets_unsound_rows_aside(lab):
+    head = "row,mention,frequency,concept_id,status,reviewer,reviewed_at\n"
+    body = head + (
+        "1,Fevr,1,AX:4,approved,eve,2024-05-06T07:08:09+00:00\n1,Fevr,1,AX:2,approved,eve,\n"
+        "2,odd,-1,AX:4,unreviewed,,\n3,cold,1,AX:4,unreviewed,,\n"
+    )
+    said = send(lab, body, filename="old.csv").json()
+    assert (said["new"], said["decided"], said["overtaken"], said["set_aside"]) == (2, 1, 0, 1)
+    assert said["left_out"] == {"further approved mappings of a row": 1}
+    assert (said["problems"][0]["line"], said["problems"][0]["field"]) == ("2", "frequency")
+    (decision,) = lab.store.history("new")
+    assert (decision.reviewer, decision.at) == ("eve", "2024-05-06T07:08:09.000+00:00")
+    assert decision.uid.endswith(":old.csv")
+
+
 def test_imported_rows_have_a_place_in_the_order_of_learning(lab):
     alike = [
         f"{place},C{place},severe headache {place},9,1,AX:2,Ache of the head,exact,nearest,0.5" for place in (1, 2)

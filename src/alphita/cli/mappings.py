@@ -67,8 +67,9 @@ def convert(
     if concepts is not None:
         from alphita.mappings.concepts import load
 
-        unread = Rejects()
-        ids = {one for found in reader.read(input_, header, unread) for one in (found.concept_id or "").split("|")}
+        # It is read again to be written; what is to be told of it is told then.
+        unread, silent = Rejects(), replace(header, tell=lambda text: None)
+        ids = {one for found in reader.read(input_, silent, unread) for one in (found.concept_id or "").split("|")}
         header = replace(header, target_info=load(concepts, ids).get)
     part = output.with_name(output.name + ".part")
     losses: Counter[str] = Counter()

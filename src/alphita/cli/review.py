@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -57,7 +58,8 @@ def import_(
     """Add the rows of a file to a project under review.
 
     The store and the project are made if they are not there. Rows that are there stay as they are; rows that cannot be
-    read go to ANSWERS.rejects.csv.
+    read go to ANSWERS.rejects.csv. What ANSWERS says was decided (status, reviewer, time, comment) becomes decisions. A
+    row holds one target; what that leaves out is counted and printed.
     """
     from alphita.mappings.formats import Header, _names
     from alphita.mappings.review import files
@@ -68,14 +70,20 @@ def import_(
     review_files.check_name(project)
     opened = _index(index)
     header = Header(prefixes=options.prefixes_of(prefix))
+    left_out: Counter[str] = Counter()
     with Rejects(options.rejects_of(answers), strict=strict, private=private) as rejects:
-        rows = files.read(answers, reader, project, rejects, header=header, context=context_from)
+        rows = files.read(
+            answers, reader, project, rejects, header=header, context=context_from, left_out=left_out
+        )  # fmt: skip
     facts = review_files.project_of(project, source, column, opened, blind=not open_)
     with ReviewStore.open(mappings, create=True) as store:
         added = review_files.add(store, facts, rows, opened)
     print(f"{project}: {added.new:,} rows added, {added.known:,} known")
-    if rejects.count:
-        progress.say(f"{rejects.count:,} rows were set aside; each is in {options.rejects_of(answers)}")
+    if added.decided:
+        print(f"  {added.decided:,} decisions taken over from {answers.name}")
+    if added.overtaken:
+        print(f"  {added.overtaken:,} decisions not taken over: their reviewers decided later here")
+    options.tell_losses(answers, left_out, rejects.count)
     progress.say(f"next: alphita serve --index X.index --mappings {mappings}")
 
 
@@ -148,6 +156,39 @@ def show_progress(
     if report is not None:
         with artefact.atomic_file(report, "w") as file:
             json.dump({name: one.to_json() for name, one in found.items()}, file, indent=1, ensure_ascii=False)
+
+
+Source = Annotated[str | None, typer.Option(help="Of all projects with this source.")]
+Reviewer = Annotated[str | None, typer.Option(help="Of this reviewer, in all projects.")]
+OfProject = Annotated[str | None, typer.Option("--project", help="Of this project.")]
+By = Annotated[str, typer.Option(help="Who wants it so; you, by default.")]
+
+
+@app.command("forget")
+def forget(
+    mappings: Store, source: Source = None, project: OfProject = None, reviewer: Reviewer = None, by: By = ""
+) -> None:  # fmt: skip
+    """Remove the influence of all decisions so far of one source, project or reviewer.
+
+    They stay in the history; those made later count. 'alphita review restore' takes it back.
+    """
+    from alphita.mappings.review.store import ReviewStore
+
+    with ReviewStore.open(mappings) as store:
+        changed = store.forget(source=source, project=project, reviewer=reviewer, by=by or getpass.getuser())
+    print(f"{changed:,} decisions are forgotten")
+
+
+@app.command("restore")
+def restore(
+    mappings: Store, source: Source = None, project: OfProject = None, reviewer: Reviewer = None, by: By = ""
+) -> None:  # fmt: skip
+    """Take 'alphita review forget' of the same source, project or reviewer back."""
+    from alphita.mappings.review.store import ReviewStore
+
+    with ReviewStore.open(mappings) as store:
+        changed = store.restore(source=source, project=project, reviewer=reviewer, by=by or getpass.getuser())
+    print(f"{changed:,} decisions count again")
 
 
 def _text(name: str, found: Progress) -> list[str]:

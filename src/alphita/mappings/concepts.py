@@ -10,13 +10,15 @@ from alphita.mappings.formats import TargetInfo
 from alphita.terminology import prefixes
 
 COLUMNS = ("concept_id", "domain_id", "vocabulary_id", "concept_code")
+STANDARD, INVALID = "standard_concept", "invalid_reason"
 
 
 def load(path: Path, wanted: Collection[str]) -> dict[str, TargetInfo]:
     """Return the facts of some concepts, by the ids that ask for them: OMOP's (`OMOP:4329847`) or a vocabulary's own.
 
     Args:
-        path: CONCEPT.csv: tab-delimited, without quoting.
+        path: CONCEPT.csv: tab-delimited, without quoting. Without the columns standard_concept and invalid_reason it
+            is not known which concepts are Standard Concepts, and which are valid.
         wanted: CURIEs.
 
     Raises:
@@ -34,11 +36,14 @@ def load(path: Path, wanted: Collection[str]) -> dict[str, TargetInfo]:
         # A vocabulary of one's own (ids above 2,000,000,000) is known by its name, in any spelling.
         here = frame.select(pl.col("vocabulary_id").unique()).collect().to_series().drop_nulls().to_list()
         prefix = {one: known.get(one) or prefixes.canonical(one) for one in here}
+        standard, invalid = (
+            pl.col(name).fill_null("") if name in names else pl.lit(None, pl.String) for name in (STANDARD, INVALID)
+        )
         own = pl.col("vocabulary_id").replace_strict(prefix, default=pl.lit("")) + ":" + pl.col("concept_code")
         number = pl.lit("OMOP:") + pl.col("concept_id")
         ids = sorted(wanted)
         found = (
-            frame.select(*COLUMNS, own=own, number=number)
+            frame.select(*COLUMNS, own=own, number=number, standard=standard == "S", invalid=invalid)
             .filter(pl.col("own").is_in(ids) | pl.col("number").is_in(ids))
             .filter(pl.col("concept_id").str.contains(r"^[0-9]{1,10}$"))
             .collect()
@@ -46,9 +51,11 @@ def load(path: Path, wanted: Collection[str]) -> dict[str, TargetInfo]:
     except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(f"cannot read it: {error}", file=path) from None
     facts: dict[str, TargetInfo] = {}
-    for concept, domain, vocabulary, _, curie, omop in found.iter_rows():
-        info = TargetInfo(int(concept), domain or "", vocabulary or "")
-        # A code that is used again for another meaning: the first stands for its CURIE, each for its own number.
-        facts.setdefault(curie, info)
+    for concept, domain, vocabulary, _, curie, omop, is_standard, reason in found.iter_rows():
+        info = TargetInfo(int(concept), domain or "", vocabulary or "", is_standard, reason or "")
+        # A code that is used again for another meaning: the first that is valid stands for its CURIE, each for its own
+        # number.
+        if curie not in facts or (facts[curie].invalid_reason and not info.invalid_reason):
+            facts[curie] = info
         facts[omop] = info
     return facts

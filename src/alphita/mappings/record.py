@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal
 
-Method = Literal["exact", "abbreviation", "nearest", "nil"]
+Method = Literal["exact", "abbreviation", "nearest", "nil", "reviewed"]
 Decision = Literal["accept", "review", "nil"]
 Relation = Literal["exact", "broad", "narrow", "related"]
 Status = Literal["unreviewed", "approved", "rejected", "flagged", "ignored"]
@@ -35,7 +35,8 @@ class Mapping:
         confidence: calibrated probability, 0 to 1, that the answer is right (for NIL: that no concept fits); None
             without calibration, and for candidates that are not the answer.
         decision: "accept", "review" or "nil"; None without calibration.
-        method: "exact" (equal after cleaning), "abbreviation" (by its expansion), "nearest" or "nil".
+        method: "exact" (equal after cleaning), "abbreviation" (by its expansion), "nearest", "nil" or "reviewed" (by
+            what people had settled before).
         routes: the ways that found it, joined by `|`: exact, letters, vectors, abbreviation.
         relation: how the concept stands to the mention: "exact", "broad" (the concept is broader), "narrow" (the
             concept is narrower) or "related".

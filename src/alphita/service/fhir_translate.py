@@ -13,6 +13,7 @@ stays the map's, for its words name source and target. Value sets are not known 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from alphita.mappings.formats import fhir_r4, fhir_r5
@@ -49,7 +50,7 @@ class Asked(NamedTuple):
     """What is asked.
 
     Attributes:
-        codes: system and code; of several (a CodeableConcept) every one is translated.
+        codes: system and code; of several (a CodeableConcept) every one that has both is translated.
         reverse: they are targets, and the sources are wanted.
         url: of the map; "" asks all.
         wanted: system of the codes wanted, "" for any.
@@ -107,7 +108,12 @@ def _codes(values: Values, name: str) -> list[Coding]:
     several = value.get("coding")
     if not isinstance(several, list) or not several or not all(isinstance(some, dict) for some in several):
         raise Fault("required", f"the CodeableConcept in {name!r} needs at least one coding")
-    return [coding(some, name) for some in several]
+    found: list[Coding] = []
+    for some in several:
+        # A local code or a text beside those that can be translated.
+        with suppress(Fault):
+            found.append(coding(some, name))
+    return found or [coding(several[0], name)]
 
 
 def _wanted(values: Values, from_target: bool, back: bool) -> str:

@@ -13,7 +13,7 @@ from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.record import Mapping
-from alphita.mappings.review import asking, files
+from alphita.mappings.review import asking, files, imports
 from alphita.mappings.review.records import Added, Project, Row
 from alphita.mappings.review.store import ReviewStore, Unknown
 
@@ -54,8 +54,17 @@ def release_of(index: Index | None) -> str:
     return ", ".join(f"{one['name']} {one['version']}" for one in sources if one.get("name") and one.get("version"))
 
 
-def add(store: ReviewStore, project: Project, rows: Iterable[Row], index: Index | None) -> Added:
+def add(
+    store: ReviewStore, project: Project, rows: Iterable[Row], index: Index | None, *, by: str = imports.UNNAMED
+) -> Added:
     """Add rows to a project, which is made if there is none of its name; and put them in the order "learning".
+
+    Args:
+        store: the reviews.
+        project: as it is if it is new.
+        rows: of its file.
+        index: knows the types of their answers; None: nothing does.
+        by: who brings the decisions that come with them.
 
     Raises:
         InputError: there are no rows, or the project is there and its codes come from another source.
@@ -70,14 +79,14 @@ def add(store: ReviewStore, project: Project, rows: Iterable[Row], index: Index 
     try:
         known = store.project(project.name)
     except Unknown:
-        added = store.add_project(project, found)
+        added = store.add_project(project, found, by=by)
     else:
         if known.source != project.source:
             raise InputError(
                 f"the project is there already, with codes of {known.source!r}", field="source", value=project.source,
                 remedy="give that source, or another name",
             )  # fmt: skip
-        added = store.add_rows(project.name, found)
+        added = store.add_rows(project.name, found, by=by)
     asking.update(store, project.name)
     return added
 

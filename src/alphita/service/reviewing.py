@@ -1,12 +1,14 @@
 """The review API: /api, which the review page and scripts use. Who asks is told by `keys.reviewer`.
 
-In a blind project a reviewer is given their own decisions only, until a row is adjudicated.
+In a blind project a reviewer is given their own decisions only, until a row is adjudicated; but among the disagreements
+everything about those rows that they have decided themselves.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -154,7 +156,8 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
 
     @routes.get("/projects/{name}/disagreements", summary="Rows to adjudicate", responses=documented(404))
     def disagreements(name: Name, reviewer: Caller) -> dict[str, Any]:
-        found = store.disagreements(name)
+        """Return the rows on which reviewers disagree; of a blind project those that the asker has decided."""
+        found = store.disagreements(name, reviewer=reviewer)
         return {
             "total": len(found),
             "rows": [
@@ -276,15 +279,19 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
         reader = _names.chosen(
             Path(filename), format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")), "format"
         )
+        left_out: Counter[str] = Counter()
         with tempfile.TemporaryDirectory() as folder:
             path, rejected = Path(folder) / "given", Path(folder) / "rejects.csv"
             path.write_bytes(body)
             with Rejects(rejected, private=True) as rejects:
-                rows = files.read(path, reader, name, rejects)
+                rows = files.read(path, reader, name, rejects, name=filename or "an upload", left_out=left_out)
             problems = review_files.told(rejected)
         project = review_files.project_of(name, source, column, normalizer.index, blind=blind)
-        added = review_files.add(store, project, rows, normalizer.index)
-        return {"new": added.new, "known": added.known, "set_aside": rejects.count, "problems": problems}
+        added = review_files.add(store, project, rows, normalizer.index, by=reviewer)
+        return {
+            "new": added.new, "known": added.known, "decided": added.decided, "overtaken": added.overtaken,
+            "left_out": dict(left_out), "set_aside": rejects.count, "problems": problems,
+        }  # fmt: skip
 
     @routes.get(
         "/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response,

@@ -41,8 +41,10 @@ class Naive:
         return sorted(own, key=lambda one: one.id, reverse=True) + last
 
     @staticmethod
-    def meaning(one: Decision) -> tuple[str, str | None]:
-        return ("rejected", None) if one.kind == "reject" else ("means", one.concept_id)
+    def meaning(one: Decision) -> tuple[str, ...]:
+        if one.kind == "reject":
+            return ("rejected",)
+        return ("means", one.concept_id, one.relation or "exact") if one.concept_id else ("nil",)
 
     def stand(self, row: int, reviewer: str | None) -> tuple[str, Decision | None]:
         visible = self.visible(row, reviewer)

@@ -70,3 +70,30 @@ def test_the_pair_with_most_in_common(tmp_path):
             for number in numbers:
                 say(who, number, "nil" if number == 3 else "accept")
         assert (reviews.progress("codes").pair, reviews.progress("codes").kappa) == (("cy", "dee"), 1.0)
+
+
+def test_the_same_concept_in_another_relation_is_a_disagreement(tmp_path):
+    with store(tmp_path, [row(number) for number in (1, 2)]) as reviews:
+        say = Say(reviews)
+        say("ann", 1, "accept", relation="exact"), say("bob", 1, "accept", relation="broad")
+        # Nothing said is exact.
+        say("ann", 2, "accept", relation="exact"), say("bob", 2, "choose", TOE)
+        assert (reviews.standing(1).state, reviews.standing(2).state) == ("disagreed", "decided")
+        found = reviews.progress("codes")
+        assert (found.compared, found.agreed, found.disagreed) == (2, 1, (1,))
+        assert [one.status for one in reviews.mappings("codes")] == ["flagged", "approved"]
+        say("cy", 1, "adjudicate", TOE, relation="broad")
+        assert next(reviews.mappings("codes")).relation == "broad"
+
+
+@pytest.mark.parametrize("blind", [True, False])
+def test_disagreements_of_a_blind_project_are_for_those_who_decided(tmp_path, blind):
+    with store(tmp_path, [row(number) for number in (1, 2)], blind=blind) as reviews:
+        say = Say(reviews)
+        for number in (1, 2):
+            say("ann", number, "accept"), say("bob", number, "nil")
+        say("cy", 1, "skip"), say("cy", 2, "reject")
+        listed = [one.row.id for one in reviews.disagreements("codes", reviewer="cy")]
+        assert listed == ([2] if blind else [1, 2])
+        assert reviews.disagreements("codes", reviewer="dee") == ([] if blind else reviews.disagreements("codes"))
+        assert len(reviews.disagreements("codes", reviewer="ann")) == 2

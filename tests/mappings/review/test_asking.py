@@ -78,6 +78,15 @@ def test_beyond_the_most_every_row_is_alone(monkeypatch):
     assert found.tolist() == [0, 1, 1, 3]
 
 
+def test_letters_are_counted_of_the_rows_compared_alone(monkeypatch):
+    monkeypatch.setattr(asking, "MOST", 2)
+    counted = []
+    monkeypatch.setattr(asking, "letters", lambda mentions: counted.append(mentions) or np.ones((2, 1), np.float32))
+    # The first two share a cluster, the third is like them but beyond those compared: 8, 7 / 2, 3, 1.
+    assert asking.rank(["a", "b", "c", "d"], [1, 7, 3, 8], [0.0] * 4).tolist() == [3, 1, 2, 0]
+    assert counted == [["b", "d"]]
+
+
 def test_the_second_of_a_kind_waits():
     mentions = ["left heart failure", "Left-heart failure", "renal colic", "skin rash"]
     places = asking.rank(mentions, [10, 10, 6, 2], [0.0, 0.1, 0.0, 0.0])

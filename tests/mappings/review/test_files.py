@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
+from csv import DictReader
+from dataclasses import replace
+
 import pytest
 
 from alphita.errors import InputError, Rejects
-from alphita.mappings.formats import Header, csv, fhir_r5, sssom
+from alphita.mappings.formats import Header, csv, fhir_r4, fhir_r5, sssom
 from alphita.mappings.review import files
 from alphita.mappings.review.records import Project
 from tests.mappings import sample
@@ -40,6 +45,60 @@ def test_rows_alike_become_one(tmp_path):
 def test_candidates_come_by_rank(tmp_path):
     path = written(tmp_path, mapping("toe", "HP:2", rank=2), mapping("toe", "HP:1", rank=1))
     assert [one.concept_id for one in read(path)[0].candidates] == ["HP:1", "HP:2"]
+
+
+def test_a_row_whose_lines_stand_apart_is_put_together(tmp_path):
+    path = written(
+        tmp_path, mapping("toe", "HP:2", row=5, rank=2), mapping("foot", "HP:3", row=2),
+        mapping("toe", "HP:1", row=5, rank=1, frequency=7),
+    )  # fmt: skip
+    toe, foot = read(path)
+    assert ([one.concept_id for one in toe.candidates], toe.frequency, toe.number) == (["HP:1", "HP:2"], 7, 5)
+    assert [one.concept_id for one in foot.candidates] == ["HP:3"]
+
+
+def test_the_groups_of_a_concept_map_are_one_row(tmp_path):
+    groups = [
+        {"target": system, "element": [{"code": "A", "display": "toe", "target": targets}]}
+        for system, targets in (
+            ("http://snomed.info/sct", [{"equivalence": "unmatched"}]),
+            ("http://hl7.org/fhir/sid/icd-10-cm", [{"code": "I21.9", "equivalence": "equivalent"}]),
+            ("http://snomed.info/sct", [{"code": "22298006", "equivalence": "wider"}]),
+        )
+    ]  # fmt: skip
+    path = tmp_path / "map.json"
+    path.write_text(json.dumps({"resourceType": "ConceptMap", "group": groups}))
+    (row,) = files.read(path, fhir_r4, "toes", Rejects(strict=True))
+    assert [one.concept_id for one in row.candidates] == ["ICD10CM:I21.9", "SNOMEDCT:22298006", None]
+
+
+@pytest.mark.parametrize(
+    ("field", "cells", "value"),
+    [("frequency", {"frequency": -1}, "-1"), ("row", {"row": -4}, "-4"), ("confidence", {"confidence": 1.5}, "1.5"),
+     ("confidence", {"confidence": math.nan}, "nan"),
+     ("concept_id", {"concept_id": "no curie", "status": "approved"}, "no curie"),
+     ("reviewed_at", {"reviewed_at": "yesterday", "status": "flagged"}, "yesterday")],
+)  # fmt: skip
+def test_an_unsound_row_is_set_aside(tmp_path, field, cells, value):
+    class Given:
+        @staticmethod
+        def read(path, header, rejects):
+            yield mapping("toe", row=1)
+            yield replace(mapping("bad", "HP:2", row=2, rank=2), **cells)
+            yield mapping("bad", "HP:1", row=cells.get("row", 2))
+            yield mapping("foot", row=3)
+
+    path = tmp_path / "in.csv"
+    path.write_text("anything")
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        found = files.read(path, Given, "toes", rejects)
+    # The row's other mapping is no answer by itself.
+    assert [one.mention for one in found] == ["toe", "foot"]
+    with open(tmp_path / "rejects.csv", newline="") as file:
+        (told,) = DictReader(file)
+    assert (told["file"], told["line"], told["field"], told["value"]) == (
+        str(path), str(cells.get("row", 2)), field, value
+    )  # fmt: skip
 
 
 def test_a_row_without_anything_is_set_aside(tmp_path):

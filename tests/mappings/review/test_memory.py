@@ -56,6 +56,25 @@ def test_the_newest_counts_and_a_project_can_be_asked_alone(tmp_path):
         assert reviews.remembered("LAB", ["TOE"]) == {"TOE": fourth}
 
 
+def test_all_that_is_settled(tmp_path):
+    with store(tmp_path, [row(1, mention="Toe"), row(2, mention="?!"), row(3), row(4)]) as reviews:
+        reviews.add_project(project("later")), reviews.add_project(project("ris", source="RIS"))
+        reviews.add_rows("later", [row(1, mention="TOE")]), reviews.add_rows("ris", [row(1, mention="toe")])
+        say = Say(reviews)
+        first = say("ann", 1, "accept")
+        say("ann", 2, "accept"), say("ann", 3, "reject"), say("ann", 4, "flag")
+        assert reviews.settled() == reviews.settled(source="LAB") == {"toe": first}
+        second, third = Say(reviews, "later")("bob", 5, "nil"), Say(reviews, "ris")("ann", 6, "choose", HAND)
+        assert reviews.settled() == {"toe": third}
+        assert reviews.settled(source="LAB") == {"toe": second}
+        assert reviews.settled(source="LAB", project="codes") == reviews.settled(project="codes") == {"toe": first}
+        reviews.forget(reviewer="bob", by="ann")
+        assert reviews.settled(source="LAB") == {"toe": first}
+        for unknown in ({"source": "LAP"}, {"project": "code"}):
+            with pytest.raises(Unknown, match="did you mean"):
+                reviews.settled(**unknown)
+
+
 def test_thousands_at_once(tmp_path):
     with store(tmp_path, [row(number, 1.0) for number in range(1, 2501)]) as reviews:
         reviews.bulk("codes", "ann", "b", threshold=1.0)
@@ -187,7 +206,9 @@ def test_what_is_exported(tmp_path):
             assert list(format.read(path, header(), Rejects(strict=True))) == found
         path = write(sssom, header(), settled, tmp_path / "out.sssom.tsv")
         back = sorted(sssom.read(path, header(), Rejects(strict=True)), key=lambda one: one.mention)
-        said = sorted(settled, key=lambda one: one.mention)
+        # That NIL is wrong has no place in SSSOM.
+        said = [one for one in settled if one.concept_id or one.status != "rejected"]
+        said.sort(key=lambda one: one.mention)
         columns = ("mention", "concept_id", "reviewer", "comment")
         assert [[getattr(one, name) for name in columns] for one in back] == [
             [getattr(one, name) for name in columns] for one in said

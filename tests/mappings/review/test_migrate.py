@@ -330,3 +330,37 @@ def test_a_report_of_other_releases_or_projects_is_not_taken_over(store, old, ne
     other = reported | {"to": reported["from"]}
     done = migrate.plan(store, old, new)
     assert done.to_json(by="eva", at="", applied=True, earlier=other)["changes"] == []
+
+
+@pytest.mark.parametrize(
+    ("codes", "fate"),
+    [
+        ("X:1|X:8", None),
+        ("X:1|X:2", ("follows", "replaced", "X:1|X:21", "X:2 -> X:21")),
+        ("X:3|X:2", ("follows", "merged", "X:22|X:21", "X:3 -> X:22; X:2 -> X:21")),
+        ("X:2|X:6", ("reopened", "removed", "", "X:6")),
+        ("X:1|X:4", ("reopened", "renamed", "X:4", "X:4: the old name is a synonym now")),
+    ],
+)
+def test_each_of_several_codes_has_its_fate(old, new, tmp_path, codes, fate):
+    with store_of(tmp_path / "r.sqlite", [row("odd", candidate(codes, "odd"))], old.content_hash) as store:
+        say(store, 1, "accept", codes)
+        planned = migrate.plan(store, old, new)
+        found = [(one.fate, one.reason, one.new_concept, one.detail) for one in planned.changes]
+        assert found == ([] if fate is None else [fate])
+        migrate.apply(store, planned, by="ana")
+        expected = codes if fate is None else fate[2] if fate[0] == "follows" else None
+        assert store.standing(1).concept_id == expected
+
+
+@pytest.mark.parametrize(("term", "fate"), [("Coryza", "term lost"), ("Stuffy nose", None)])
+def test_a_term_of_one_of_several_codes(old, new, tmp_path, term, fate):
+    with store_of(tmp_path / "r.sqlite", [row("odd", candidate("X:1|X:9", term))], old.content_hash) as store:
+        say(store, 1, "accept", "X:1|X:9")
+        assert [one.reason for one in migrate.plan(store, old, new).changes] == ([fate] if fate else [])
+
+
+def test_a_mention_that_names_one_of_several_codes_stands(old, new, tmp_path):
+    with store_of(tmp_path / "r.sqlite", [row("Mouth on fire", candidate("X:1|X:26", "x"))], old.content_hash) as store:
+        say(store, 1, "accept", "X:1|X:26")
+        assert [one.reason for one in migrate.plan(store, old, new).changes] == []

@@ -16,17 +16,27 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from alphita import __version__
+from alphita import __version__, progress
 from alphita.errors import Rejects, UsageError
 from alphita.mappings.record import COLUMNS, Mapping
 
 
 class TargetInfo(NamedTuple):
-    """What OMOP says of a target concept: its number, its domain ("Condition") and its vocabulary ("SNOMED")."""
+    """What OMOP says of a target concept.
+
+    Attributes:
+        omop_concept_id: its number.
+        domain: as "Condition".
+        vocabulary: as "SNOMED".
+        standard: whether it is a Standard Concept; None: not known.
+        invalid_reason: "D" (deleted) or "U" (replaced); "": it is valid, or that is not known.
+    """
 
     omop_concept_id: int
     domain: str
     vocabulary: str
+    standard: bool | None = None
+    invalid_reason: str = ""
 
 
 class Problem(NamedTuple):
@@ -57,6 +67,7 @@ class Header:
         target_system: CURIE prefix of the terminology in which a NIL was not found.
         prefixes: URIs of CURIE prefixes that `terminology/prefixes.tsv` lacks, or that are to replace it there.
         target_info: the OMOP facts of a concept, by its CURIE; None where it has none.
+        tell: takes a line on what a whole file was read or written without; it names columns, never values.
     """
 
     columns: tuple[str, ...] = COLUMNS
@@ -73,6 +84,7 @@ class Header:
     target_system: str = ""
     prefixes: Dictionary[str, str] = field(default_factory=dict)
     target_info: Callable[[str], TargetInfo | None] | None = None
+    tell: Callable[[str], None] = progress.say
 
 
 class Format(Protocol):

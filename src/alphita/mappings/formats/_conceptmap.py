@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, _curies, _losses
+from alphita.mappings.formats import Header, Problem, _curies, _losses, _rows
 from alphita.mappings.record import Mapping
 
 Target = dict[str, Any]
@@ -61,8 +61,12 @@ class Release(Protocol):
     def facts(target: Target) -> dict[str, Any] | None:
         """Return the fields of a mapping that a target gives, or None if it says that there is no mapping.
 
+        Args:
+            target: its strings are strings, its lists hold objects.
+
         Raises:
-            InputError: a code that the release does not have.
+            InputError: a code that the release does not have, or a property out of its range; the field is the path
+                below the target.
         """
         ...
 
@@ -163,31 +167,76 @@ class Document:
         return dict(whole) | _losses.count(pairs)
 
     def read(self, path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-        """Read a document of at most 1 GB, whole; a target that means nothing is set aside, with its element's number.
+        """Read a document of at most 1 GB, whole.
+
+        A group, element or target that means nothing is set aside: the line is the element's number, the field its path
+        (`group[0].element[4].target[0].code`).
 
         Raises:
             InputError: it is no ConceptMap.
         """
         number = 0
-        for group in _groups(path):
-            target_system = self._release.target_system(group)
-            for element in _dicts(group.get("element")):
+        for where, group in _each(_groups(path), "group"):
+            try:
+                _check(group, where, texts=("target",))
+                elements = list(_each(_listed(group, "element", where), f"{where}.element"))
+            except InputError as error:
+                rejects.add(error.problem, file=path, field=error.field, value=error.value)
+                continue
+            system = self._release.target_system(group)
+            for place, element in elements:
                 number += 1
-                code, display = element.get("code"), element.get("display") or ""
-                if not code and not display:
-                    rejects.add("an element without code and display", file=path, line=number)
+                try:
+                    _check(element, place, texts=("code", "display"))
+                    targets = list(_each(_listed(element, "target", place), f"{place}.target"))
+                    code, display = element.get("code"), element.get("display") or ""
+                    if not code and not display:
+                        raise InputError("an element without code and display", field=place)
+                except InputError as error:
+                    rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
                     continue
-                targets = _dicts(element.get("target"))
                 if not targets:
                     yield _mapping(number, code, display, None, None)
-                for target in targets:
+                for at, target in targets:
                     try:
-                        facts = self._release.facts(target)
-                        concept = _concept(header, target_system, target) if facts is not None else None
+                        concept, facts = self._said(header, system, where, target, at)
                     except InputError as error:
                         rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
                     else:
                         yield _mapping(number, code, display, concept, facts)
+
+    def _said(
+        self, header: Header, system: str, group: str, target: Target, at: str
+    ) -> tuple[str | None, dict[str, Any] | None]:
+        """Return concept and further fields of a target.
+
+        Args:
+            header: prefixes and systems.
+            system: the group's target system.
+            group: the group's path.
+            target: what stands there.
+            at: the target's path.
+
+        Raises:
+            InputError: it means nothing.
+        """
+        _check(target, at, texts=("code", "display", "comment", "equivalence", "relationship"))
+        for name in ("property", "dependsOn", "product"):
+            for place, one in _each(_listed(target, name, at), f"{at}.{name}"):
+                _check(one, place, texts=("code",) if name == "property" else ())
+        try:
+            facts = self._release.facts(target)
+        except InputError as error:
+            raise InputError(error.problem, field=f"{at}.{error.field}", value=error.value) from None
+        if facts is None:
+            return None, None
+        if not target.get("code"):
+            raise InputError("a target without a code", field=f"{at}.code")
+        concept = _curies.from_fhir(header, system, target["code"])
+        if concept is None:
+            problem = f"no prefix is known for this system; declare one: --prefix NAME={system}"
+            raise InputError(problem, field=f"{group}.target", value=system)
+        return concept, facts
 
 
 def text(value: str | None) -> str | None:
@@ -195,17 +244,7 @@ def text(value: str | None) -> str | None:
     return value if value and value.strip() and _STRING.fullmatch(value) else None
 
 
-def _concept(header: Header, system: str, target: Target) -> str:
-    found = _curies.from_fhir(header, system, str(target.get("code") or ""))
-    if found is None:
-        remedy = f"no prefix is known for this system; declare one: --prefix NAME={system}"
-        raise InputError(remedy, field="group.target", value=system)
-    if not target.get("code"):
-        raise InputError("a target without a code", field="target.code")
-    return found
-
-
-def _groups(path: Path) -> list[dict[str, Any]]:
+def _groups(path: Path) -> list[Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise InputError("a document of more than 1 GB", file=path, remedy="cut it into several")
@@ -216,11 +255,32 @@ def _groups(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"not JSON: {error}", file=path) from None
     if not isinstance(document, dict) or document.get("resourceType") != "ConceptMap":
         raise InputError("no ConceptMap: its resourceType is another", file=path)
-    return _dicts(document.get("group"))
+    try:
+        return _listed(document, "group", "")
+    except InputError as error:
+        raise InputError(error.problem, file=path, field=error.field, value=error.value) from None
 
 
-def _dicts(found: object) -> list[dict[str, Any]]:
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def _listed(of: dict[str, Any], name: str, path: str) -> list[Any]:
+    """Return the list `name` of the object at `path`; the empty one, if there is none."""
+    found = of.get(name)
+    if found is not None and not isinstance(found, list):
+        raise InputError("must be a list", field=f"{path}.{name}".lstrip("."), value=found)
+    return found or []
+
+
+def _each(found: list[Any], path: str) -> Iterator[tuple[str, Any]]:
+    return ((f"{path}[{at}]", one) for at, one in enumerate(found))
+
+
+def _check(found: Any, path: str, texts: Sequence[str]) -> None:  # noqa: ANN401 - whatever JSON holds
+    """Raise InputError unless `found` is an object whose `texts` are strings, where it has them."""
+    if not isinstance(found, dict):
+        raise InputError("must be an object", field=path, value=found)
+    for name in texts:
+        value = found.get(name)
+        if value is not None and not (isinstance(value, str) and _rows.is_text(value)):
+            raise InputError("must be a string of valid text", field=f"{path}.{name}", value=value)
 
 
 def _system(header: Header, prefix: str) -> str:

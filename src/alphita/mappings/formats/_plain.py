@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
@@ -26,6 +27,8 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "mapping_type": get_args(MappingType),
 }  # fmt: skip
 _BETWEEN = {"similarity": (-1.0, 1.0), "confidence": (0.0, 1.0)}
+# Beyond it a float need not be the whole number that was meant.
+_MOST_WHOLE = 2.0**53
 
 
 def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
@@ -43,7 +46,7 @@ def mapping(cells: Dictionary[str, Any], path: Path, line: int, rejects: Rejects
     for name in COLUMNS:
         found = cells.get(name)
         try:
-            values[name] = None if found in ("", None) else _value(name, found)
+            values[name] = None if found in ("", None) else value(name, found)
         except ValueError as error:
             rejects.add(str(error), file=path, line=line, field=name, value=found)
             return None
@@ -54,7 +57,12 @@ def mapping(cells: Dictionary[str, Any], path: Path, line: int, rejects: Rejects
     return Mapping(**values)
 
 
-def _value(name: str, found: object) -> object:
+def value(name: str, found: object) -> object:
+    """Return what a cell holds, as the field `name` of a mapping has it.
+
+    Raises:
+        ValueError: it means nothing there; the message says what would be right.
+    """
     kind = KINDS[name]
     if kind is str:
         if not isinstance(found, str):
@@ -65,10 +73,25 @@ def _value(name: str, found: object) -> object:
     if isinstance(found, bool) or not isinstance(found, int | float | str):
         raise ValueError("must be a number")
     try:
-        number = kind(found)
+        number = _whole(found) if kind is int else float(found)
     except (ValueError, OverflowError):
         raise ValueError("must be a whole number" if kind is int else "must be a number") from None
     least, most = _BETWEEN.get(name, (None, None))
     if least is not None and most is not None and not least <= number <= most:
         raise ValueError(f"must be from {least:g} to {most:g}")
     return number
+
+
+def _whole(found: int | float | str) -> int:
+    """Return a whole number; pandas writes those of a column with gaps as floats ("10.0").
+
+    Raises:
+        ValueError: it is none, or one that a float does not hold exactly.
+    """
+    if not isinstance(found, float):
+        with contextlib.suppress(ValueError):
+            return int(found)
+    number = float(found)
+    if not number.is_integer() or abs(number) > _MOST_WHOLE:
+        raise ValueError(found)
+    return int(number)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from alphita.errors import InputError, Rejects
@@ -69,6 +70,19 @@ def delimited(
             rejects.add("not valid UTF-8 text", file=path, line=line)
         else:
             yield line, dict(zip(header, cells, strict=True))
+
+
+def telling_unread(
+    rows: Iterable[tuple[int, dict[str, str]]], known: Collection[str], path: Path, tell: Callable[[str], None]
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a file; after the last, tell which columns with values are none of `known`."""
+    unread: Counter[str] = Counter()
+    for line, cells in rows:
+        unread.update(name for name, cell in cells.items() if cell and name not in known)
+        yield line, cells
+    if unread:
+        columns = ", ".join(f"{name} ({number:,})" for name, number in unread.items())
+        tell(f"{path}: columns that are not read, and how many values each has: {columns}")
 
 
 def is_text(cell: str) -> bool:

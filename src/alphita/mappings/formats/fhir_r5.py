@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from alphita.errors import InputError
-from alphita.mappings.formats import _conceptmap
+from alphita.mappings.formats import _conceptmap, _plain
 from alphita.mappings.formats._conceptmap import COMMENTS, NARROWER, Target, text
 from alphita.mappings.record import Mapping
 
@@ -90,9 +90,13 @@ class _R5:
             "relation": RELATIONS[relationship], "concept_name": target.get("display"),
             "comment": None if comment in COMMENTS else comment,
         }  # fmt: skip
-        for one in target.get("property") or []:
-            if one.get("code") in ("confidence", "similarity") and isinstance(one.get("valueDecimal"), int | float):
-                found[one["code"]] = float(one["valueDecimal"])
+        for at, one in enumerate(target.get("property") or []):
+            name, number = one.get("code"), one.get("valueDecimal")
+            if name in ("confidence", "similarity") and isinstance(number, int | float):
+                try:
+                    found[name] = _plain.value(name, number)
+                except ValueError as error:
+                    raise InputError(str(error), field=f"property[{at}].valueDecimal", value=number) from None
             if one.get("code") == "status" and one.get("valueString") == "approved":
                 found["status"] = "approved"
         return found

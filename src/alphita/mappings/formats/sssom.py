@@ -2,9 +2,15 @@
 Version 1.1, in its canonical form: rows and prefixes sorted, no empty column, numbers of at most three decimals.
 
 A mention with a code is a subject of the prefix `source_vocabulary`; one without is an `rdfs literal`. NIL is
-`sssom:NoTermFound` as object of skos:exactMatch; a rejection has the predicate_modifier `Not`. A mapping whose relation
-is not known is written as skos:relatedMatch, the weakest claim, and counted. Further candidates are left out, and
-counted. Rows are sorted in memory when the file is finished: about 1 GB for a million.
+`sssom:NoTermFound` as object of skos:exactMatch, with the target system as object_source: a CURIE without a local part,
+which stands for the URI of its prefix. A rejection has the predicate_modifier `Not`. A mapping whose relation is not
+known makes the weakest claim there is, and is counted: skos:relatedMatch, or if it is rejected Not skos:exactMatch.
+Further candidates and rejections of NIL, which would say nothing in SSSOM, are left out, and counted.
+
+match_string and reviewer_label have several values, joined by `|`. A matched term is one of them, whatever marks it
+holds; reviewers are joined by `|` in a mapping as well.
+
+Rows are sorted in memory when the file is finished: about 1 GB for a million.
 """
 
 from __future__ import annotations
@@ -38,11 +44,11 @@ LOSSES = (
 # In the order of the specification's table.
 SLOTS = (
     "subject_id", "subject_label", "predicate_id", "predicate_modifier", "object_id", "object_label",
-    "mapping_justification", "reviewer_label", "subject_type", "review_date", "confidence", "match_string",
-    "similarity_score", "similarity_measure", "comment",
+    "mapping_justification", "reviewer_label", "subject_type", "object_source", "review_date", "confidence",
+    "match_string", "similarity_score", "similarity_measure", "comment",
 )  # fmt: skip
 # Said once in the metadata where all rows agree.
-PROPAGATED = ("subject_type", "similarity_measure")
+PROPAGATED = ("subject_type", "object_source", "similarity_measure")
 LITERAL = "rdfs literal"
 NO_TERM = "sssom:NoTermFound"
 COSINE = "cosine similarity"
@@ -63,6 +69,8 @@ MADE: dict[str, tuple[str, str | None]] = {
 }  # fmt: skip
 # Prefixes that need no declaration.
 BUILT_IN = ("owl", "rdf", "rdfs", "semapv", "skos", "sssom")
+_MARKS = re.compile(r"[\\|]")
+_ESCAPED = re.compile(r"\\([\\|])")
 _SAFE = "-._~!$&'()*+,;=:@"
 _CURIE = re.compile(r"[A-Za-z_][\w.-]*:[^\s|\"<>]+")
 
@@ -79,8 +87,9 @@ def begin(header: Header) -> bytes:
         raise UsageError(
             "SSSOM needs the licence of the mapping set: --licence https://creativecommons.org/publicdomain/zero/1.0/"
         )
-    if header.source_vocabulary:
-        _curies.uri(header, header.source_vocabulary)
+    for prefix in (header.source_vocabulary, header.target_system):
+        if prefix:
+            _curies.uri(header, prefix)
     return b""
 
 
@@ -102,7 +111,7 @@ def finish(header: Header, part: Path, out: Path) -> None:
     said = {
         name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]
     }  # fmt: skip
-    used = sorted({one for name in ("subject_id", "object_id") for one in _prefixes(rows[name])})
+    used = sorted({one for name in ("subject_id", "object_id", "object_source") for one in _prefixes(rows[name])})
     needed = ("subject_label", "predicate_id", "object_id", "mapping_justification")
     columns = [
         name for name in SLOTS
@@ -131,7 +140,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     whole: Counter[str] = Counter()
     pairs = []
     for one in _losses.one_by_one(mappings):
-        why = _losses.left_out(one, ("ignored",)) or _problem(header, one)
+        why = _left_out(one) or _problem(header, one)
         if why:
             whole[why] += 1
         else:
@@ -142,12 +151,14 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file. Subjects are numbered in its order; an unknown predicate or subject type sets a row aside.
 
-    A subject's code is its CURIE, or what follows the prefix if that is `source_vocabulary`.
+    A subject's code is its CURIE, or what follows the prefix if that is `source_vocabulary`. Slots of rows that are not
+    read are told once.
     """
     metadata, curies, n_lines = _read_metadata(path)
     needed = ("predicate_id", "mapping_justification")
     number, last = 0, None
-    for line, cells in _rows.delimited(path, "\t", needed, rejects, after=n_lines):
+    rows = _rows.delimited(path, "\t", needed, rejects, after=n_lines)
+    for line, cells in _rows.telling_unread(rows, SLOTS, path, header.tell):
         slots = {name: metadata.get(name, "") for name in PROPAGATED} | cells
         subject = (slots.get("subject_id"), slots.get("subject_label"))
         number += subject != last
@@ -161,7 +172,13 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 
 def _fits(header: Header, mapping: Mapping) -> bool:
-    return not (_losses.left_out(mapping, ("ignored",)) or unfit(header, mapping))
+    return not (_left_out(mapping) or unfit(header, mapping))
+
+
+def _left_out(mapping: Mapping) -> str | None:
+    if why := _losses.left_out(mapping, ("ignored",)):
+        return why
+    return "rejections of NIL" if mapping.status == "rejected" and mapping.concept_id is None else None
 
 
 def _problem(header: Header, mapping: Mapping) -> str | None:
@@ -181,19 +198,23 @@ def _slots(header: Header, mapping: Mapping) -> dict[str, str]:
         _curies.uri(header, mapping.concept_id.partition(":")[0])
     justification = _justification(mapping)
     similarity = mapping.similarity if mapping.similarity is not None and mapping.similarity >= 0 else None
+    nil, rejected = mapping.concept_id is None, mapping.status == "rejected"
+    # To deny that two things are related at all is to claim the most.
+    unknown = "exact" if nil or rejected else "related"
     slots = {
         "subject_id": subject,
         "subject_label": mapping.mention,
-        "predicate_id": PREDICATES[mapping.relation or "related"] if mapping.concept_id else PREDICATES["exact"],
-        "predicate_modifier": "Not" if mapping.status == "rejected" else "",
+        "predicate_id": PREDICATES[unknown if nil else mapping.relation or unknown],
+        "predicate_modifier": "Not" if rejected else "",
         "object_id": mapping.concept_id or NO_TERM,
         "object_label": mapping.concept_name or "",
         "mapping_justification": justification,
-        "reviewer_label": (mapping.reviewer or "").replace("|", "/"),
+        "reviewer_label": "|".join(map(_value, (mapping.reviewer or "").split("|"))),
         "subject_type": "" if subject else LITERAL,
+        "object_source": f"{header.target_system}:" if nil and header.target_system else "",
         "review_date": (mapping.reviewed_at or "")[:10] if mapping.reviewer else "",
         "confidence": _decimals(mapping.confidence),
-        "match_string": mapping.matched_term or "" if justification == LEXICAL else "",
+        "match_string": _value(mapping.matched_term or "") if justification == LEXICAL else "",
         "similarity_score": _decimals(similarity),
         "similarity_measure": "" if similarity is None else COSINE,
         "comment": mapping.comment or "",
@@ -243,7 +264,7 @@ def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[st
         frequency=None, rank=1,
         concept_id=None if nil else _known(object_, curies or {}),
         concept_name=slots.get("object_label") or None,
-        matched_term=slots.get("match_string") or None,
+        matched_term=_joined(slots.get("match_string", "")) or None,
         similarity=_number(slots, "similarity_score"),
         confidence=_number(slots, "confidence"),
         decision=None,
@@ -253,7 +274,7 @@ def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[st
         scope=None, language=None, source=None, code=None, homonyms=None, expansion=None, contradictions=None,
         retired_concept=None, explanation=None,
         status=status, mapping_type="maps_to",
-        reviewer=slots.get("reviewer_label") or None,
+        reviewer=_joined(slots.get("reviewer_label", "")) or None,
         reviewed_at=slots.get("review_date") or None,
         comment=slots.get("comment") or None,
     )  # fmt: skip
@@ -270,6 +291,16 @@ def _known(curie: str, curies: dict[str, str]) -> str:
     if prefixes.canonical(prefix) not in prefixes.table() and prefix in curies:
         return prefixes.contract(curies[prefix] + local) or curie
     return curie
+
+
+def _value(text: str) -> str:
+    """Return a string as one value of a slot of several."""
+    return _MARKS.sub(r"\\\g<0>", text)
+
+
+def _joined(values: str) -> str:
+    """Return the values of a slot of several, joined by `|` without escapes."""
+    return _ESCAPED.sub(r"\1", values)
 
 
 def _number(slots: dict[str, str], name: str) -> float | None:
@@ -298,18 +329,19 @@ def _prefixes(ids: Any) -> set[str]:  # noqa: ANN401 - a polars Series
 
 def _metadata(header: Header, used: Sequence[str], said: dict[str, str]) -> Iterator[str]:
     """Yield the lines of the YAML block, in the order of the specification's table."""
+    yield 'sssom_version: "1.1"'
     if used:
         yield "curie_map:"
         for prefix in used:
             yield f"  {_yaml(prefix)}: {_yaml(_curies.uri(header, prefix))}"
     objects = [prefix for prefix in used if prefix != header.source_vocabulary and prefix in header.sources]
     slots = {
-        "sssom_version": "1.1",
         "mapping_set_id": header.set_id,
         "mapping_set_version": header.version,
         "license": header.licence,
         "subject_type": said.get("subject_type", ""),
         "subject_source_version": header.source_version,
+        "object_source": said.get("object_source", ""),
         "object_source_version": "; ".join(f"{prefix} {header.sources[prefix]}" for prefix in objects),
         "mapping_tool": header.tool,
         "mapping_tool_version": header.tool_version,

@@ -2,8 +2,15 @@
 Version 1.4.3, with its way of writing cells: quotes doubled, a backslash as two, a line break as backslash and n.
 
 One row for each target of a mention, next to one another; conceptId 0 where there is none. Further candidates are no
-targets: their concept ids stand in sourceAutoAssignedConceptIds, joined by `;`. matchScore is the confidence, or the
-similarity where there is none, with two decimals.
+targets: their concept ids stand in sourceAutoAssignedConceptIds, joined by `;`. A sourceFrequency of -1 is Usagi's word
+for none.
+
+matchScore orders Usagi's list: it is the confidence, or the similarity where there is none, with two decimals. Usagi
+itself writes there how alike the strings are, so it is read as the similarity, never as a calibrated probability.
+
+Usagi takes the status of a mention from its first row, and every row's concept as a target. So all rows of a mention
+have one status: the one its targets agree on; else FLAGGED if one of them is flagged, else UNCHECKED. A rejected target
+is left out where the mention has another one, and counted.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, Problem, _losses, _omop, _rows
@@ -35,9 +43,13 @@ COLUMNS = (
     "equivalence", "statusSetBy", "statusSetOn", "conceptId", "conceptName", "domainId", "mappingType", "comment",
     "createdBy", "createdOn", "assignedReviewer",
 )  # fmt: skip
+READ = (
+    "sourceCode", "sourceName", "sourceFrequency", "sourceAutoAssignedConceptIds", "matchScore", "mappingStatus",
+    "equivalence", "statusSetBy", "statusSetOn", "conceptId", "conceptName", "mappingType", "comment",
+)  # fmt: skip
 EQUIVALENCES = {"exact": "EQUAL", "broad": "WIDER", "narrow": "NARROWER", "related": "INEXACT", None: "UNREVIEWED"}
 RELATIONS = {name: relation for relation, name in EQUIVALENCES.items()} | {"EQUIVALENT": "exact", "UNMATCHED": None}
-# A rejected target has no place in Usagi but as one that is flagged for another look.
+# A mention whose every target is rejected has no place in Usagi but as one that is flagged for another look.
 STATUSES = {
     "unreviewed": "UNCHECKED", "approved": "APPROVED", "rejected": "FLAGGED", "flagged": "FLAGGED", "ignored": "IGNORED"
 }  # fmt: skip
@@ -50,8 +62,27 @@ TYPES: dict[str, MappingType] = {
     "MAPS_TO_OPERATOR": "maps_to_operator", "MAPS_TO_TYPE": "maps_to_type", "MAPS_TO_NUMBER": "maps_to_number",
     "EVENT": "maps_to", "VALUE": "maps_to_value", "UNIT": "maps_to_unit",
 }  # fmt: skip
+# What is not read, but said by the concept's id.
+REDUNDANT = ("domainId",)
+NO_FREQUENCY = "-1"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+class _Mention(NamedTuple):
+    """The mappings of a mention.
+
+    Attributes:
+        targets: those that have a row.
+        rejected: targets without one.
+        candidates: further ones, which are no targets.
+        status: Usagi's, of all rows.
+    """
+
+    targets: list[Mapping]
+    rejected: list[Mapping]
+    candidates: list[Mapping]
+    status: str
 
 
 def begin(header: Header) -> bytes:
@@ -62,9 +93,10 @@ def begin(header: Header) -> bytes:
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows; the mappings of one mention must come together."""
     texts = []
-    for targets, candidates in _grouped(header, mappings):
-        numbers = ";".join(str(found.omop_concept_id) for one in candidates if (found := _target(header, one)))
-        texts += [",".join(map(_cell, _row(header, one, numbers))) + "\n" for one in targets]
+    for mention in _mentions(header, mappings):
+        shown = (_target(header, one) for one in mention.candidates if one.concept_id is not None)
+        numbers = ";".join(str(found.omop_concept_id) for found in shown if found)
+        texts += [",".join(map(_cell, _row(header, one, mention.status, numbers))) + "\n" for one in mention.targets]
     return "".join(texts).encode("utf-8")
 
 
@@ -90,23 +122,28 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     for one in _losses.one_by_one(mappings):
         if problem := unfit(header, one):
             whole[problem.problem] += 1
-        elif not _losses.is_target(one):
-            whole["further candidates, but for their concept ids"] += 1
-        else:
-            cells = dict(zip(COLUMNS, _row(header, one, ""), strict=True))
+    for mention in _mentions(header, mappings):
+        whole["further candidates, but for their concept ids"] += len(mention.candidates)
+        whole["rejected mappings"] += len(mention.rejected)
+        for one in mention.targets:
+            cells = dict(zip(COLUMNS, _row(header, one, mention.status, ""), strict=True))
             cells = {name: _unescaped(_escaped(cell)) for name, cell in cells.items()}
             # The OMOP number is another name of the same concept.
             pairs.append((one, replace(_mapping(cells, 1), concept_id=one.concept_id)))
-    return dict(whole) | _losses.count(pairs)
+    return {what: number for what, number in whole.items() if number} | _losses.count(pairs)
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Read a file; concepts are named by OMOP's numbers. Targets have rank 1, automatically assigned concepts 2, ..."""
+    """Read a file; concepts are named by OMOP's numbers. Targets have rank 1, automatically assigned concepts 2, ...
+
+    Columns with values that are not read (ADD_INFO:..., createdBy, assignedReviewer) are told once.
+    """
     number, last = 0, None
     autos: list[str] = []
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
-    for line, cells in _rows.delimited(path, ",", needed, rejects):
+    rows = _rows.delimited(path, ",", needed, rejects)
+    for line, cells in _rows.telling_unread(rows, READ + REDUNDANT, path, header.tell):
         source = (cells["sourceCode"], cells["sourceName"])
         if source != last:
             yield from _candidates(template, autos)
@@ -122,13 +159,23 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     yield from _candidates(template, autos)
 
 
-def _grouped(header: Header, mappings: Sequence[Mapping]) -> Iterator[tuple[list[Mapping], list[Mapping]]]:
-    """Yield (targets, further candidates) of each mention."""
+def _mentions(header: Header, mappings: Sequence[Mapping]) -> Iterator[_Mention]:
+    """Yield the mentions of those mappings that can be written."""
     fitting = (one for one in _losses.one_by_one(mappings) if unfit(header, one) is None)
     for _, group in groupby(fitting, key=lambda one: (one.row, one.mention_code, one.mention)):
         found = list(group)
         targets = [one for one in found if _losses.is_target(one)]
-        yield targets, [one for one in found if not _losses.is_target(one) and one.concept_id is not None]
+        standing = [one for one in targets if one.status != "rejected"]
+        rejected = [one for one in targets if one.status == "rejected"] if standing else []
+        candidates = [one for one in found if not _losses.is_target(one)]
+        kept = standing or targets
+        yield _Mention(kept, rejected, candidates, _status({STATUSES[one.status] for one in kept}))
+
+
+def _status(found: set[str]) -> str:
+    if len(found) == 1:
+        return next(iter(found))
+    return "FLAGGED" if "FLAGGED" in found else "UNCHECKED"
 
 
 def _candidates(template: Mapping | None, numbers: Sequence[str]) -> Iterator[Mapping]:
@@ -146,13 +193,14 @@ def _target(header: Header, mapping: Mapping) -> _omop.TargetInfo | None:
     return _omop.target(header, mapping.concept_id)
 
 
-def _row(header: Header, mapping: Mapping, candidates: str) -> list[str]:
+def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list[str]:
     found = _target(header, mapping) or _omop.NONE
     nil = mapping.concept_id is None
     score = mapping.confidence if mapping.confidence is not None else mapping.similarity
     return [
-        mapping.mention_code or "", mapping.mention, "" if mapping.frequency is None else str(mapping.frequency),
-        candidates, f"{max(score or 0.0, 0.0):.2f}", STATUSES[mapping.status],
+        mapping.mention_code or "", mapping.mention,
+        NO_FREQUENCY if mapping.frequency is None or mapping.frequency < 0 else str(mapping.frequency),
+        candidates, f"{max(score or 0.0, 0.0):.2f}", status,
         "UNMATCHED" if nil else EQUIVALENCES[mapping.relation], mapping.reviewer or "", _milliseconds(mapping),
         str(found.omop_concept_id), mapping.concept_name or "" if not nil else "", found.domain,
         mapping.mapping_type.upper(), mapping.comment or "", header.tool, _day(header), "",
@@ -172,18 +220,17 @@ def _mapping(cells: dict[str, str], number: int) -> Mapping:
     ):  # fmt: skip
         if value not in allowed:
             raise InputError(f"must be one of {sorted(allowed)}", field=name, value=value)
-    concept, frequency = _whole(cells, "conceptId"), _whole(cells, "sourceFrequency")
-    score = _score(cells)
-    moment = _whole(cells, "statusSetOn")
+    none = cells.get("sourceFrequency", "").strip() == NO_FREQUENCY
+    concept, frequency = _whole(cells, "conceptId"), None if none else _whole(cells, "sourceFrequency")
     nil = not concept
     return Mapping(
         row=number, mention_code=cells["sourceCode"] or None, mention=cells["sourceName"], frequency=frequency, rank=1,
         concept_id=None if nil else f"OMOP:{concept}", concept_name=cells.get("conceptName") or None,
-        matched_term=None, similarity=None, confidence=score, decision=None, method="nil" if nil else "nearest",
+        matched_term=None, similarity=_score(cells), confidence=None, decision=None, method="nil" if nil else "nearest",
         routes=None, relation=None if nil else RELATIONS[equivalence], scope=None, language=None, source=None,
         code=None, homonyms=None, expansion=None, contradictions=None, retired_concept=None, explanation=None,
         status=READ_STATUSES[status], mapping_type=TYPES[kind], reviewer=cells.get("statusSetBy") or None,
-        reviewed_at=(EPOCH + timedelta(milliseconds=moment)).isoformat() if moment else None,
+        reviewed_at=_moment(cells),
         comment=cells.get("comment") or None,
     )  # fmt: skip
 
@@ -201,10 +248,22 @@ def _whole(cells: dict[str, str], name: str) -> int | None:
 def _score(cells: dict[str, str]) -> float | None:
     text = cells.get("matchScore", "")
     try:
-        # 0.00 is what Usagi writes for none.
-        return float(text or 0) or None
+        score = float(text or 0)
     except ValueError:
         raise InputError("not a number", field="matchScore", value=text) from None
+    if not 0 <= score <= 1:
+        raise InputError("must be from 0 to 1", field="matchScore", value=text)
+    # 0.00 is what Usagi writes for none.
+    return score or None
+
+
+def _moment(cells: dict[str, str]) -> str | None:
+    milliseconds = _whole(cells, "statusSetOn")
+    try:
+        return (EPOCH + timedelta(milliseconds=milliseconds)).isoformat() if milliseconds else None
+    except OverflowError:
+        why = "no time in milliseconds since 1970: it is after the year 9999"
+        raise InputError(why, field="statusSetOn", value=cells["statusSetOn"]) from None
 
 
 def _milliseconds(mapping: Mapping) -> str:
@@ -215,7 +274,8 @@ def _milliseconds(mapping: Mapping) -> str:
     except ValueError:
         return "0"
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return str((moment - EPOCH) // timedelta(milliseconds=1))
+    # Before 1970 is none, as it is for Usagi.
+    return str(max((moment - EPOCH) // timedelta(milliseconds=1), 0))
 
 
 def _day(header: Header) -> str:

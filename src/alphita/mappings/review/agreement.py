@@ -12,10 +12,12 @@ NIL, REJECTED = "", "!"
 
 
 def meaning(decision: Decision) -> str | None:
-    """Return what a decision says that a row means: a concept id, `NIL` or `REJECTED`; None if it says nothing."""
+    """Return what a decision says that a row means: "CONCEPT RELATION", `NIL` or `REJECTED`; None: it says nothing."""
     if decision.kind not in FINAL:
         return None
-    return REJECTED if decision.kind == "reject" else decision.concept_id or NIL
+    if decision.kind == "reject":
+        return REJECTED
+    return NIL if decision.concept_id is None else f"{decision.concept_id} {decision.relation or 'exact'}"
 
 
 def state(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:

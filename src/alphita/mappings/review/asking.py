@@ -60,9 +60,13 @@ def rank(
     known = np.array([UNKNOWN if one is None else one for one in confidence], np.float64)
     risk = np.asarray(frequency, np.float64) * (1.0 - known)
     done = np.zeros(len(risk), bool) if decided is None else np.asarray(decided, bool)
-    rows = vectors if vectors is not None else letters(mentions)
+    compared = riskiest(risk)
+    rows = vectors[compared] if vectors is not None else letters([mentions[row] for row in compared.tolist()])
+    # Beyond those compared, each is a cluster of its own.
+    cluster = np.arange(len(risk))
+    cluster[compared] = compared[clusters(rows, risk[compared], similar=similar)]
     places = np.empty(len(risk), np.int64)
-    places[order(risk, clusters(rows, risk, similar=similar), done, decay=decay)] = np.arange(len(risk))
+    places[order(risk, cluster, done, decay=decay)] = np.arange(len(risk))
     return places
 
 
@@ -118,6 +122,15 @@ def order(
     asked = before[cluster[rows]] + np.arange(len(rows)) - first
     worth = risk[rows] * np.power(decay, asked)
     return np.concatenate([rows[np.lexsort((rows, -worth))], np.flatnonzero(decided)]).astype(np.int64)
+
+
+def riskiest(risk: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the rows that are compared, (min(n, MOST),) int64, by their place.
+
+    Args:
+        risk: (n,) of each row.
+    """
+    return np.sort(np.lexsort((np.arange(len(risk)), -risk))[:MOST]).astype(np.int64)
 
 
 def clusters(vectors: Vectors, risk: NDArray[np.float64], *, similar: float = SIMILAR) -> NDArray[np.int64]:

@@ -71,6 +71,8 @@ def undo(connection: sqlite3.Connection, project_name: str, reviewer: str, uid: 
     standing = (
         "WHERE d.project = ? AND d.reviewer = ? AND d.id > ? AND d.kind <> 'undo'"
         " AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id)"
+        # What a file brought is not the newest thing that its reviewer did.
+        " AND d.uid NOT LIKE 'import:%'"
     )
     last = next(select(connection, f"{standing} ORDER BY d.id DESC LIMIT 1", project_id, reviewer, first), None)
     taken = [last] if last else []
@@ -126,9 +128,9 @@ def history(
     yield from select(connection, f"{clauses} ORDER BY d.id", *values)
 
 
-def insert(connection: sqlite3.Connection, project_id: int, decision: Decision) -> Decision:
-    """Store a decision as it is, with time and id; the row is to be refreshed."""
-    at = rows.now()
+def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, *, at: str = "") -> Decision:
+    """Store a decision as it is, with id and the time `at`, "" for now; the row is to be refreshed."""
+    at = at or rows.now()
     values = [getattr(decision, name) for name in _STORED]
     values[_STORED.index("project")], values[_STORED.index("at")] = project_id, at
     values[_STORED.index("shown")] = json.dumps(decision.shown)

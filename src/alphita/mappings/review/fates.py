@@ -1,8 +1,13 @@
-"""What a new release of a terminology means for one decision."""
+"""What a new release of a terminology means for one decision.
+
+Of a concept that has several codes (joined by "|") each has its fate: the decision stands if all stand, it follows if
+those that do not stand follow, and it is re-opened if one is.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 
@@ -37,7 +42,8 @@ class Fate:
         fate: FOLLOWS or REOPENED.
         reason: one of `REASONS`.
         old_name: the decided concept's name in the old release; "" without a concept.
-        new_concept: what it follows to, or what may be meant now; several joined by " | ".
+        new_concept: what it follows to (several codes of one concept joined by "|"), or what may be meant now (several
+            concepts joined by " | ").
         new_name: its name, likewise.
         detail: more about the reason.
     """
@@ -61,14 +67,27 @@ class Releases:
 
     def fate(self, row: Row, decision: Decision) -> Fate | None:
         """Return what becomes of a decision that says what a row means; None: it stands."""
-        concept = decision.concept_id
-        found = self._of_concept(concept) if concept is not None else None
-        if found is None:
-            return self._term_lost(row, concept) or self._newly_named(row.mention, concept)
-        if found.fate == FOLLOWS:
-            # What the mention itself names now is a better guess than what its concept was merged into.
-            return self._newly_named(row.mention, found.new_concept, found.old_name) or found
-        return found
+        curies = decision.concept_id.split("|") if decision.concept_id is not None else []
+        fates = {curie: fate for curie in curies if (fate := self._of_concept(curie)) is not None}
+        for curie, fate in fates.items():
+            if fate.fate == REOPENED:
+                named = f"{curie}: {fate.detail}" if fate.detail else curie
+                return fate if len(curies) == 1 else replace(fate, detail=named)
+        if not fates:
+            return self._term_lost(row, decision.concept_id, curies) or self._newly_named(row.mention, curies)
+        found = self._joined(curies, fates)
+        # What the mention itself names now is a better guess than what its concept was merged into.
+        return self._newly_named(row.mention, found.new_concept.split("|"), found.old_name) or found
+
+    def _joined(self, curies: Sequence[str], fates: Mapping[str, Fate]) -> Fate:
+        """Return the fate of several codes of one concept, of which those in `fates` follow and the others stand."""
+        if len(curies) == 1:
+            return fates[curies[0]]
+        ids = [fates[one].new_concept if one in fates else one for one in curies]
+        old_name, new_name = _names(self._found(self.old, curies)), _names(self._found(self.new, ids))
+        detail = "; ".join(f"{one} -> {fate.new_concept}" for one, fate in fates.items())
+        reason = next(iter(fates.values())).reason
+        return Fate(FOLLOWS, reason, old_name, "|".join(dict.fromkeys(ids)), new_name, detail)
 
     def _of_concept(self, curie: str) -> Fate | None:
         """Return what became of a concept, told once for all decisions."""
@@ -115,30 +134,30 @@ class Releases:
             passed.append(now.id)
         return Fate(FOLLOWS, "replaced", old_name, now.id, now.name, " -> ".join(passed) if len(passed) > 2 else "")
 
-    def _term_lost(self, row: Row, curie: str | None) -> Fate | None:
+    def _term_lost(self, row: Row, concept: str | None, curies: Sequence[str]) -> Fate | None:
         """Return a fate if the term by which the concept was found was its own before, and is not now."""
-        terms = [one.matched_term for one in row.candidates if one.concept_id == curie and one.matched_term]
-        if curie is None or not terms:
+        terms = [one.matched_term for one in row.candidates if one.concept_id == concept and one.matched_term]
+        if concept is None or not terms:
             return None
         term = clean(str(terms[0]))
-        was, now = self._find(self.old, curie), self._find(self.new, curie)
-        if was is None or now is None or term not in _strings(was) or term in _strings(now):
+        was, now = self._found(self.old, curies), self._found(self.new, curies)
+        was_own, is_own = (any(term in _strings(one) for one in some) for some in (was, now))
+        if not now or not was_own or is_own:
             return None
         owners = [one for one in self._named(self.new, term) if not one.retired]
-        fate = self._open("term lost", was.name, owners)
+        fate = self._open("term lost", _names(was), owners)
         where = "a term of these now" if owners else "no concept's term now"
-        return Fate(fate.fate, fate.reason, was.name, fate.new_concept, fate.new_name, f"{terms[0]!r} is {where}")
+        return replace(fate, detail=f"{terms[0]!r} is {where}")
 
-    def _newly_named(self, mention: str, curie: str | None, old_name: str = "") -> Fate | None:
-        """Return a fate if the mention names live concepts that it did not name before, and not the decided one."""
+    def _newly_named(self, mention: str, curies: Sequence[str], old_name: str = "") -> Fate | None:
+        """Return a fate if the mention names live concepts that it did not name before, and no decided one."""
         now = {one.id: one for one in self._named(self.new, mention) if not one.retired}
-        known = self._find(self.new, curie) if curie is not None else None
-        if not now or (known is not None and known.id in now):
+        if not now or any(one.id in now for one in self._found(self.new, curies)):
             return None
         before = {one.id for one in self._named(self.old, mention)}
         fresh = [one for name, one in now.items() if name not in before]
-        was = self._find(self.old, curie) if curie is not None and not old_name else None
-        return self._open("newly named", was.name if was is not None else old_name, fresh) if fresh else None
+        was = old_name or _names(self._found(self.old, curies))
+        return self._open("newly named", was, fresh) if fresh else None
 
     @staticmethod
     def _open(reason: str, old_name: str, meant: list[Concept]) -> Fate:
@@ -165,6 +184,10 @@ class Releases:
                 self._concepts[key] = None
         return self._concepts[key]
 
+    def _found(self, release: Terminology, curies: Sequence[str]) -> list[Concept]:
+        """Return those concepts that are there."""
+        return [one for one in (self._find(release, curie) for curie in curies) if one is not None]
+
     @staticmethod
     def _named(release: Terminology, string: str) -> list[Concept]:
         """Return the concepts of which a string, cleaned, is an exact term."""
@@ -174,6 +197,10 @@ class Releases:
             return any(term.scope == "exact" and clean(term.string) == wanted for term in concept.terms)
 
         return [one for one in (release.concept(row) for row in release.search(string)) if is_named(one)]
+
+
+def _names(concepts: Sequence[Concept]) -> str:
+    return JOINT.join(dict.fromkeys(one.name for one in concepts))
 
 
 def _strings(concept: Concept) -> set[str]:

@@ -1,6 +1,8 @@
 """Files of mappings: what `alphita normalize` wrote becomes the rows of a review, its decisions become a mapping set.
 
-Rows with the same code and the same string are one row of the review: their frequencies are added.
+Mappings with the same code and the same string are one row of the review, wherever they stand in the file: their
+candidates are put together by rank, the frequencies of their rows are added. What they say was decided comes with the
+row (see `imports`).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from urllib.parse import quote
 from alphita.errors import InputError, Rejects
 from alphita.mappings.formats import Header, sssom
 from alphita.mappings.record import Mapping
-from alphita.mappings.review import codings
+from alphita.mappings.review import codings, imports
+from alphita.mappings.review import rows as rows_
 from alphita.mappings.review.records import Project, Row
 from alphita.terminology import prefixes
 
@@ -33,7 +36,7 @@ _PREFIX = re.compile(r"[A-Za-z_][\w.-]*")
 
 def read(
     path: Path, reader: ModuleType, project: str, rejects: Rejects, *, header: Header | None = None,
-    context: Path | None = None,
+    context: Path | None = None, name: str = "", left_out: Counter[str] | None = None,
 ) -> list[Row]:  # fmt: skip
     """Read a file of mappings as the rows of a project, in its order; none has an id yet.
 
@@ -41,34 +44,45 @@ def read(
         path: the file.
         reader: its format, a module of `alphita.mappings.formats`.
         project: name of the project.
-        rejects: takes what cannot be read.
+        rejects: takes what cannot be read; an input row of which one mapping is not sound goes there whole.
         header: prefixes and systems that the file needs to be understood.
         context: the file that was normalised, a CSV or TSV with a header: the cells of each row are shown beside it.
+        name: what the file is called where decisions come from it; as `path` by default.
+        left_out: counts what the file says was decided and no row holds.
 
     Raises:
         InputError: a file as a whole cannot be read, or `context` has fewer rows than the mappings speak of.
     """
     cells = _cells(context) if context is not None else None
-    rows: dict[tuple[str, str], Row] = {}
-    for number, group in groupby(reader.read(path, header or Header(), rejects), key=lambda one: one.row):
-        candidates = sorted(group, key=lambda one: one.rank)
-        first = candidates[0]
-        if not first.mention and not first.mention_code:
-            rejects.add("neither a code nor a mention", file=path, line=number, field="mention")
+    mappings: dict[tuple[str, str], dict[int, list[Mapping]]] = {}
+    for one in reader.read(path, header or Header(), rejects):
+        mappings.setdefault((one.mention_code or "", one.mention), {}).setdefault(one.row, []).append(one)
+    counts = Counter[str]() if left_out is None else left_out
+    found = []
+    for key, by_number in mappings.items():
+        if not any(key):
+            for number in by_number:
+                rejects.add("neither a code nor a mention", file=path, line=number, field="mention")
             continue
-        if cells is not None and not 1 <= number <= len(cells):
-            raise InputError(
-                f"it has {len(cells)} rows, but the mappings speak of row {number}", file=context,
-                remedy="give the file that was normalised",
-            )  # fmt: skip
-        key = (first.mention_code or "", first.mention)
-        frequency = 1 if first.frequency is None else first.frequency
-        if (known := rows.get(key)) is not None:
-            rows[key] = replace(known, frequency=known.frequency + frequency)
-            continue
-        shown = _shown(cells[number - 1], first) if cells is not None else {}
-        rows[key] = Row(0, project, number, *key, frequency, shown, tuple(candidates))
-    return list(rows.values())
+        occurrences = []
+        for number, some in by_number.items():
+            try:
+                occurrences.append(_occurrence(project, number, key, some))
+            except InputError as error:
+                field = "row" if error.field == "number" else error.field
+                rejects.add(error.problem, file=path, line=number, field=field, value=error.value)
+                continue
+            if cells is not None and number > len(cells):
+                raise InputError(
+                    f"it has {len(cells)} rows, but the mappings speak of row {number}", file=context,
+                    remedy="give the file that was normalised",
+                )  # fmt: skip
+        if occurrences:
+            row = _together(occurrences)
+            shown = _shown(cells[row.number - 1], row.candidates[0]) if cells is not None else {}
+            decided = imports.decided(row.candidates, project, name or path.name, counts)
+            found.append(replace(row, context=shown, candidates=_distinct(row.candidates), decided=decided))
+    return found
 
 
 def header_of(project: Project, given: Header, writer: ModuleType, concepts: Iterable[str] = ()) -> Header:
@@ -146,6 +160,40 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
     finally:
         part.unlink(missing_ok=True)
     return Written(count, dict(losses), rejects.count - before)
+
+
+def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Sequence[Mapping]) -> Row:
+    """Return one input row.
+
+    Raises:
+        InputError: one of its mappings is not sound.
+    """
+    plain = Row(0, project, number, *key, 1)
+    for one in mappings:
+        imports.check(one)
+        rows_.check(replace(plain, frequency=_frequency(one), candidates=(one,)))
+    candidates = imports.in_order(mappings)
+    return replace(plain, frequency=_frequency(candidates[0]), candidates=tuple(candidates))
+
+
+def _frequency(mapping: Mapping) -> int:
+    return 1 if mapping.frequency is None else mapping.frequency
+
+
+def _together(occurrences: Sequence[Row]) -> Row:
+    """Return the row that input rows with one code and string are."""
+    candidates = imports.in_order(one for row in occurrences for one in row.candidates)
+    frequency = min(sum(row.frequency for row in occurrences), rows_.LARGEST)
+    number = min(row.number for row in occurrences)
+    return replace(occurrences[0], number=number, frequency=frequency, candidates=tuple(candidates))
+
+
+def _distinct(candidates: Iterable[Mapping]) -> tuple[Mapping, ...]:
+    """Return candidates without those that name a concept again, or say again that there is none."""
+    kept: dict[tuple[str | None, str], Mapping] = {}
+    for one in candidates:
+        kept.setdefault((one.concept_id, one.mapping_type), one)
+    return tuple(kept.values())
 
 
 def _known(prefix: str) -> bool:

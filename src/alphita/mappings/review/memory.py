@@ -44,6 +44,24 @@ def remembered(
     return {mention: newest[form] for mention, form in cleaned.items() if form in newest}
 
 
+def settled(connection: sqlite3.Connection, source: str | None, project: str | None) -> dict[str, Decision]:
+    """See `ReviewStore.settled`."""
+    for what, name in (("source", source), ("project", project)):
+        if name is not None:
+            _check_known(connection, what, name)
+    found = connection.execute(
+        "SELECT r.cleaned, d.id FROM row r JOIN project p ON p.id = r.project JOIN decision d ON d.id = r.settled_by"
+        " WHERE d.kind <> 'reject' AND r.cleaned <> '' AND (? IS NULL OR p.source = ?) AND (? IS NULL OR p.name = ?)"
+        " ORDER BY d.id",
+        (source, source, project, project),
+    )
+    by_form = dict(found.fetchall())
+    wanted = json.dumps(sorted(by_form.values()))
+    settling = deciding.select(connection, "JOIN json_each(?) i ON i.value = d.id", wanted, forgotten={})
+    by_id = {one.id: one for one in settling}
+    return {form: by_id[id] for form, id in by_form.items()}
+
+
 def forget(connection: sqlite3.Connection, what: str, name: str, by: str) -> int:
     """See `ReviewStore.forget`."""
     upto = connection.execute("SELECT coalesce(max(id), 0) FROM decision").fetchone()[0]

@@ -54,7 +54,7 @@ class Change:
         reason: see `fates.REASONS`.
         old_concept: what was decided; "" for NIL and a plain rejection.
         old_name: its name in the old release.
-        new_concept: what it follows to; for a re-opened one what may be meant now, joined by " | ".
+        new_concept: what it follows to, as `old_concept`; for a re-opened one what may be meant now, joined by " | ".
         new_name: its name in the new release; several likewise.
         detail: more about the reason.
     """

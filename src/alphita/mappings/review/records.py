@@ -62,6 +62,8 @@ class Row:
         candidates: best first: what the normaliser wrote, one mapping each; NIL is one without a concept.
         types: semantic types of the answer's concept, as far as whoever adds the row knows them; the queue filters by
             them.
+        decided: decisions that a file brings with the row, for `ReviewStore.add_rows` to take over; () of a row that
+            the store gives.
     """
 
     id: int
@@ -73,6 +75,7 @@ class Row:
     context: dict[str, str] = field(default_factory=dict)
     candidates: tuple[Mapping, ...] = ()
     types: tuple[str, ...] = ()
+    decided: tuple[Decision, ...] = ()
 
     @property
     def confidence(self) -> float | None:
@@ -90,7 +93,8 @@ class Decision:
     """What one reviewer decided about one row.
 
     Attributes:
-        uid: chosen by whoever decides, so that a decision sent twice is kept once.
+        uid: chosen by whoever decides, so that a decision sent twice is kept once; of an imported one it ends with the
+            name of the file (see `imports.uid`).
         project: the row's.
         row: its id.
         reviewer: who.
@@ -134,10 +138,19 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of rows handed in: how many are new, and how many were known (those stay as they are)."""
+    """What became of rows handed in.
+
+    Attributes:
+        new: rows that are new.
+        known: rows that were known; those stay as they are.
+        decided: decisions that were taken over with them.
+        overtaken: decisions that were not, for the store has a newer one of that reviewer about the row.
+    """
 
     new: int
     known: int
+    decided: int = 0
+    overtaken: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +185,8 @@ class Standing:
     Attributes:
         row: the row.
         decisions: those in force that the asker may see, one a reviewer, newest first; then the adjudication.
-        state: of what the asker may see: decided (all who say what it means agree, or it is adjudicated), disagreed,
+        state: of what the asker may see: decided (all who say what it means agree on concept and relation, or it is
+            adjudicated), disagreed,
             flagged (and nobody has decided since), or open: all else, a skipped row, too.
         concept_id: what it means, if that is settled; None for NIL, too, and for a rejection.
         settled: whether the state is decided. A rejection settles that the answer is wrong, and no more.

@@ -66,7 +66,7 @@ def add_rows(connection: sqlite3.Connection, project_id: int, rows: Iterable[Row
     """See `ReviewStore.add_rows`."""
     new = known = 0
     for row in rows:
-        _check(row)
+        check(row)
         values = (
             project_id, row.number, row.code, row.mention, clean(row.mention), searched(row), row.frequency,
             row.confidence, row.risk,
@@ -89,7 +89,7 @@ def add_rows(connection: sqlite3.Connection, project_id: int, rows: Iterable[Row
 def change(connection: sqlite3.Connection, row: Row, candidates: Sequence[Mapping], types: Sequence[str]) -> None:
     """Give a row other candidates."""
     changed = replace(row, candidates=tuple(candidates), types=tuple(types))
-    _check(changed)
+    check(changed)
     connection.execute("UPDATE row SET searched = ?, confidence = ?, risk = ? WHERE id = ?",
                        (searched(changed), changed.confidence, changed.risk, row.id))  # fmt: skip
     connection.execute("UPDATE detail SET candidates = ?, types = ? WHERE row = ?",
@@ -131,11 +131,7 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def _set_types(connection: sqlite3.Connection, row: int, types: Sequence[str]) -> None:
-    connection.executemany("INSERT INTO row_type (row, type) VALUES (?, ?)", [(row, one) for one in set(types)])
-
-
-def _check(row: Row) -> None:
+def check(row: Row) -> None:
     """See that a row is sound; its mention is not shown, for it may be patient data.
 
     Raises:
@@ -146,6 +142,10 @@ def _check(row: Row) -> None:
             raise InputError("out of range", line=row.number, field=name, value=getattr(row, name))
     if row.confidence is not None and not 0 <= row.confidence <= 1:
         raise InputError("not a probability", line=row.number, field="confidence", value=row.confidence)
+
+
+def _set_types(connection: sqlite3.Connection, row: int, types: Sequence[str]) -> None:
+    connection.executemany("INSERT INTO row_type (row, type) VALUES (?, ?)", [(row, one) for one in set(types)])
 
 
 def _project(values: tuple[Any, ...]) -> Project:

@@ -18,11 +18,12 @@ from types import TracebackType
 from typing import TypeVar
 
 from alphita.mappings.record import Mapping
-from alphita.mappings.review import bulk, deciding, memory, progress, queueing, schema
+from alphita.mappings.review import bulk, deciding, imports, memory, progress, queueing, schema
 from alphita.mappings.review import rows as rows_
 from alphita.mappings.review.connections import Connections
 from alphita.mappings.review.failures import Busy, Conflict, NotStored, Unknown, explained
 from alphita.mappings.review.records import (
+    FINAL,
     Added,
     Bulk,
     Decision,
@@ -80,12 +81,13 @@ class ReviewStore:
 
     # Projects and rows
 
-    def add_project(self, project: Project, rows: Iterable[Row] = ()) -> Added:
+    def add_project(self, project: Project, rows: Iterable[Row] = (), *, by: str = imports.UNNAMED) -> Added:
         """Add a project with rows, both or neither; `created_at` "" becomes now.
 
         Args:
             project: the project.
             rows: see `add_rows`.
+            by: likewise.
 
         Raises:
             InputError: there is one of that name, or it has no name or source; or a row is not sound.
@@ -93,7 +95,7 @@ class ReviewStore:
         rows = list(rows)
         with self._connections.writing() as connection:
             rows_.add_project(connection, project)
-            return rows_.add_rows(connection, rows_.project(connection, project.name)[0], rows)
+            return _add(connection, project.name, rows, by)
 
     def projects(self) -> list[Project]:
         """Return all projects, oldest first."""
@@ -109,12 +111,16 @@ class ReviewStore:
         with self._connections.reading() as connection:
             return rows_.project(connection, name)[1]
 
-    def add_rows(self, project: str, rows: Iterable[Row]) -> Added:
+    def add_rows(self, project: str, rows: Iterable[Row], *, by: str = imports.UNNAMED) -> Added:
         """Add rows, all or none; a pair of code and mention that is there stays as it is.
+
+        Decisions that they bring are stored with them, of known rows, too: each once, and none that its reviewer has
+        overtaken here. An undo does not take them back.
 
         Args:
             project: its name.
             rows: their `id` and `project` are not looked at.
+            by: who brings the decisions.
 
         Raises:
             Unknown: there is no such project.
@@ -123,7 +129,7 @@ class ReviewStore:
         # They may take their time to come, and others write meanwhile.
         rows = list(rows)
         with self._connections.writing() as connection:
-            return rows_.add_rows(connection, rows_.project(connection, project)[0], rows)
+            return _add(connection, project, rows, by)
 
     def row(self, id: int) -> Row:
         """Return one row.
@@ -291,13 +297,21 @@ class ReviewStore:
         with self._connections.reading() as connection:
             return progress.of(connection, rows_.project(connection, project)[0])
 
-    def disagreements(self, project: str) -> list[Standing]:
+    def disagreements(self, project: str, *, reviewer: str | None = None) -> list[Standing]:
         """Return the rows to adjudicate, all decisions visible, greatest risk first.
+
+        Args:
+            project: its name.
+            reviewer: who asks: in a blind project they are given the rows only of which they have said themselves what
+                they mean. None is given all.
 
         Raises:
             Unknown: there is no such project.
         """
-        return self.queue(project, state="disagreed", limit=rows_.LARGEST)[1]
+        found = self.queue(project, state="disagreed", limit=rows_.LARGEST)[1]
+        if reviewer is None or not self.project(project).blind:
+            return found
+        return [row for row in found if any(one.reviewer == reviewer and one.kind in FINAL for one in row.decisions)]
 
     def mappings(self, project: str, *, settled_only: bool = False) -> Iterator[Mapping]:
         """Yield one mapping a row, in the order of the input, for the formats to write.
@@ -334,6 +348,19 @@ class ReviewStore:
         """
         with self._connections.reading() as connection:
             return memory.remembered(connection, source, mentions, project)
+
+    def settled(self, *, source: str | None = None, project: str | None = None) -> dict[str, Decision]:
+        """Return all that was settled about strings, by cleaned string: of each what `remembered` would.
+
+        Args:
+            source: see `Project`; None: of any.
+            project: only what was decided in this one.
+
+        Raises:
+            Unknown: there is no such source or project.
+        """
+        with self._connections.reading() as connection:
+            return memory.settled(connection, source, project)
 
     def forget(
         self, *, source: str | None = None, project: str | None = None, reviewer: str | None = None, by: str
@@ -407,3 +434,10 @@ class ReviewStore:
         """Yield what is read, all of it as it was at the first, whatever is written meanwhile."""
         with self._connections.reading() as connection:
             yield from read(connection, *rows_.project(connection, project))
+
+
+def _add(connection: sqlite3.Connection, name: str, given: Sequence[Row], by: str) -> Added:
+    project_id, project = rows_.project(connection, name)
+    added = rows_.add_rows(connection, project_id, given)
+    stored, overtaken = imports.take_over(connection, project_id, project, given, by)
+    return replace(added, decided=stored, overtaken=overtaken)
