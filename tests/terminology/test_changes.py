@@ -156,6 +156,14 @@ def test_every_kind_of_change(found: Changes) -> None:
     assert sum(found.counts.values()) == len(rows)
 
 
+def test_a_retired_concept_that_is_gone_is_told(build: Build) -> None:
+    retired = "\n[Term]\nid: X:{0}\nname: obsolete Thing\nis_obsolete: true\n".format
+    old = build("old", OLD + retired(20) + retired(21))
+    found = changes(old, build("new", NEW.replace("alt_id: X:6\n", "alt_id: X:6\nalt_id: X:20\n")))
+    rows = found.table.filter(found.table["kind"] == "gone").select("concept", "name", "new").rows()
+    assert rows == [("X:20", "obsolete Thing", "X:2"), ("X:21", "obsolete Thing", "")]
+
+
 def test_nothing_changed(build: Build) -> None:
     same = build("old", OLD)
     assert len(changes(same, same).table) == 0
@@ -222,6 +230,7 @@ def test_random_releases_against_what_was_written(old: Random, new: Random) -> N
     assert concepts("retired") == was & new.retired & new.terms.keys()
     assert concepts("removed") == was - new.terms.keys()
     assert concepts("restored") == is_ & old.retired
+    assert concepts("gone") == old.retired - new.terms.keys()
     name_of = {content_id: (old.terms[content_id][0][0], new.terms[content_id][0][0]) for content_id in both}
     assert concepts("renamed") == {concept for concept, (before, after) in name_of.items() if before != after}
     won = {(concept, string) for concept in both

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import gzip
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders import icd10cm
@@ -132,3 +134,82 @@ def test_unknown_encoding_is_a_clear_error(tmp_path: Path) -> None:
     path.write_text('<?xml version="1.0" encoding="tf-8"?>\n<ICD10CM.tabular></ICD10CM.tabular>\n', encoding="utf-8")
     with pytest.raises(InputError, match=r"encoding that cannot be read.*tf-8"):
         icd10cm.load([path], icd10cm.Options(), Rejects())
+
+
+ORDER = [
+    ("A00", 0, "Cholera", "Cholera"),
+    ("A000", 1, "Cholera due to Vibrio cholerae 01", "Cholera due to Vibrio cholerae 01"),
+    ("S060", 0, "Concussion", "Concussion"),
+    ("S060X", 0, "Concussion", "Concussion"),
+    ("S060X1", 0, "Concussion w LOC of 30 min or less", "Concussion with loss of consciousness of 30 minutes or less"),
+    ("S060X1A", 1, "Concussion w LOC of 30 min or less, init",
+     "Concussion with loss of consciousness of 30 minutes or less, initial encounter"),
+    ("W000XXA", 1, "Fall on same level due to ice and snow, initial encounter",
+     "Fall on same level due to ice and snow, initial encounter"),
+]  # fmt: skip
+
+
+def order_file(rows: list[tuple[str, int, str, str]] = ORDER) -> str:
+    return "".join(
+        f"{number:05} {code:<7} {valid} {short:<60} {title}\r\n"
+        for number, (code, valid, short, title) in enumerate(rows, 1)
+    )
+
+
+def test_an_order_file(load: Load, write: Write) -> None:
+    terminology, rejects = load(icd10cm, write("icd10cm_order_2025.txt", order_file()))
+    assert rejects == []
+    assert terminology.concept_ids.to_pylist() == [
+        "ICD10CM:A00", "ICD10CM:A00.0", "ICD10CM:S06.0", "ICD10CM:S06.0X", "ICD10CM:S06.0X1", "ICD10CM:S06.0X1A",
+        "ICD10CM:W00.0XXA",
+    ]  # fmt: skip
+    found = terminology.concept("ICD10CM:S06.0X1A")
+    assert found.name == "Concussion with loss of consciousness of 30 minutes or less, initial encounter"
+    assert [(term.string, term.scope, term.preferred, term.term_type) for term in found.terms] == [
+        (found.name, "exact", True, "7th character"),
+        ("Concussion w LOC of 30 min or less, init", "exact", False, "short title"),
+    ]
+    assert found.parents == ["ICD10CM:S06.0X1"]
+    assert found.properties == [("level", "7th character"), ("billable", "yes")]
+    assert terminology.concept("ICD10CM:A00.0").parents == ["ICD10CM:A00"]
+    assert terminology.concept("ICD10CM:A00").properties == [("level", "category"), ("billable", "no")]
+    assert len(terminology.concept("ICD10CM:A00.0").terms) == 1
+    assert terminology.concept("ICD10CM:W00.0XXA").parents == []
+    assert terminology.manifest["sources"][0]["version"] == "2025"
+    shorter, _ = load(icd10cm, write("any name", order_file()), seventh_characters=False)
+    assert shorter.n_concepts == 5
+    assert shorter.manifest["dropped"] == {"codes of seven characters": 2}
+
+
+def test_bad_rows_of_an_order_file_are_set_aside(load: Load, write: Write) -> None:
+    rows = order_file().splitlines(keepends=True)
+    bad = ["00001 A00\r\n", rows[0].replace(" 0 ", " 2 ", 1), rows[0].replace("A00", "0A0"), rows[0], "\r\n"]
+    terminology, rejects = load(icd10cm, write("icd10cm-order-April-2025.txt", "".join(rows[:1] + bad + rows[1:])))
+    assert [row[1] for row in rejects] == ["2", "3", "4", "5"]
+    assert "not a row of an order file" in rejects[0][4]
+    assert "defined before, at line 1" in rejects[3][4]
+    assert terminology.n_concepts == len(ORDER)
+    with pytest.raises(InputError, match="no code in this file"):
+        icd10cm.load([write("icd10cm_order_2026.txt", "x\n")], icd10cm.Options(), Rejects(None))
+
+
+def test_an_archive_gives_the_tabular_list_or_else_the_order_file(load: Load, tmp_path: Path, icd: Terminology) -> None:
+    names = ["icd10cm_order_2025.txt", "icd10cm_order_addenda_2025.txt", "icd10cm_codes_2025.txt"]
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, order_file())
+    terminology, rejects = load(icd10cm, tmp_path / "x.zip")
+    assert (rejects, terminology.n_concepts) == ([], len(ORDER))
+    assert terminology.manifest["dropped"] == {f"file {name}": 1 for name in names[1:]}
+    both, rejects = load(icd10cm, tmp_path / "x.zip", SMALL)
+    assert (rejects, both.n_concepts) == ([], icd.n_concepts)
+    assert both.manifest["dropped"]["file icd10cm_order_2025.txt"] == 1
+    with zipfile.ZipFile(tmp_path / "y.zip", "w") as archive:
+        archive.writestr("readme.txt", "x")
+    with pytest.raises(InputError, match=r"no tabular list \(\.xml\) and no order file"):
+        icd10cm.load([tmp_path / "y.zip"], icd10cm.Options(), Rejects(None))
+
+
+def test_a_language_that_is_none_is_refused() -> None:
+    with pytest.raises(ValidationError, match="unknown language"):
+        icd10cm.Options(language="klingon")

@@ -19,9 +19,10 @@ import alphita
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import merge as merging
 from alphita.terminology import store
-from alphita.terminology.loaders import obo, table
+from alphita.terminology.loaders import obo, snomed_ct, table
 from alphita.terminology.merge import Merged, Options
 from alphita.terminology.store import Terminology
+from tests.terminology.conftest import FIXTURES
 from tests.terminology.test_cli import run
 
 AA = """format-version: 1.2
@@ -149,6 +150,34 @@ def test_a_merged_concept_has_the_first_id_and_all_facts_with_their_source(
     sources, names = found.triple_sources
     assert sorted(names[source] for source in sources) == ["AA", "AA", "AA", "AA", "BB", "BB"]
     assert [source["version"] for source in found.manifest["sources"]] == ["a/1", "b/1"]
+
+
+def test_the_name_is_that_of_the_first_member_even_if_none_of_its_terms_is_preferred(tmp_path: Path) -> None:
+    rejects = Rejects(None, strict=True)
+    store.save(snomed_ct.load([FIXTURES / "snomed_ct"], snomed_ct.Options(), rejects), tmp_path / "s.terminology")
+    (tmp_path / "z.csv").write_text(
+        "id,term,language,preferred,xref\nZZ:1,Lamp,en,1,SNOMEDCT:91003003\nZZ:1,Leuchte,de,1,\n"
+    )
+    store.save(table.load([tmp_path / "z.csv"], table.Options(), rejects), tmp_path / "z.terminology")
+    opened = [store.load_terminology(tmp_path / f"{name}.terminology") for name in ("s", "z")]
+    assert [term.preferred for term in opened[1].concept("ZZ:1").terms] == [True, True]
+    found = saved(merging.merge(opened, options=Options(agreement=0)), tmp_path / "m.terminology")
+    lamp = found.concept("ZZ:1")
+    assert (lamp.id, lamp.name) == ("SNOMEDCT:91003003", "Blue lantern")
+    assert [term.string for term in lamp.terms if term.preferred] == ["Blue lantern", "Leuchte"]
+    assert {term.string for term in lamp.terms} >= {"Lamp", "linterna azul"}
+    assert not any(term.preferred for term in found.concept("SNOMEDCT:91004004").terms), "not merged, not changed"
+
+
+def test_statements_to_ids_that_no_one_knows_are_counted(build: Build) -> None:
+    ontology = "format-version: 1.2\nontology: mm\n\n[Term]\nid: MM:1\nname: Sick\n"
+    uris = ("http://example.org/1", "http://identifiers.org/mesh/D1", "http://purl.obolibrary.org/obo/BB_3")
+    said = "".join(f"property_value: skos:exactMatch {uri}\n" for uri in uris)
+    merged = merging.merge([build("mm", ontology + said), build("bb", BB)])
+    assert [row["second"] for row in merged.joined] == ["BB:3"]
+    assert merged.counts["statements by policy"]["skos:exactMatch: join"] == 3
+    told = "statements to ids of unknown prefixes: followed only where two concepts share one"
+    assert merged.counts["left out"][told] == 2, "http://example.org/1, and AA:4 that BB:2 refers to"
 
 
 def test_what_was_refused_is_listed_with_its_chain(both: list[Terminology]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import obo
+from alphita.terminology.loaders import _columns, obo
 from alphita.terminology.store import Terminology
 from tests.terminology.conftest import FIXTURES, Load
 
@@ -63,13 +63,20 @@ def test_the_manifest_says_where_it_comes_from_and_what_was_left_out(small: Term
     assert len(source["sha256"]) == 64
     assert small.manifest["dropped"] == {
         "[Instance] stanza": 1, "[Typedef] stanza, beyond its id and name": 1, "creation_date": 1,
-        "intersection_of": 1, "property_value terms:creator": 1,
+        "intersection_of": 1, "property_value terms:creator": 1, "trailing qualifiers": 5,
     }  # fmt: skip
 
 
 def test_gzip_gives_the_same(load: Load, small: Terminology, write: Write) -> None:
     path = write("small.bin", gzip.compress((FIXTURES / "small.obo").read_bytes()))
     assert load(obo, path)[0].content_hash == small.content_hash
+
+
+def test_rows_packed_early_give_the_same(load: Load, small: Terminology, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_columns, "ROWS_AT_ONCE", 2)
+    assert load(obo, FIXTURES / "small.obo")[0].content_hash == small.content_hash
+    terminology, _ = load(obo, FIXTURES / "small.obo", semantic_type="XX:0000001")
+    assert terminology.concept("XX:0000003").semantic_types == ["Ear"]
 
 
 def test_crlf_and_bom_and_latin_1(load: Load, small: Terminology, write: Write) -> None:
@@ -197,3 +204,54 @@ def test_ids_are_unique_over_several_files(load: Load, write: Write) -> None:
     assert reject[:2] == [str(second), "3"]
     assert "a.obo:3" in reject[4]
     assert [source["file"] for source in terminology.manifest["sources"]] == ["a.obo", "b.obo"]
+
+
+# --- trailing qualifiers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ('plain name {source="PMID:1"}', "plain name"),
+        ('plain name {source="PMID:1", note="a \\"b\\" {c} ! d"}', "plain name"),
+        ('plain name {source="PMID:1"} ! comment', "plain name"),
+        ("plain name {}", "plain name"),
+        ("plain name {left}", "plain name {left}"),
+        ("N-{4-[x]phenyl}", "N-{4-[x]phenyl}"),
+        (r"plain name \{source=1\}", "plain name {source=1}"),
+    ],
+)
+def test_qualifiers_are_no_part_of_a_name(load: Load, write: Write, given: str, name: str) -> None:
+    terminology, rejects = load(obo, write("x.obo", HEAD + f"[Term]\nid: XX:1\nname: {given}\n"))
+    assert rejects == []
+    assert terminology.concept("XX:1").name == name
+    assert terminology.manifest["dropped"] == ({"trailing qualifiers": 1} if name == "plain name" else {})
+
+
+def test_qualifiers_of_every_tag_are_left_out(load: Load, write: Write) -> None:
+    lines = [
+        'synonym: "Eins" EXACT [PMID:1] {note="see [1]"}', 'def: "Text {a=\\"b\\"}" [PMID:2] {note="see [2]"}',
+        'comment: Words {source="x"}', 'subset: slim {source="x"}', 'alt_id: XX:9 {source="a ! b"}',
+        'xref: UMLS:C1 {source="a {b} ! c"} ! label', 'property_value: skos:exactMatch MESH:D1 {source="x"}',
+    ]  # fmt: skip
+    terminology, rejects = load(obo, write("x.obo", HEAD + TERM + "\n".join(lines) + "\n"))
+    assert rejects == []
+    concept = terminology.concept("XX:1")
+    assert [(term.string, term.reference) for term in concept.terms] == [("One", None), ("Eins", "PMID:1")]
+    assert [(text.text, text.reference) for text in concept.definitions] == [('Text {a="b"}', "PMID:2")]
+    assert concept.properties == [("comment", "Words"), ("subset", "slim")]
+    assert (concept.alt_ids, [target for _, target in concept.xrefs]) == (["XX:9"], ["UMLS:C1", "MESH:D1"])
+    assert terminology.manifest["dropped"] == {"trailing qualifiers": len(lines)}
+
+
+def test_relations_in_a_context_are_no_plain_relations(load: Load, write: Write) -> None:
+    context = '{gci_relation="part_of", gci_filler="XX:3"}'
+    lines = f'is_a: XX:2 {{source="x"}} ! Two\nis_a: XX:3 {context} ! Three\nrelationship: part_of XX:3 {context}\n'
+    others = "\n[Term]\nid: XX:2\nname: Two\n\n[Term]\nid: XX:3\nname: Three\n"
+    terminology, rejects = load(obo, write("x.obo", HEAD + TERM + lines + others))
+    assert rejects == []
+    assert terminology.concept("XX:1").relations == [("is_a", "XX:2")]
+    assert terminology.manifest["dropped"] == {
+        "is_a that holds in a context only": 1, "relationship that holds in a context only": 1,
+        "trailing qualifiers": 3,
+    }  # fmt: skip

@@ -20,6 +20,20 @@ from alphita.terminology import prefixes
         ("http://purl.obolibrary.org/obo/HP_0001250", "HP:0001250"),
         ("http://purl.obolibrary.org/obo/ZFA_0000001", "ZFA:0000001"),
         ("https://id.nlm.nih.gov/mesh/D1", "MESH:D1"),
+        ("http://purl.obolibrary.org/obo/APOLLO_SV_00000032", "APOLLO_SV:00000032"),
+        ("http://purl.obolibrary.org/obo/GO_REF_0000001", "GO_REF:0000001"),
+        ("http://purl.obolibrary.org/obo/uberon/core#part_of", "http://purl.obolibrary.org/obo/uberon/core#part_of"),
+        ("http://identifiers.org/mesh/D003920", "MESH:D003920"),
+        ("https://identifiers.org/mesh:D003920", "MESH:D003920"),
+        ("http://identifiers.org/snomedct/22298006", "SNOMEDCT:22298006"),
+        ("http://identifiers.org/medgen/41755", "MEDGEN:41755"),
+        ("http://identifiers.org/hgnc/5", "HGNC:5"),
+        ("https://identifiers.org/HP:0001250", "HP:0001250"),
+        ("http://identifiers.org/hp/HP:0001250", "HP:0001250"),
+        ("http://identifiers.org/nosuch/1", "http://identifiers.org/nosuch/1"),
+        ("http://purl.bioontology.org/ontology/SNOMEDCT/22298006", "SNOMEDCT:22298006"),
+        ("http://purl.bioontology.org/ontology/MESH/D003920", "MESH:D003920"),
+        ("https://omim.org/phenotypicSeries/PS118220", "OMIMPS:118220"),
         ("http://example.org/x", "http://example.org/x"),
         ("NoSuchPrefix:1", "NoSuchPrefix:1"),
         ("plain", "plain"),
@@ -49,6 +63,8 @@ def test_the_table_is_sound() -> None:
     assert len(uris) == len(set(uris))
     assert all(value == value.strip() for row in table.values() for value in (row.uri, row.fhir_system, row.name))
     assert table["SNOMEDCT"].fhir_system == "http://snomed.info/sct"
+    assert table["MESH"].fhir_system == "https://www.nlm.nih.gov/mesh"
+    assert table["MEDDRA"].fhir_system == "https://www.meddra.org"
     assert table["RXNORM"].omop_vocabulary_id == "RxNorm"
 
 

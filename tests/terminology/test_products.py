@@ -67,6 +67,14 @@ def test_products_and_values_are_concepts(load: Load) -> None:
     assert terminology.search("Lonely Plaster")
 
 
+def test_a_stray_quote_costs_its_own_row(load: Load, write: Write) -> None:
+    rows = [f"Product {n},weight,{n} g\n" for n in range(500)]
+    rows[3] = 'Product 3,"weight,3 g\n'
+    terminology, [reject] = load(products, write("p.csv", "title,attribute_name,attribute_values\n" + "".join(rows)))
+    assert reject[1] == "5"
+    assert len(triples(terminology)) == 499
+
+
 def test_one_product_a_row(load: Load) -> None:
     terminology, rejects = load(products, WIDE, **WIDE_OPTIONS)
     assert rejects == []

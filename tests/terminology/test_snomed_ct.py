@@ -210,6 +210,34 @@ def test_optional_files_may_be_missing(load: Load, tmp_path: Path) -> None:
     assert (rejects, terminology.concept("SNOMEDCT:910001001").name) == ([], "One")
 
 
+@pytest.mark.parametrize(
+    ("summary", "namespace"), [("UKCLSnapshot", "GB1000000"), ("SpanishExtensionSnapshot", "INT"), ("Snapshot", "XX")]
+)
+def test_files_are_told_by_their_names_whatever_the_edition_puts_in(
+    load: Load, whole: Terminology, tmp_path: Path, summary: str, namespace: str
+) -> None:
+    folder = tmp_path / "edition"
+    shutil.copytree(RELEASE, folder)
+    for path in (folder / "Extension").rglob("*.txt"):
+        path.rename(path.with_name(path.name.replace("Snapshot", summary).replace("_XX_", f"_{namespace}_")))
+    terminology, rejects = load(snomed_ct, folder)
+    assert rejects == []
+    assert terminology.content_hash == whole.content_hash
+
+
+def test_a_file_of_a_kind_that_is_read_is_named_where_it_is_left_out(load: Load, tmp_path: Path) -> None:
+    shutil.copytree(RELEASE, tmp_path / "x")
+    odd = []
+    for name in ("sct2_Concept_XX_20260301.txt", "der2_cRefset_LanguageXX_20260301.txt"):
+        odd.append(tmp_path / "x" / name)
+        odd[-1].write_bytes(b"id\r\n")
+    (tmp_path / "x" / "der2_cRefset_AttributeValueSnapshot_XX_20260301.txt").write_bytes(b"id\r\n")
+    terminology, rejects = load(snomed_ct, tmp_path / "x")
+    assert {row[0] for row in rejects} == {str(path) for path in odd}
+    assert all("neither Snapshot nor Full nor Delta" in row[4] for row in rejects)
+    assert terminology.manifest["dropped"]["files of the release that are not read"] == 5
+
+
 @pytest.mark.parametrize("missing", ["Concept", "Description"])
 def test_a_missing_required_file_is_an_error(tmp_path: Path, missing: str) -> None:
     shutil.copytree(INTERNATIONAL / "Snapshot", tmp_path / "x")

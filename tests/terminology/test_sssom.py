@@ -45,6 +45,19 @@ def test_gzip_without_metadata_is_read_and_named_after_its_file(write: Write) ->
     assert found.mappings == [Mapping("A:1", "skos:exactMatch", "B:1", False, 1.0)]
 
 
+def test_a_type_in_the_metadata_holds_for_every_row(write: Write, tmp_path: Path) -> None:
+    head = "# subject_type: rdfs literal\nsubject_id\tsubject_label\tpredicate_id\tobject_id{}\n"
+    row = "\tsore toe\tskos:exactMatch\tB:1{}\n"
+    with Rejects(tmp_path / "r.csv", strict=True) as rejects:
+        found = sssom.read(write("x.sssom.tsv", head.format("") + row.format("") * 2), rejects)
+    assert (found.mappings, found.dropped) == ([], {"mappings of strings without an id": 2})
+    # A column of that name says it row by row.
+    rejects = Rejects(None)
+    text = head.format("\tsubject_type") + row.format("\trdfs literal") + row.format("\t")
+    sssom.read(write("y.sssom.tsv", text), rejects)
+    assert rejects.count == 1
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import alphita
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import store
-from alphita.terminology.loaders import obo, table
+from alphita.terminology.loaders import obo, omop, table, umls
 from alphita.terminology.store import Terminology
 from alphita.terminology.subset import Choice, read_list, subset
-from tests.terminology.conftest import read_rejects
+from tests.terminology.conftest import FIXTURES, Load, read_rejects
 from tests.terminology.test_cli import run
 from tests.terminology.test_properties import Random, as_obo, check_csr, terminologies
 
@@ -78,6 +78,32 @@ def test_only_the_facts_of_the_sources_remain(whole: Terminology) -> None:
     assert (found.xrefs, found.definitions, found.parents) == ([("oboInOwl:hasDbXref", "C:1")], [], [])
 
 
+def test_the_part_of_a_source_keeps_what_its_distributor_says_of_it(load: Load) -> None:
+    whole, _ = load(omop, FIXTURES / "omop")
+    found = part(whole, sources=["SNOMEDCT"])
+    assert {term["source"] for term in found.terms.select(["source"]).to_pylist()} == {"SNOMEDCT"}
+    ids = set(found.concept_ids.to_pylist())
+    assert ids == {concept for concept in whole.concept_ids.to_pylist() if concept.startswith("SNOMEDCT:")}
+    for identifier in ids:
+        before, after = whole.concept(identifier), found.concept(identifier)
+        assert set(after.relations) == {edge for edge in before.relations if edge[1] in ids}
+        for name in ("alt_ids", "semantic_types", "replaced_by", "consider", "xrefs", "properties"):
+            assert getattr(after, name) == getattr(before, name), name
+    assert found.resolve("OMOP:101") == found.resolve("SNOMEDCT:91003003")
+    assert found.n_relations > 0
+    assert any(found.concept(identifier).replaced_by for identifier in ids)
+
+
+def test_the_part_of_a_source_of_umls_keeps_its_semantic_types(load: Load) -> None:
+    whole, _ = load(umls, FIXTURES / "umls")
+    found = part(whole, sources=["SNOMEDCT_US"])
+    assert 0 < found.n_concepts < whole.n_concepts
+    for identifier in found.concept_ids.to_pylist():
+        assert found.concept(identifier).semantic_types == whole.concept(identifier).semantic_types != []
+        stated = {definition.source for definition in found.concept(identifier).definitions}
+        assert stated <= {"SNOMEDCT"}, "MeSH's, too, are in UMLS"
+
+
 def test_a_language_takes_its_variants_and_its_definitions(whole: Terminology) -> None:
     assert [term.string for term in part(whole, languages=["en"]).concept("A:2").terms] == ["Cold", "Chill"]
     found = part(whole, languages=["it"])
@@ -110,7 +136,8 @@ def test_wrong_choices(whole: Terminology) -> None:
 
 def test_list_files(whole: Terminology, tmp_path: Path) -> None:
     file = tmp_path / "ids.csv"
-    file.write_text('concept_id,name\r\n# a comment\r\nA:2,"Cold, common"\r\n\r\n"A:4",x\nA:2\nA:404\nno id\n')
+    lines = ["id,name", "# a comment", 'A:2,"Cold, common"', "", '"A:4 # fever",x', "A:2 # too", "A:404", "no id"]
+    file.write_text("\r\n".join([*lines, ""]))
     with Rejects(tmp_path / "r.csv") as rejects:
         assert read_list(file, whole, rejects) == ["A:2", "A:4"]
     told = {(row[1], row[3], row[4]) for row in read_rejects(tmp_path / "r.csv")}

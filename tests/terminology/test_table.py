@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import gzip
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import table
+from alphita.terminology.loaders import _lines, _table_rows, _text_blocks, table
 from alphita.terminology.store import Terminology
 from tests.terminology.conftest import FIXTURES, Load
 
@@ -178,3 +179,239 @@ def test_wrong_encoding(load: Load, write: Write) -> None:
     terminology, [reject] = load(table, path)
     assert (terminology.n_concepts, reject[1]) == (1, "3")
     assert load(table, path, encoding="latin-1")[0].concept("X:2").name == "Ménière"
+
+
+# --- a quote that is not closed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["", 'L:300,"quoted"\n', 'L:300,5"\n', 'L:300,"two\nlines"\n'])
+def test_a_stray_quote_costs_its_own_row(load: Load, write: Write, end: str) -> None:
+    rows = [f"L:{n},term number {n}\n" for n in range(1, 6_000)]
+    rows[99] = 'L:100,"large vessel\n'
+    rows[299] = end or rows[299]
+    path = write("x.csv", "id,term\n" + "".join(rows))
+    terminology, [reject] = load(table, path)
+    assert reject[1] == "101"
+    assert reject[3] == 'L:100,"large vessel'
+    assert "a quote that is not closed" in reject[4]
+    assert terminology.n_concepts == 5_998
+    wanted = {"": "term number 300", 'L:300,"quoted"\n': "quoted", 'L:300,5"\n': '5"'}.get(end, "two\nlines")
+    assert terminology.concept("L:300").name == wanted
+
+
+def test_two_stray_quotes_cost_a_row_each(load: Load, write: Write) -> None:
+    path = write("x.csv", 'id,term\nL:1,"One\nL:2,Two\nL:3,"Three\nL:4,Four\n')
+    terminology, rejects = load(table, path)
+    assert [reject[1] for reject in rejects] == ["2", "4"]
+    assert terminology.concept_names.to_pylist() == ["Two", "Four"]
+
+
+def test_a_stray_quote_that_the_next_row_closes(load: Load, write: Write) -> None:
+    path = write("x.csv", 'id,term\nL:1,"large vessel\nL:2,5"\nL:3,Three\n')
+    terminology, [reject] = load(table, path)
+    assert reject[1] == "2"
+    assert terminology.concept_names.to_pylist() == ['5"', "Three"]
+
+
+def test_a_bad_row_after_a_stray_quote_costs_its_own(load: Load, write: Write) -> None:
+    rows = [f"L:{n},term {n}\n" for n in range(10)]
+    rows[2], rows[5], rows[8] = 'L:2,"large\n', "L:5,too,many\n", 'L:8,5"\n'
+    terminology, rejects = load(table, write("x.csv", "id,term\n" + "".join(rows)))
+    assert [reject[1] for reject in rejects] == ["4", "7"]
+    assert terminology.n_concepts == 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Pain,\nin the head, say", "One:\n1, first\n2, second\n\n3, third", "a\nb\nc", "x, 1\n" * 20, "L:7\nand, L:8"],
+)
+def test_quoted_cells_of_several_lines_are_read(load: Load, write: Write, text: str) -> None:
+    path = write("x.csv", f'id,definition,term\nL:1,"{text}",One\nL:2,,Two\n')
+    terminology, rejects = load(table, path)
+    assert rejects == []
+    assert [definition.text for definition in terminology.concept("L:1").definitions] == [text.strip()]
+    assert terminology.concept_names.to_pylist() == ["One", "Two"]
+
+
+def test_a_row_of_several_lines_that_lacks_a_cell_is_one_reject(load: Load, write: Write) -> None:
+    path = write("x.csv", 'id,term,language\nL:1,"One\ntwo"\nL:2,Two,en\n')
+    terminology, [reject] = load(table, path)
+    assert (reject[1], reject[4]) == ("2", "2 cells, but the header has 3")
+    assert terminology.concept_names.to_pylist() == ["Two"]
+
+
+def test_what_follows_a_cell_of_several_lines_is_no_row(load: Load, write: Write) -> None:
+    path = write("x.csv", 'id,term,note\nL:1,"One\ntwo",x,more\nL:2,Two,y\n')
+    terminology, [reject] = load(table, path, prefix="L")
+    assert (reject[1], reject[4]) == ("2", "4 cells, but the header has 3")
+    assert terminology.concept_names.to_pylist() == ["Two"]
+
+
+def test_a_header_of_several_lines(load: Load, write: Write) -> None:
+    path = write("x.csv", 'id,term,"a\nnote"\nL:1,One,x\nL:2,Two,"y"\n')
+    assert load(table, path)[0].concept_names.to_pylist() == ["One", "Two"]
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "utf-16"])
+def test_a_file_of_many_blocks_is_read_as_one(
+    load: Load, write: Write, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    rows = [f"L:{n},é {n},\r\n" for n in range(1_000)]
+    rows[300] = 'L:300,"é\n300",\n'
+    rows[500] = "L:500,too short\n"
+    rows[501] = "\n"
+    path = write("x.csv", ("id,term,note\n" + "".join(rows)).encode(encoding))
+    options = {} if encoding == "utf-8" else {"encoding": encoding}
+    whole, one = load(table, path, **options)
+    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(_text_blocks, "_LINES_AT_ONCE", 7)
+    parts, [reject] = load(table, path, **options)
+    assert one == [reject]
+    assert reject[1:] == ["503", "", "L:500,too short", "2 cells, but the header has 3"]
+    assert parts.content_hash == whole.content_hash
+    assert parts.n_concepts == 998
+    assert parts.concept("L:300").name == "é\n300"
+
+
+def test_only_blocks_that_need_it_are_read_row_by_row(
+    load: Load, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    one_by_one = _table_rows._Delimited._rows
+
+    def recorded(self: _table_rows._Delimited) -> Iterator[tuple[int, list[str]]]:
+        for line, cells in one_by_one(self):
+            read.append(line)
+            yield line, cells
+
+    monkeypatch.setattr(_table_rows._Delimited, "_rows", recorded)
+    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
+    rows = [f"L:{n},term {n}\n" for n in range(1_000)]
+    rows[500] = 'L:500,"quoted"\n'
+    terminology, _ = load(table, write("x.csv", "id,term\n" + "".join(rows)))
+    assert terminology.n_concepts == 1_000
+    assert 502 in read
+    assert len(read) < 20
+
+
+def test_lines_that_are_no_text_leave_the_numbers_right(load: Load, write: Write) -> None:
+    path = write("x.csv", b"id,term\nL:1,One\nL:2,\xff\nL:3,\0\nL:4,Four\nL:5,\n")
+    terminology, rejects = load(table, path)
+    assert sorted(reject[1] for reject in rejects) == ["3", "4", "6"]
+    assert terminology.concept_names.to_pylist() == ["One", "Four"]
+
+
+def test_a_line_without_end_is_an_error(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lines, "MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
+    path = write("x.csv", "id,term\nL:1,One\nL:2," + "x" * 2_000)
+    with pytest.raises(InputError, match=r"x\.csv:3: a line of more than 16 MB"):
+        table.load([path], table.Options(), Rejects(None))
+
+
+def test_rows_are_checked_alike_alone_and_in_columns(load: Load, write: Write) -> None:
+    header = "id,term,scope,preferred,language,parent,xref\n"
+    uri = "http://purl.obolibrary.org/obo/HP_1"
+    good = f"L:1,One,,0,,,\nL:1,Uno,EXACT,Yes,IT,,MSH:D1|{uri}\nL:2,Two,,,,L:1|L:1|HPO:1,\n"
+    bad = "L:3,Three,near,,,,\nL 4:1,Four,,,,,\nL:5,Five,,perhaps,,,\n"
+    plain, rejects = load(table, write("plain.csv", header + good))
+    assert [reject[3] for reject in rejects] == ["HP:1"]
+    mixed, rejects = load(table, write("mixed.csv", header + good + bad))
+    assert [reject[1:4] for reject in rejects] == [
+        ["5", "scope", "near"], ["6", "id", "L 4:1"], ["7", "preferred", "perhaps"], ["4", "tail", "HP:1"],
+    ]  # fmt: skip
+    assert mixed.content_hash == plain.content_hash
+    assert mixed.manifest["dropped"] == plain.manifest["dropped"] == {"repeated rows": 1}
+    assert [(term.string, term.language, term.preferred) for term in mixed.concept("L:1").terms] == [
+        ("Uno", "it", True), ("One", "en", False),
+    ]  # fmt: skip
+    assert [target for _, target in mixed.concept("L:1").xrefs] == ["MESH:D1", "HP:1"]
+
+
+# --- codes -----------------------------------------------------------------------------------------------------------
+
+
+def test_codes_under_a_prefix_are_not_taken_for_curies(load: Load, write: Write, capsys: pytest.CaptureFixture) -> None:
+    codes = ["CUI:9", "DO:123", "10:30", "K", "GLU 1", "GLU%201", "hp:5", "X:", "LAB:7", "LAB:7 b", "http://x.org/1"]
+    known = ["HP:0001250", "http://purl.obolibrary.org/obo/MONDO_0000001"]
+    rows = "".join(f"{code},term {n},,\n" for n, code in enumerate([*codes, *known]))
+    path = write("x.csv", f"id,term,parent,replaced_by\n{rows}L,local,GLU 1|HP:0001250,\nM,other,,DO:123\n")
+    terminology, rejects = load(table, path, prefix="LAB")
+    assert rejects == []
+    found = {terminology.concept(row).id: terminology.concept(row).terms[0] for row in range(terminology.n_concepts)}
+    assert {concept: term.code for concept, term in found.items()} == {
+        "LAB:CUI:9": "CUI:9", "LAB:DO:123": "DO:123", "LAB:10:30": "10:30", "LAB:K": "K", "LAB:GLU%201": "GLU 1",
+        "LAB:GLU%25201": "GLU%201", "LAB:hp:5": "hp:5", "LAB:X:": "X:", "LAB:7": "7", "LAB:7%20b": "7 b",
+        "LAB:http://x.org/1": "http://x.org/1", "HP:0001250": "0001250", "MONDO:0000001": "0000001", "LAB:L": "L",
+        "LAB:M": "M",
+    }  # fmt: skip
+    assert sorted(terminology.concept("LAB:L").parents) == ["HP:0001250", "LAB:GLU%201"]
+    assert terminology.concept("LAB:M").replaced_by == ["LAB:DO:123"]
+    said = capsys.readouterr().err
+    assert "2 ids were taken as those of other systems, not as codes of LAB" in said
+    assert "1 of HP" in said
+
+
+def test_a_prefix_has_no_colon() -> None:
+    with pytest.raises(UsageError, match="prefix"):
+        config.resolve(table.Options, sets=["prefix=LAB:"])
+
+
+def test_a_prefix_that_is_an_alias(load: Load, write: Write, capsys: pytest.CaptureFixture) -> None:
+    path = write("x.csv", "id,term\nSNOMED:1,One\nSNOMEDCT:2,Two\n3,Three\nSCT:4,Four\n")
+    terminology, _ = load(table, path, prefix="SNOMED")
+    assert terminology.concept_ids.to_pylist() == ["SNOMEDCT:1", "SNOMEDCT:2", "SNOMEDCT:3", "SNOMEDCT:SCT:4"]
+    assert capsys.readouterr().err == ""
+
+
+def test_relations_under_a_prefix(load: Load, write: Write) -> None:
+    terms = write("t.csv", "id,term\nGLU 1,One\nDO:2,Two\n")
+    relations = write("r.csv", "head,relation,tail\nGLU 1,,DO:2\nDO:2,near,LAB:GLU 1\n")
+    terminology, rejects = load(table, terms, relations, prefix="LAB")
+    assert rejects == []
+    assert terminology.concept("LAB:GLU%201").relations == [("related_to", "LAB:DO:2")]
+    assert terminology.concept("LAB:DO:2").relations == [("near", "LAB:GLU%201")]
+
+
+# --- Parquet ---------------------------------------------------------------------------------------------------------
+
+
+def test_unused_columns_of_parquet_are_not_looked_at(load: Load, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    odd = {"tags": [["a"], ["b", "c"]], "blob": [b"\xff", b"\xfe"], "meta": [{"a": 1}, {"a": 2}]}
+    pl.DataFrame({"id": ["L:1", "L:2"], "term": ["One", "Two"], **odd}).write_parquet(path)
+    terminology, rejects = load(table, path)
+    assert rejects == []
+    assert terminology.concept_names.to_pylist() == ["One", "Two"]
+    assert terminology.manifest["dropped"] == {f"column {name!r} of t.parquet": 1 for name in odd}
+
+
+def test_whole_numbers_of_parquet_are_codes_whatever_their_type(load: Load, tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    codes = [1.0, 2.0, None, float("nan"), 12_345_678_901.0]
+    pl.DataFrame({"id": codes, "term": list("abcde"), "preferred": [1, 0, None, 1, 1]}).write_parquet(path)
+    terminology, rejects = load(table, path, prefix="L")
+    assert terminology.concept_ids.to_pylist() == ["L:1", "L:12345678901", "L:2"]
+    assert [(reject[1], reject[2], reject[4]) for reject in rejects] == [
+        ("3", "id", "an empty id"), ("4", "id", "an empty id"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ([1.0, 401.9], r"t\.parquet:2: a column of type Float64, .* \(field 'id', value '401\.9'\)"),
+        ([1.0, float("inf")], r"t\.parquet:2: a column of type Float64"),
+        ([["a"], ["b"]], r"t\.parquet: a column of type List\(String\), .* \(field 'id'\)"),
+        ([b"a", b"\xff"], r"a column of type Binary, .* \(field 'id'\)"),
+        ([{"a": 1}, {"a": 2}], r"a column of type Struct.* \(field 'id'\)"),
+    ],
+)
+def test_columns_of_parquet_that_cannot_be_read_are_named(tmp_path: Path, cells: list[object], said: str) -> None:
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"id": cells, "term": ["One", "Two"]}).write_parquet(path)
+    with pytest.raises(InputError, match=said):
+        table.load([path], table.Options(prefix="L"), Rejects(None))

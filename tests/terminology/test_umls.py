@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
@@ -294,6 +294,36 @@ def test_a_file_shorter_than_mrfiles_says_is_noticed(load: Load, tmp_path: Path)
     assert "MRFILES.RRF says 5 rows, the file has 4" in reject[4]
 
 
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_broken_first_row_does_not_tell_the_layout_of_the_others(
+    load: Load, tmp_path: Path, small_umls: Terminology, bare: bool
+) -> None:
+    broken, rows = (FIRST_LINE, CONSO.replace("|\n", "\n")) if bare else (FIRST_LINE.partition("|")[2], CONSO)
+    path = release(tmp_path / "META", MRFILES=None, MRCONSO=broken + rows)
+    terminology, [[_, line, _, _, problem]] = load(umls, path)
+    assert (line, problem) == ("1", f"{19 if bare else 17} fields, but there must be 18")
+    assert facts(terminology) == facts(small_umls)
+
+
+def test_only_the_terms_must_have_rows(load: Load, tmp_path: Path) -> None:
+    empty = dict.fromkeys(("MRREL", "MRDEF", "MRSTY", "MRRANK", "MRCUI", "MRSAB"), "")
+    terminology, rejects = load(umls, release(tmp_path / "META", MRFILES=None, **empty))
+    assert rejects == []
+    assert (terminology.n_concepts, terminology.n_terms, terminology.n_relations) == (5, 15, 0)
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for file in SMALL.iterdir():
+            archive.writestr(f"META/{file.name}", b"" if file.stem == "MRDEF" else file.read_bytes())
+    terminology, [[file, _, _, _, problem]] = load(umls, tmp_path / "x.zip")
+    assert file.endswith("MRDEF.RRF")
+    assert "MRFILES.RRF says 4 rows, the file has 0" in problem
+    assert terminology.n_relations > 0
+    with zipfile.ZipFile(tmp_path / "cut.zip", "w") as archive:
+        archive.writestr("META/MRCONSO.RRF.aa.gz", gzip.compress(CONSO.encode()))
+        archive.writestr("META/MRCONSO.RRF.ab.gz", b"")
+    with pytest.raises(InputError, match=r"MRCONSO\.RRF\.ab\.gz: the file is empty"):
+        umls.load([tmp_path / "cut.zip"], umls.Options(), Rejects(None))
+
+
 def test_a_file_cut_in_the_middle_of_a_row(load: Load, tmp_path: Path) -> None:
     path = release(tmp_path / "META", MRREL=(SMALL / "MRREL.RRF").read_text()[:-30])
     terminology, [[_, line, _, _, problem]] = load(umls, path)
@@ -432,6 +462,7 @@ def test_mutated_files_give_a_clear_error_or_a_terminology(file: str, data: st.D
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(["MRCONSO.RRF", "MRREL.RRF", "MRCONSO.RRF.gz", "x.zip", "MRFILES.RRF"]), st.binary(max_size=300))
 def test_random_bytes_give_a_clear_error(file: str, content: bytes) -> None:
+    assume(content or file not in ("MRREL.RRF", "MRFILES.RRF"))  # only the terms must have rows
     terms = {} if file.startswith("MRCONSO") else {"MRCONSO.RRF": GOOD["MRCONSO.RRF"]}
     fuzz.check_refused(umls, {**terms, file: content})
 

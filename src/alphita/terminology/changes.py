@@ -1,8 +1,8 @@
 """What changed between two releases of a terminology: concepts, names, synonyms, parents.
 
-Concepts are compared by their id. Of a concept that was added, retired, merged into another or removed only that is
-told; of one that is live in both releases every difference. A string is a new synonym only if the concept had it in no
-role before, and a lost one only if it has it in none now: a name that became a synonym is a change of name alone.
+Concepts are compared by their id. Of a concept that was added, retired, merged into another, removed or gone only that
+is told; of one that is live in both releases every difference. A string is a new synonym only if the concept had it in
+no role before, and a lost one only if it has it in none now: a name that became a synonym is a change of name alone.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ KINDS = {
     "removed": "gone without a trace",
     "restored": "retired before, live now",
     "replacement": "retired before and now; what replaces it changed",
+    "gone": "retired before, no concept at all now; `new` is the concept that has its id as an alternative one, if any",
     "renamed": "another preferred term in this language",
     "synonym_added": "a string the concept did not have in this language; `detail` is its scope",
     "synonym_lost": "a string the concept has no more in this language; `detail` is its scope",
@@ -146,20 +147,21 @@ def _of_concepts(before: _Release, after: _Release) -> list[pl.DataFrame]:
     told = before.replacements.rename({"replaced_by": "was", "consider": "was_considered"})
     both = both.join(after.replacements, on="id", how="left").join(told, on="id", how="left")
     was_live, is_live = pl.col("retired").not_(), pl.col("retired_now").not_()
-    gone = both.filter(was_live & pl.col("name_now").is_null())
-    heir = after.aliases.unique("alias", keep="first", maintain_order=True)
-    merged = gone.join(heir, left_on="id", right_on="alias", how="inner", suffix="_heir")
+    heir = after.aliases.unique("alias", keep="first", maintain_order=True).rename({"id": "heir"})
+    gone = both.filter(pl.col("name_now").is_null()).join(heir, left_on="id", right_on="alias", how="left")
+    live_gone, has_heir = gone.filter(was_live), pl.col("heir").is_not_null()
     kept_retired = both.filter(pl.col("retired") & pl.col("retired_now"))
     return [
         _rows(both.filter(pl.col("name").is_null() & is_live), "added", name="name_now", new="name_now"),
         _rows(both.filter(was_live & pl.col("retired_now")), "retired", new="replaced_by", detail="consider"),
-        _rows(merged, "merged", new="id_heir"),
-        _rows(gone.join(heir, left_on="id", right_on="alias", how="anti"), "removed"),
+        _rows(live_gone.filter(has_heir), "merged", new="heir"),
+        _rows(live_gone.filter(~has_heir), "removed"),
         _rows(both.filter(pl.col("retired") & is_live), "restored", name="name_now"),
         _rows(
             kept_retired.filter(pl.col("replaced_by").fill_null("") != pl.col("was").fill_null("")),
             "replacement", old="was", new="replaced_by", detail="consider",
         ),
+        _rows(gone.filter(pl.col("retired")), "gone", new="heir"),
     ]  # fmt: skip
 
 

@@ -158,12 +158,15 @@ class Claims:
         # (first, second) -> the evidence for it, with its strength and policy.
         pairs: list[tuple[int, int, int, Policy, Evidence]] = []
         over: defaultdict[str, list[tuple[int, str, Statement]]] = defaultdict(list)
+        known = prefixes.table().keys() | {identifier.partition(":")[0] for identifier in self.nodes.ids}
         for statement in statements:
             kind = self._kind(statement)
             policy = self._policy(kind)
             self.statements[f"{statement.predicate}: {policy}"] += 1
             if policy == "ignore":
                 continue
+            if statement.object not in targets and statement.object.partition(":")[0] not in known:
+                self.dropped["statements to ids of unknown prefixes: followed only where two concepts share one"] += 1
             node, target = self.nodes.live(statement.node), targets.get(statement.object)
             target = None if target is None else self.nodes.live(target)
             if node is None or (target is None and statement.object in targets):

@@ -124,6 +124,13 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _one_preferred(terms: pl.DataFrame) -> pl.DataFrame:
-    """Leave, of a concept's preferred terms in one language, those of its first member."""
+    """Leave, of a concept's preferred terms in one language, those of its first member.
+
+    A merged concept is called by its first term, and so by its first member: where no term of that is preferred, the
+    one it is called by becomes so, or else the name of a later member would come before it.
+    """
+    of_several = (pl.col("node").first() != pl.col("node").last()).over("concept")
+    is_name = pl.int_range(pl.len()).over("concept") == 0
+    terms = terms.with_columns(preferred=pl.col("preferred") | (of_several & is_name))
     first = pl.col("node").filter(pl.col("preferred")).min().over("concept", "language")
     return terms.with_columns(preferred=pl.col("preferred") & (pl.col("node") == first)).drop("node")

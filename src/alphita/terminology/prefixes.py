@@ -13,6 +13,12 @@ from dataclasses import dataclass
 
 # DOID and SYMP date their references: SNOMEDCT_US_2016_03_01, ICD9CM_2005.
 _DATED = re.compile(r"(.+?)_(?:19|20)\d\d(?:_\d\d){0,2}")
+# http and https, with and without www, are one address to those who write URIs.
+_SCHEME = re.compile(r"https?://(?:www\.)?")
+# The last underscore parts prefix and local id, for prefixes may have some: APOLLO_SV_00000032.
+_OBO = re.compile(r"purl\.obolibrary\.org/obo/([A-Za-z]+(?:_[A-Za-z]+)*)_([^_]+)")
+# They give ids of any terminology a URI: identifiers.org/mesh/D003920 or identifiers.org/mesh:D003920, and BioPortal.
+_RESOLVER = re.compile(r"(?:identifiers\.org|purl\.bioontology\.org/ontology)/([^/:]+)[/:](.+)")
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,9 @@ def _spellings() -> dict[str, str]:
 
 @functools.cache
 def _uris() -> list[tuple[str, str]]:
-    """Return (URI start, prefix), longest first; http and https alike."""
-    found = {row.uri: row.prefix for row in table().values() if row.uri}
-    for uri, prefix in list(found.items()):
-        other = "http" + uri[5:] if uri.startswith("https") else "https" + uri[4:]
-        found.setdefault(other, prefix)
-    return sorted(found.items(), key=lambda pair: -len(pair[0]))
+    """Return (URI start without its scheme, prefix), longest first."""
+    found = [(_SCHEME.sub("", row.uri, count=1), row.prefix) for row in table().values() if row.uri]
+    return sorted(found, key=lambda pair: -len(pair[0]))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -100,12 +103,21 @@ def expand(curie: str) -> str | None:
 
 
 def contract(uri: str) -> str | None:
-    """Return the CURIE of a URI, or None where no row of the table fits; OBO URIs of any ontology are understood."""
+    """Return the CURIE of a URI, or None where its prefix is not known.
+
+    Understood are the URIs of the table, OBO URIs of any ontology, and those that identifiers.org and BioPortal give to
+    the ids of a terminology of the table.
+    """
+    scheme = _SCHEME.match(uri)
+    if scheme is None:
+        return None
+    rest = uri[scheme.end() :]
+    if obo := _OBO.fullmatch(rest):
+        return f"{canonical(obo[1])}:{obo[2]}"
     for start, prefix in _uris():
-        if uri.startswith(start) and len(uri) > len(start):
-            return f"{prefix}:{uri[len(start) :]}"
-    for start in ("http://purl.obolibrary.org/obo/", "https://purl.obolibrary.org/obo/"):
-        prefix, underscore, local = uri.removeprefix(start).partition("_")
-        if uri.startswith(start) and underscore and prefix.isalpha() and local:
-            return f"{canonical(prefix)}:{local}"
-    return None
+        if rest.startswith(start) and len(rest) > len(start):
+            return f"{prefix}:{rest[len(start) :]}"
+    found = _RESOLVER.fullmatch(rest)
+    if found is None or (prefix := canonical(found[1])) not in table():
+        return None
+    return f"{prefix}:{found[2].removeprefix(f'{prefix}:')}"

@@ -1,8 +1,9 @@
 """Reading SSSOM/TSV mapping files: for merging terminologies by what others have mapped.
 
 Read: subject_id, subject_label, predicate_id, object_id, predicate_modifier, confidence, and of the metadata curie_map,
-mapping_set_id, mapping_set_version and license. A row whose subject or object is a string without id (`rdfs literal`),
-and one that says that there is no counterpart (`sssom:NoTermFound`), joins nothing and is counted.
+mapping_set_id, mapping_set_version, license and, where they are no columns, subject_type and object_type. A row whose
+subject or object is a string without id (`rdfs literal`), and one that says that there is no counterpart
+(`sssom:NoTermFound`), joins nothing and is counted.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from alphita.terminology.loaders import _files, _lines
 
 NEEDED = ("subject_id", "predicate_id", "object_id")
 NO_TERM = "sssom:NoTermFound"
+# Said once in the metadata, they hold for every row.
+TYPES = ("subject_type", "object_type")
 _METADATA = re.compile(r"#(\s*)([\w.\-]+):\s*(.*)")
 
 
@@ -72,7 +75,9 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
         elif not header:
             header = _header(path, number, line)
         elif line.strip():
-            _add(found, path, number, dict(zip(header, _cells(line), strict=False)), curie_map, rejects)
+            of_all = {name: metadata[name] for name in TYPES if name in metadata and name not in header}
+            row = of_all | dict(zip(header, _cells(line), strict=False))
+            _add(found, path, number, row, curie_map, rejects)
     if not header:
         raise InputError("no line of column names: not an SSSOM/TSV file", file=path)
     if not found.mappings and not found.dropped:
@@ -110,7 +115,7 @@ def _add(
         found.dropped["mappings to no term"] += 1
         return
     if not cells["subject_id"] or not cells["object_id"]:
-        literal = any("literal" in row.get(name, "") for name in ("subject_type", "object_type"))
+        literal = any("literal" in row.get(name, "") for name in TYPES)
         if literal:
             found.dropped["mappings of strings without an id"] += 1
         else:

@@ -211,7 +211,7 @@ class Terminology:
 
         Args:
             exclude: cleaned strings to leave out, such as a split's held-out ones.
-            languages: BCP-47 tags to take; all of them by default.
+            languages: BCP-47 tags to take, each as the terms have it: "de" takes no "de-DE"; all by default.
 
         Returns:
             (m,) int32 term rows and (n_concepts + 1,) int64 offsets into them.

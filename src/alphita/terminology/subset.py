@@ -6,6 +6,7 @@ The choices hold together; several values of one choice are alternatives. What i
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -25,6 +26,12 @@ from alphita.terminology.store import Terminology
 # Tables that hold facts of a concept, and those of them with a language.
 FACTS = ("terms", "definitions", "semantic_types", "xrefs", "properties", "replacements", "aliases")
 WITH_LANGUAGE = ("terms", "definitions")
+# Those that a source is chosen among; what a concept is, and which ids lead to it, stays whoever says so.
+OF_SOURCES = ("terms", "definitions", "xrefs", "properties", "relations")
+
+
+# At the start of a cell or after white space; CURIEs of URIs may have one inside.
+_COMMENT = re.compile(r"(?:^|\s+)#.*")
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,8 @@ class Choice:
     """What to keep; an empty choice keeps everything.
 
     Attributes:
-        sources: of a merged terminology only the facts of these sources, and the concepts that have a term from them.
+        sources: the concepts that are of these sources or have a term from them; their terms, definitions, relations,
+            cross-references and properties from these sources or from a distributor that hands the concept on.
         languages: BCP-47 tags; "en" takes "en-GB" too. Concepts left without a term are left out.
         semantic_types: names or codes.
         descendants_of: CURIEs; these concepts and all below them.
@@ -88,8 +96,8 @@ def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[st
     found: dict[str, int] = {}
     first = True
     for number, line in _lines.lines(path, "utf-8", rejects):
-        cell = _first_cell(line)
-        if not cell or cell.startswith("#"):
+        cell = _COMMENT.sub("", _first_cell(line))
+        if not cell:
             continue
         if prefixes.parse_curie(cell) is not None:
             found.setdefault(cell, number)
@@ -131,16 +139,39 @@ def _below(terminology: Terminology, roots: Iterable[str]) -> NDArray[np.bool_]:
 
 
 def _of_sources(tables: Tables, names: Collection[str], dropped: Counter[str]) -> NDArray[np.bool_]:
-    """Keep the facts of the sources; return the concepts that are theirs or have a term from them."""
+    """Keep what the sources say, or distributors of them; return the concepts that are theirs or have their terms."""
     wanted = [prefixes.canonical(name) for name in names]
     known = {str(name) for table in ("concepts", "terms") for name in getattr(tables, table)["source"].unique()}
     wanted = [given if given in known else name for given, name in zip(names, wanted, strict=True)]
     _check("source", wanted, known)
     theirs = pl.col("source").cast(pl.String).is_in(wanted)
     own = tables.concepts.select(theirs)["source"].to_numpy()
-    for name in (*FACTS, "relations"):
-        _filter(tables, name, theirs, f"{name} of other sources", dropped)
+    handed_on = _handed_on(tables)
+    for name in OF_SOURCES:
+        frame: pl.DataFrame = getattr(tables, name)
+        of = frame["head" if name == "relations" else "concept"].to_numpy()
+        chosen = frame.select(theirs)["source"].to_numpy()
+        for source in handed_on.keys() & {str(stating) for stating in frame["source"].unique()}:
+            chosen = chosen | ((frame["source"].cast(pl.String) == source).to_numpy() & handed_on[source][of])
+        _filter(tables, name, pl.lit(pl.Series(chosen)), f"{name} of other sources", dropped)
     return own | _marked(len(own), tables.terms["concept"].to_numpy())
+
+
+def _handed_on(tables: Tables) -> dict[str, NDArray[np.bool_]]:
+    """Return, by source, the concepts that it gives an id, be it an alternative one, but no term.
+
+    So do distributors: OMOP states all relations of its vocabularies, UMLS the semantic types. What they say of such a
+    concept is said of other sources' content, and theirs in name only.
+    """
+
+    def pairs(name: str, concept: pl.Expr) -> pl.DataFrame:
+        frame: pl.DataFrame = getattr(tables, name)
+        return frame.select(concept.cast(pl.Int64).alias("concept"), pl.col("source").cast(pl.String)).unique()
+
+    named = pl.concat([pairs("concepts", pl.int_range(pl.len())), pairs("aliases", pl.col("concept"))])
+    found = named.join(pairs("terms", pl.col("concept")), on=["concept", "source"], how="anti")
+    n = len(tables.concepts)
+    return {str(source): _marked(n, part["concept"].to_numpy()) for (source,), part in found.group_by("source")}
 
 
 def _keep_languages(tables: Tables, names: Collection[str], dropped: Counter[str]) -> None:

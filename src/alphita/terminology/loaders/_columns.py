@@ -13,26 +13,45 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
 }
 
 
+# A row as a Python dict takes ten times the memory that it takes in a frame.
+ROWS_AT_ONCE = 20_000
+
+
 class Columns:
-    """Rows of the tables of `model.SCHEMAS`, gathered one by one."""
+    """Rows of the tables of `model.SCHEMAS`, gathered one by one.
+
+    Attributes:
+        rows: by table, those that were not put into a frame yet. A loader may append rows here that it still changes;
+            a table that is filled so must not be given to `add`.
+    """
 
     def __init__(self) -> None:
         """Start with no rows."""
         self.rows: dict[str, list[dict[str, Any]]] = {table: [] for table in _SCHEMAS}
+        self._packed: dict[str, list[pl.DataFrame]] = {table: [] for table in _SCHEMAS}
 
     def add(self, table: str, **values: Any) -> None:  # noqa: ANN401 - cells of any type
         """Add a row; columns left out take their default."""
-        self.rows[table].append(values)
+        rows = self.rows[table]
+        rows.append(values)
+        if len(rows) >= ROWS_AT_ONCE:
+            self._packed[table].append(_packed(table, rows))
+            rows.clear()
+
+    def frame(self, table: str) -> pl.DataFrame:
+        """Return a table; columns that no row has are left out."""
+        frames, rows = self._packed[table], self.rows[table]
+        if rows or not frames:
+            frames = [*frames, _packed(table, rows)]
+        return pl.concat(frames, how="diagonal")
 
     def frames(self) -> dict[str, pl.DataFrame]:
         """Return the tables."""
-        found = {}
-        for table, schema in _SCHEMAS.items():
-            rows = self.rows[table]
-            given = set().union(*rows[:1], *rows[-1:]) if rows else set(schema)
-            for name in schema:
-                if name not in given and any(name in row for row in rows):
-                    given.add(name)
-            columns = {name: [row.get(name) for row in rows] for name in schema if name in given}
-            found[table] = pl.DataFrame(columns, schema={name: kind for name, kind in schema.items() if name in given})
-        return found
+        return {table: self.frame(table) for table in _SCHEMAS}
+
+
+def _packed(table: str, rows: list[dict[str, Any]]) -> pl.DataFrame:
+    schema = _SCHEMAS[table]
+    given = set().union(*rows) if rows else set(schema)
+    columns = {name: [row.get(name) for row in rows] for name in schema if name in given}
+    return pl.DataFrame(columns, schema={name: schema[name] for name in columns})

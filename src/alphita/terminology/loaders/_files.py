@@ -22,16 +22,16 @@ ZIP_MAGIC = b"PK\x03\x04"
 ZIP_SUFFIXES = (".zip", ".nlm")
 
 
-def open_bytes(path: Path) -> IO[bytes]:
+def open_bytes(path: Path, *, may_be_empty: bool = False) -> IO[bytes]:
     """Open a file for reading, unpacking gzip, which is told by its first bytes and not by its name.
 
     Raises:
-        InputError: it does not exist, is a folder, cannot be read, or is empty.
+        InputError: it does not exist, is a folder, cannot be read, or is empty and may not be.
     """
     try:
         with open(path, "rb") as file:
             start = file.read(2)
-        if not start:
+        if not start and not may_be_empty:
             raise InputError("the file is empty", file=path)
         return gzip.open(path, "rb") if start == GZIP_MAGIC else open(path, "rb")  # type: ignore[return-value]
     except OSError as error:
@@ -92,15 +92,15 @@ class Member:
         return ZIP if self.inside else GZIP
 
     @contextmanager
-    def open(self) -> Iterator[IO[bytes]]:
+    def open(self, *, may_be_empty: bool = False) -> Iterator[IO[bytes]]:
         """Open it for reading; gzip is unpacked.
 
         Raises:
-            InputError: it cannot be read, is empty, or is packed and cut short.
+            InputError: it cannot be read, is empty and may not be, or is packed and cut short.
         """
         with reading(self.place, packing=self.packing), ExitStack() as opened:
             if not self.inside:
-                yield opened.enter_context(open_bytes(self.path))
+                yield opened.enter_context(open_bytes(self.path, may_be_empty=may_be_empty))
                 return
             archive = opened.enter_context(zipfile.ZipFile(self.path))
             try:
@@ -108,7 +108,7 @@ class Member:
             except RuntimeError as error:  # zipfile's way to ask for a password
                 raise InputError(f"the archive cannot be read: {error}", file=self.place) from None
             start = file.peek(2)[:2]
-            if not start:
+            if not start and not may_be_empty:
                 raise InputError("the file is empty", file=self.place)
             unpacked = opened.enter_context(gzip.open(file)) if start == GZIP_MAGIC else file
             yield cast(IO[bytes], unpacked)

@@ -116,7 +116,7 @@ class Release:
     def blocks(self, name: str, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Yield a file's rows, block by block: the wanted columns as strings ("" where empty), `file` and `line`.
 
-        Nothing is yielded where the release lacks the file.
+        Nothing is yielded where the release lacks the file, or where it is empty, as those of a subset may be.
 
         Raises:
             InputError: it cannot be read, is not of the format, or lacks one of `columns`.
@@ -138,7 +138,7 @@ class Release:
             good, lines = checker.check(raw)
             if len(lines):
                 yield _split(good, lines, places, len(layout))
-        if checker.accepted == 0:
+        if checker.line and not checker.accepted:
             raise InputError(
                 f"no line has the {len(layout)} fields of {name}.RRF, each ended by '|'", file=shown,
                 remedy="is it another file, or in another format (ORF)?",
@@ -154,7 +154,8 @@ def _raw_blocks(parts: Sequence[Member]) -> Iterator[bytes]:
     """Yield the bytes of the parts one after another, in blocks of whole lines."""
     rest = b""
     for part in parts:
-        with part.open() as file:
+        # A file may have no rows; where it was cut into parts, an empty one has lost its rows.
+        with part.open(may_be_empty=len(parts) == 1) as file:
             while data := file.read(BLOCK_BYTES):
                 end = data.rfind(b"\n") + 1
                 if end:
@@ -184,11 +185,9 @@ class _Checker:
 
     def check(self, raw: bytes) -> tuple[bytes, NDArray[np.int64]]:
         """Return the good lines of a block, and their numbers from 1."""
-        if self.line == 0:
+        is_first = self.line == 0
+        if is_first:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
-            # Some tools leave out the '|' that ends the line.
-            first = raw[: raw.index(b"\n")].rstrip(b"\r")
-            self.pipes = self.n_fields - (first.count(b"|") == self.n_fields - 1)
         if b"\r" in raw:  # one byte is found far faster than two
             raw = raw.replace(b"\r\n", b"\n")
         signs = np.frombuffer(raw, np.uint8)
@@ -199,6 +198,10 @@ class _Checker:
         pipes = (signs == PIPE).view(np.uint8)
         # Counted in one byte each, for memory: right but for multiples of 256, and those would show in the sum.
         counts = np.add.reduceat(pipes, starts, dtype=np.uint8)
+        if is_first:
+            # Some tools leave out the '|' that ends the line: in all lines, so most of them tell and no single one.
+            closed, bare = (int((counts == n % 256).sum()) for n in (self.n_fields, self.n_fields - 1))
+            self.pipes = self.n_fields - (bare > closed)
         right = np.count_nonzero(pipes) == self.pipes * len(starts) and not (counts != self.pipes % 256).any()
         if not right or b"\0" in raw or not _is_utf8(raw):
             raw, lines = self._sort_out(raw, lines)

@@ -73,6 +73,8 @@ class Terms:
             for source, language in frame.select("SAB", "LAT").unique().iter_rows():
                 self.languages.setdefault(source, LANGUAGES[language])
             kept.append(self._chosen_terms(frame))
+        if not ids:
+            raise InputError("the file is empty", file=self.release.shown(name))
         self.rows = IdRows(pl.concat(ids).unique(maintain_order=True))
         terms = self._distinct_atoms(pl.concat(atoms), pl.concat(kept))
         del ids, atoms, kept

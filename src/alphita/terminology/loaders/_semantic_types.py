@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import polars as pl
+
 from alphita.errors import UsageError
 from alphita.terminology import model
 from alphita.terminology.loaders._columns import Columns
@@ -16,12 +18,13 @@ def from_branches(columns: Columns, roots: Sequence[str]) -> None:
     Raises:
         UsageError: a root is not among the concepts.
     """
-    names = {row["concept"]: row["string"] for row in reversed(columns.rows["terms"]) if row.get("preferred")}
-    known = {row["id"] for row in columns.rows["concepts"]}
+    terms = model.complete("terms", columns.frame("terms")).filter("preferred")
+    names = dict(terms.unique("concept", keep="first").select("concept", "string").iter_rows())
+    known = set(columns.frame("concepts")["id"])
     children = defaultdict(list)
-    for row in columns.rows["relations"]:
-        if row["relation"] == model.IS_A:
-            children[row["tail"]].append(row["head"])
+    relations = columns.frame("relations").filter(pl.col("relation") == model.IS_A)
+    for parent, child in relations.select("tail", "head").iter_rows():
+        children[parent].append(child)
     branches: dict[str, None] = {}
     for root in roots:
         if root not in known:

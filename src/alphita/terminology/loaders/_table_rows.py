@@ -1,20 +1,44 @@
-"""Tables of rows: CSV, TSV and Parquet files, each row with its place in the file."""
+"""Tables of rows: CSV, TSV and Parquet files, read into frames of the wanted columns and each row's place in the file.
+
+A block of text in which every line has its number of cells, and none is quoted, goes through polars at once; any other
+is read row by row. A quoted cell may have line breaks in it. Where a quote was opened by mistake the rows after it
+would be read as one cell, so a row of several lines is not believed if
+
+- its quotes are not closed as they should be, or it has another number of cells than the header;
+- a cell is longer than any text, while a line in it may begin a row;
+- most of the lines in it look like rows themselves: without the quote they have the header's number of cells, one of
+  them with digits in it that is formed like the row's (`L:100` and `L:101`).
+
+Then its first line is left out, together with lines after it that cannot begin a row, and the rest is read again.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, takewhile
 from pathlib import PurePath
+from typing import Protocol
+
+import polars as pl
 
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _files, _lines
+from alphita.terminology import model
+from alphita.terminology.loaders import _files, _text_blocks
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._text_blocks import Block
 
-ROWS_AT_ONCE = 50_000
+ROWS_AT_ONCE = 200_000
 # Names of such files, where they lie among others.
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
+
+
+# Before the first block, for a header of several lines has let some wait.
+_NOTHING: Block = (0, "")
 
 
 @dataclass(frozen=True)
@@ -32,10 +56,38 @@ class Format:
     encoding: str
 
 
-def rows(member: Member, format_: Format, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells), the line of column names first; rows of another length than that go to `rejects`.
+class Table(Protocol):
+    """A table that was opened.
 
-    Rows of a Parquet file are counted from 1, its names being row 0.
+    Attributes:
+        names: of its columns.
+    """
+
+    names: list[str]
+
+    def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
+        """Yield the rows in frames, once: the columns at these places, and `line`.
+
+        A cell is a string, "" where it is empty. Rows of a Parquet file are counted from 1, its names being row 0.
+
+        Args:
+            places: of the wanted columns, 0 for the first; frames name them "0", "1", ...
+
+        Raises:
+            InputError: the file is cut short, or a column holds what is neither text nor whole numbers.
+        """
+        ...
+
+    def rows(self, places: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+        """Yield (line, cells of the columns at these places, in that order), once; otherwise as `frames`.
+
+        Slower, but what is reported on the way comes in the order of the lines.
+        """
+        ...
+
+
+def opened(member: Member, format_: Format, rejects: Rejects) -> Table:
+    """Open a table; its rows of another length than the header go to `rejects`.
 
     Raises:
         InputError: the file is empty, no table, or unreadable.
@@ -43,96 +95,271 @@ def rows(member: Member, format_: Format, rejects: Rejects) -> Iterator[tuple[in
     """
     with member.open() as file:
         is_parquet = _files.read_block(file, member.place, 4) == b"PAR1"
-    return _parquet(member) if is_parquet else _delimited(member, format_, rejects)
+    return _Parquet(member) if is_parquet else _Delimited(member, format_, rejects)
 
 
-def _parquet(member: Member) -> Iterator[tuple[int, list[str]]]:
-    """Yield (0, column names), then (row number from 1, cells) of a Parquet file."""
-    import polars as pl
-
-    try:
-        with member.open() as file:
-            scanned = pl.scan_parquet(io.BytesIO(file.read()) if member.inside else member.path)
-        names = scanned.collect_schema().names()
-        yield 0, names
-        text = scanned.select(pl.all().cast(pl.String, strict=False).fill_null(""))
-        start = 0
-        while len(block := text.slice(start, ROWS_AT_ONCE).collect()):
-            for row, cells in enumerate(block.iter_rows(), start + 1):
-                yield row, list(cells)
-            start += len(block)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"not a readable Parquet file: {str(error).splitlines()[0]}", file=member.place) from None
+# --- Parquet ---------------------------------------------------------------------------------------------------------
 
 
-def _delimited(member: Member, format_: Format, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line, cells) of a CSV or TSV file, the header first; rows of another length go to `rejects`."""
-    lines = _lines.lines(member, format_.encoding, rejects)
-    first = next(lines, None)
-    if first is None:
-        raise InputError("no readable line in this file", file=member.place)
-    delimiter = format_.delimiter.replace("\\t", "\t") or _delimiter(member, first[1])
-    if len(delimiter) != 1:
-        raise UsageError(f"delimiter must be one character, not {format_.delimiter!r}")
-    feed = _Feed(first, lines)
-    if format_.quote:
-        found = csv.reader(feed, delimiter=delimiter, quotechar=format_.quote, strict=True)
-    else:
-        found = csv.reader(feed, delimiter=delimiter, quotechar=None, quoting=csv.QUOTE_NONE, strict=True)
-    header = _header(found, member, first, delimiter)
-    yield first[0], header
-    while True:
-        feed.start = None
+class _Parquet:
+    def __init__(self, member: Member) -> None:
+        self.member = member
         try:
-            cells = next(found)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            where = f"lines {feed.start} to {feed.number}"
-            problem = f"not a row of a table: {error}; a quote that is not closed? ({where})"
-            rejects.add(problem, file=member.place, line=feed.start)
-            continue
-        if not cells:
-            continue
-        if len(cells) != len(header):
-            problem = f"{len(cells)} cells, but the header has {len(header)}"
-            rejects.add(problem, file=member.place, line=feed.start, value=delimiter.join(cells))
-            continue
-        yield feed.start or 0, cells
+            with member.open() as file:
+                self.scanned = pl.scan_parquet(io.BytesIO(file.read()) if member.inside else member.path)
+            self.names = self.scanned.collect_schema().names()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise self._unreadable(error) from None
 
+    def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
+        wanted = self.scanned.select(pl.nth(place).alias(str(place)) for place in sorted(set(places)))
+        start = 0
+        while True:
+            try:
+                block = wanted.slice(start, ROWS_AT_ONCE).collect()
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise self._unreadable(error) from None
+            if block.is_empty():
+                return
+            line = pl.int_range(start + 1, start + 1 + len(block), dtype=pl.Int64).alias("line")
+            yield block.select(self._text(column, start) for column in block.iter_columns()).with_columns(line)
+            start += len(block)
 
-def _header(found: Iterator[list[str]], member: Member, first: tuple[int, str], delimiter: str) -> list[str]:
-    try:
-        header = next(found)
-    except csv.Error as error:
-        problem = f"its first line is no header: {error}"
-        raise InputError(problem, file=member.place, line=first[0], value=first[1]) from None
-    header = [name.strip() for name in header]
-    if len(header) < 2:
-        raise InputError(
-            f"its first line has no {delimiter!r}: not a table of that kind",
-            file=member.place, line=first[0], value=first[1],
-            remedy="the first line must name the columns; the option delimiter says what stands between cells",
+    def rows(self, places: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+        for frame in self.frames(places):
+            for line, *cells in frame.select("line", *map(str, places)).iter_rows():
+                yield line, cells
+
+    def _text(self, column: pl.Series, start: int) -> pl.Series:
+        """Return a column as text; numbers that pandas made floats, since others are missing, as the integers they are.
+
+        Raises:
+            InputError: it holds what is neither text nor whole numbers.
+        """
+        if column.dtype.is_float():
+            column = column.fill_nan(None)
+            broken = (column != column.round()).fill_null(False) | column.is_infinite().fill_null(False)
+            if broken.any():
+                row = broken.arg_true()[0]
+                raise self._unusable(column, row=start + 1 + row, value=column[row])
+        if column.dtype.is_nested():
+            raise self._unusable(column)
+        try:
+            whole = column.cast(pl.Int128) if column.dtype.is_float() else column
+            return whole.cast(pl.String).fill_null("")
+        except pl.exceptions.PolarsError:
+            raise self._unusable(column) from None
+
+    def _unusable(self, column: pl.Series, *, row: int | None = None, value: float | None = None) -> InputError:
+        return InputError(
+            f"a column of type {column.dtype}, where text or whole numbers are wanted",
+            file=self.member.place, line=row, field=self.names[int(column.name)], value=value,
+            remedy="write it as a column of strings",
         )  # fmt: skip
-    return header
+
+    def _unreadable(self, error: Exception) -> InputError:
+        return InputError(f"not a readable Parquet file: {str(error).splitlines()[0]}", file=self.member.place)
+
+
+# --- CSV and TSV -----------------------------------------------------------------------------------------------------
+
+
+class _Delimited:
+    def __init__(self, member: Member, format_: Format, rejects: Rejects) -> None:
+        self.member, self.quote, self.rejects = member, format_.quote, rejects
+        blocks = _text_blocks.blocks(member, format_.encoding, rejects)
+        number, text = next(blocks, (0, ""))
+        if not text:
+            raise InputError("no readable line in this file", file=member.place)
+        first, _, rest = text.partition("\n")
+        self.delimiter = format_.delimiter.replace("\\t", "\t") or _delimiter(member, first)
+        if len(self.delimiter) != 1:
+            raise UsageError(f"delimiter must be one character, not {format_.delimiter!r}")
+        self.feed = _Feed(chain([(number, first + "\n"), (number + 1, rest)], blocks))
+        self.reader = self._reader(self.feed)
+        self.names = self._header(number, first.rstrip("\r"))
+        self.marks = self.delimiter.encode() + b"\n"
+        self.others = bytes(set(range(256)) - set(self.marks))
+        self.marks_of_a_line = self.delimiter.encode() * (len(self.names) - 1) + b"\n"
+
+    def _reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        if self.quote:
+            return csv.reader(lines, delimiter=self.delimiter, quotechar=self.quote, strict=True)
+        return csv.reader(lines, delimiter=self.delimiter, quotechar=None, quoting=csv.QUOTE_NONE, strict=True)
+
+    def _header(self, number: int, line: str) -> list[str]:
+        try:
+            header = [name.strip() for name in next(self.reader)]
+        except csv.Error as error:
+            problem = f"its first line is no header: {error}"
+            raise InputError(problem, file=self.member.place, line=number, value=line) from None
+        if len(header) < 2:
+            raise InputError(
+                f"its first line has no {self.delimiter!r}: not a table of that kind",
+                file=self.member.place, line=number, value=line,
+                remedy="the first line must name the columns; the option delimiter says what stands between cells",
+            )  # fmt: skip
+        return header
+
+    def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
+        places = sorted(set(places))
+        for block in chain([_NOTHING], self.feed.blocks):
+            frame = self._at_once(block, places)
+            if frame is not None:
+                yield frame
+                continue
+            self.feed.load(block)
+            yield self._row_by_row(places)
+
+    def rows(self, places: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+        for block in chain([_NOTHING], self.feed.blocks):
+            self.feed.load(block)
+            for line, cells in self._rows():
+                yield line, [cells[place] for place in places]
+
+    def _at_once(self, block: Block, places: Sequence[int]) -> pl.DataFrame | None:
+        """Return the cells, or None unless every line has the header's number of them and none has a quote in it."""
+        first, text = block
+        if (self.quote and self.quote in text) or len(self.marks) != 2:
+            return None
+        raw = text.replace("\r\n", "\n").encode()
+        n_lines = raw.count(b"\n")
+        if not raw or b"\r" in raw or raw.translate(None, self.others) != self.marks_of_a_line * n_lines:
+            return None
+        schema = {str(place): pl.String for place in range(len(self.names))}
+        cells = pl.read_csv(
+            raw, has_header=False, schema=schema, columns=places, separator=self.delimiter, quote_char=None,
+            empty_string_is_null=False,
+        )  # fmt: skip
+        if len(cells) != n_lines:
+            return None
+        return cells.with_columns(pl.int_range(first, first + n_lines, dtype=pl.Int64).alias("line"))
+
+    def _row_by_row(self, places: Sequence[int]) -> pl.DataFrame:
+        """Return the cells of the lines that wait, and of those that the last row needs beyond."""
+        lines: list[int] = []
+        columns: dict[str, list[str]] = {str(place): [] for place in places}
+        wanted = [(place, columns[str(place)]) for place in places]
+        for line, cells in self._rows():
+            lines.append(line)
+            for place, column in wanted:
+                column.append(cells[place])
+        schema = {**dict.fromkeys(columns, pl.String), "line": pl.Int64}
+        return pl.DataFrame({**columns, "line": lines}, schema=schema)
+
+    # --- rows, one by one --------------------------------------------------------------------------------------------
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        feed, n_cells = self.feed, len(self.names)
+        while feed.waiting:
+            feed.taken = []
+            try:
+                cells = next(self.reader)
+            except csv.Error as error:
+                n_lost = self._n_lost()
+                where = f"lines {feed.taken[0][0]} to {feed.taken[n_lost - 1][0]}"
+                problem = f"not a row of a table: {error}; a quote that is not closed? ({where})"
+                self._refuse(problem, feed.taken[0][1], n_lost)
+                continue
+            if len(cells) == n_cells and (len(feed.taken) == 1 or self._is_one_row(cells)):
+                yield feed.taken[0][0], cells
+            elif cells:
+                self._refuse_cells(cells)
+
+    def _refuse_cells(self, cells: list[str]) -> None:
+        n_lost, (_, first), (_, last) = self._n_lost(), self.feed.taken[0], self.feed.taken[-1]
+        # What follows a cell with line breaks may have as many cells as a row by chance.
+        if n_lost == len(self.feed.taken) - 1 and not self._is_like(last, _forms_before(cells)):
+            n_lost += 1
+        problem, value = f"{len(cells)} cells, but the header has {len(self.names)}", self.delimiter.join(cells)
+        if n_lost < len(self.feed.taken):
+            problem, value = "not a row of a table: rows within a quoted cell; a quote that is not closed?", first
+        self._refuse(problem, value, n_lost)
+
+    def _refuse(self, problem: str, value: str, n_lost: int) -> None:
+        taken = self.feed.taken
+        self.rejects.add(problem, file=self.member.place, line=taken[0][0], value=value)
+        self.feed.waiting.extendleft(reversed(taken[n_lost:]))
+
+    def _n_lost(self) -> int:
+        """Return how many of a bad row's lines are lost with it: those up to one that may begin a row."""
+        later = enumerate(self.feed.taken[1:], 1)
+        return next((n for n, (_, line) in later if self._may_begin(line)), len(self.feed.taken))
+
+    def _may_begin(self, line: str) -> bool:
+        cells = self._alone(line)
+        if cells is not None:
+            return len(cells) == len(self.names)
+        # With its last quote closed a line that begins a row of several reads well.
+        cells = self._alone(line + self.quote)
+        return cells is not None and 1 < len(cells) <= len(self.names)
+
+    def _alone(self, line: str) -> list[str] | None:
+        try:
+            return next(self._reader(iter([line + "\n"])))
+        except csv.Error:
+            return None
+
+    def _is_one_row(self, cells: list[str]) -> bool:
+        """Tell whether a row of several lines is not others that a quote opened by mistake took in."""
+        first, *inner, last = [line for _, line in self.feed.taken if line and not line.isspace()]
+        if max(map(len, cells)) > model.MAX_TEXT_CHARACTERS and self._n_lost() < len(self.feed.taken):
+            return False
+        if first.count(self.delimiter) != len(cells) - 1:
+            return True
+        before = _forms_before(cells)
+        if not inner:
+            return not self._is_like(last, before)
+        # The cells after the one with line breaks are the last line's own.
+        after = {place: _form(cell) for place, cell in enumerate(cells) if place not in before and "\n" not in cell}
+        forms = before | {place: form for place, form in after.items() if "0" in form}
+        return 2 * sum(self._is_like(line, forms) for line in inner) <= len(inner)
+
+    def _is_like(self, line: str, forms: dict[int, str]) -> bool:
+        """Tell whether a line by itself is a row, and one of its cells has the form given for its place."""
+        row = self._alone(line)
+        if row is None or len(row) != len(self.names):
+            return False
+        return any(_form(row[place]) == form for place, form in forms.items())
 
 
 class _Feed:
-    """Feeds lines to the CSV reader and knows which of them it read: a row may span several."""
+    """Feeds lines to the CSV reader and knows which of them it read: a row may span several.
 
-    def __init__(self, first: tuple[int, str], rest: Iterator[tuple[int, str]]) -> None:
-        self.waiting, self.rest = [first], rest
-        self.start: int | None = None
-        self.number = 0
+    Attributes:
+        blocks: not looked at yet.
+        waiting: (number, line) of a block that is being read.
+        taken: what the reader was given since this was last emptied.
+    """
+
+    def __init__(self, blocks: Iterator[Block]) -> None:
+        self.blocks = blocks
+        self.waiting: deque[tuple[int, str]] = deque()
+        self.taken: list[tuple[int, str]] = []
+
+    def load(self, block: Block) -> None:
+        self.waiting.extend(_text_blocks.numbered(block))
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        self.number, line = self.waiting.pop() if self.waiting else next(self.rest)
-        if self.start is None:
-            self.start = self.number
-        return line + "\n"
+        while not self.waiting:
+            self.load(next(self.blocks))
+        line = self.waiting.popleft()
+        self.taken.append(line)
+        return line[1] + "\n"
+
+
+def _form(cell: str) -> str:
+    """Return how a cell is written: "L:100" as "a:0"."""
+    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", cell))
+
+
+def _forms_before(cells: list[str]) -> dict[int, str]:
+    """Return the forms of the cells with digits, by their places, that stand before the first with a line break."""
+    forms = {place: _form(cell) for place, cell in enumerate(takewhile(lambda cell: "\n" not in cell, cells))}
+    return {place: form for place, form in forms.items() if "0" in form}
 
 
 def _delimiter(member: Member, header: str) -> str:

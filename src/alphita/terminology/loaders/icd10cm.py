@@ -1,16 +1,21 @@
-"""ICD-10-CM: the tabular list in XML, as the US CDC publishes it yearly (`icd10cm-tabular-*.xml`).
+"""ICD-10-CM: the tabular list in XML, as the US CDC publishes it yearly (`icd10cm-tabular-*.xml`), or CMS's order file.
 
-Read: chapters, sections (blocks) and codes with their titles, the hierarchy as is_a, inclusion terms as synonyms, notes
-of what a chapter, section or code `includes` as narrow terms, and the codes that 7th-character tables make
-("S52.521A"), named as the official code list names them: title, comma, extension. Left out and counted in the manifest:
-inclusion terms and notes that instruct coders and name nothing; excludes1, excludes2, codeFirst, codeAlso,
-useAdditionalCode and other notes; the introduction; the tables of visual impairment.
+Read of the tabular list: chapters, sections (blocks) and codes with their titles, the hierarchy as is_a, inclusion
+terms as synonyms, notes of what a chapter, section or code `includes` as narrow terms, and the codes that 7th-character
+tables make ("S52.521A"), named as the official code list names them: title, comma, extension. Left out and counted in
+the manifest: inclusion terms and notes that instruct coders and name nothing; excludes1, excludes2, codeFirst,
+codeAlso, useAdditionalCode and other notes; the introduction; the tables of visual impairment.
 
 Inclusion terms under a title that says "other ..." list conditions that share the code rather than name it: they are
 narrow, not exact. Chapters and sections are named by their range ("A00-B99", "B20-B20"), as UMLS does. ICD-10-CM has no
 semantic types; the level of each concept is kept as the property "level".
 
-The file is read with its DTD refused and no entity beyond XML's own, by a parser that knows its line numbers.
+The XML is read with its DTD refused and no entity beyond XML's own, by a parser that knows its line numbers.
+
+The order file (`icd10cm_order_2025.txt`) has fixed columns: order number (1 to 5), code without its dot (7 to 13),
+whether it is valid for HIPAA-covered transactions (15), short title (17 to 76) and long one (from 78). Read: codes with
+both titles, each under the longest shorter one; the validity as the property "billable". It has no chapters and no
+inclusion terms, so where a tabular list is given too, that is read.
 """
 
 from __future__ import annotations
@@ -28,13 +33,15 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model
-from alphita.terminology.loaders import _files
+from alphita.terminology.languages import Language
+from alphita.terminology.loaders import _files, _lines
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 
-DESCRIPTION = "ICD-10-CM tabular list (XML)"
+DESCRIPTION = "ICD-10-CM: tabular list (XML) or CMS's order file"
 PREFIX = "ICD10CM"
+LICENCE = "public domain (US government work)"
 
 LEVELS = {"chapter": "chapter", "section": "section", "diag": "code"}
 DROPPED = frozenset({
@@ -53,12 +60,16 @@ _INSTRUCTION = re.compile(
     re.IGNORECASE,
 )
 _BYTES_AT_ONCE = 1 << 20
+# A code with all of its seven characters, and its dot.
+_FULL_LENGTH = 8
+_ORDER_NAME = re.compile(r"icd10cm[-_]order[-_](?!addenda)(?:.*[-_])?(20\d\d)\.txt", re.IGNORECASE)
+_ORDER_ROW = re.compile(r"\d{5} (.{7}) ([01]) (.{60}) (.+)")
 
 
 class Options(Config):
     """Options of the ICD-10-CM loader."""
 
-    language: str = Field("en", description="BCP-47 tag of the titles")
+    language: Language = Field("en", description="BCP-47 tag of the titles")
     seventh_characters: bool = Field(True, description="also make the codes of the 7th-character tables: S52.521A, ...")
     other_inclusions: str = Field(
         "narrow", pattern="^(exact|narrow|broad|related)$",
@@ -82,14 +93,43 @@ class _Node:
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read tabular XML files into tables.
+    """Read tabular XML files, or order files where there are none of those, into tables.
 
     Raises:
-        InputError: a file is not such XML, is cut short, or has a DTD.
+        InputError: a file is neither, is cut short, or has a DTD.
     """
     reader = _Reader(options, rejects)
-    sources = [reader.read(file) for file in _files.chosen(paths, (".xml",), reader.dropped)]
+    sources = [
+        reader.read_order(file) if _is_order(file) else reader.read(file) for file in _chosen(paths, reader.dropped)
+    ]
     return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+
+
+def _chosen(paths: Sequence[Path], dropped: Counter[str]) -> list[Member]:
+    """Return the files to read; in folders and archives others are left out by their names, and counted."""
+    there = _files.chosen(paths, (".xml", ".txt"), dropped)
+    named = {Member(Path(path)) for path in paths}
+    found = [
+        file for file in there
+        if file in named or file.name.lower().endswith(".xml") or _ORDER_NAME.fullmatch(file.name)
+    ]  # fmt: skip
+    if not found:
+        raise InputError(
+            f"no tabular list (.xml) and no order file (icd10cm_order_2025.txt) in it; it has {there[0].name!r}",
+            file=there[0].path,
+        )
+    tabular = [file for file in found if not _is_order(file)]
+    chosen = tabular or found
+    dropped.update(f"file {file.name}" for file in there if file not in chosen)
+    return chosen
+
+
+def _is_order(file: Member) -> bool:
+    """Tell an order file by its name, or by its first row."""
+    if _ORDER_NAME.fullmatch(file.name):
+        return True
+    with file.open() as opened:
+        return re.match(rb"(?:\xef\xbb\xbf)?\d{5} [A-Z]", opened.read(20)) is not None
 
 
 class _Reader:
@@ -111,9 +151,41 @@ class _Reader:
         self._parse()
         if not self.first_line:
             raise InputError("no chapter and no code in this file: not an ICD-10-CM tabular list", file=self.file)
-        return _files.source(
-            self.member, name=PREFIX, version=self.version, licence="public domain (US government work)"
-        )
+        return _files.source(self.member, name=PREFIX, version=self.version, licence=LICENCE)
+
+    def read_order(self, member: Member) -> dict[str, Any]:
+        self.file = member.place
+        for line, text in _lines.lines(member, "utf-8", self.rejects):
+            if not text.strip():
+                continue
+            row = _ORDER_ROW.fullmatch(text)
+            plain, title = (row[1].strip(), row[4].strip()) if row else ("", "")
+            code = f"{plain[:3]}.{plain[3:]}" if len(plain) > 3 else plain
+            if row is None or not title or not _CODE.fullmatch(code):
+                problem = "not a row of an order file: number, code, 0 or 1, titles at the columns 1, 7, 15, 17 and 78"
+                self.rejects.add(problem, file=self.file, line=line, value=text)
+                continue
+            self._ordered(code, title, row[3].strip(), line, billable=row[2] == "1")
+        if not self.first_line:
+            raise InputError("no code in this file: not an ICD-10-CM order file", file=self.file)
+        year = _ORDER_NAME.fullmatch(member.name)
+        return _files.source(member, name=PREFIX, version=year[1] if year else None, licence=LICENCE)
+
+    def _ordered(self, code: str, title: str, short: str, line: int, *, billable: bool) -> None:
+        """Add a code of an order file, which names a code before the longer ones under it."""
+        if len(code) == _FULL_LENGTH and not self.options.seventh_characters:
+            self.dropped["codes of seven characters"] += 1
+            return
+        level = "category" if "." not in code else "7th character" if len(code) == _FULL_LENGTH else "code"
+        shorter = (code[:length].rstrip(".") for length in range(len(code) - 1, 2, -1))
+        if not self._concept(code, title, level, line, next((one for one in shorter if one in self.first_line), None)):
+            return
+        if short and short != title:
+            self._term(code, short, line, scope="exact", term_type="short title")
+        self.columns.add(
+            "properties", concept=f"{PREFIX}:{code}", name="billable", value="yes" if billable else "no",
+            source=PREFIX, line=line, file=self.file,
+        )  # fmt: skip
 
     def _parse(self) -> None:
         parser = self.parser = expat.ParserCreate()

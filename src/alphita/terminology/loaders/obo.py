@@ -3,7 +3,8 @@
 Read: id, name, synonym (all scopes and types), def, xref, is_a, relationship, alt_id, is_obsolete, replaced_by,
 consider, subset, comment, namespace, property_value where it is a mapping (skos:*Match), equivalent_to; synonymtypedef,
 [Typedef] names, and the header's version and licence. Left out and counted in the manifest: [Instance] stanzas, logical
-definitions (intersection_of, union_of, disjoint_from), creator, dates and other property values, trailing qualifiers.
+definitions (intersection_of, union_of, disjoint_from), creator, dates and other property values, trailing qualifiers;
+is_a and relationship that hold in a context only, which the qualifiers gci_relation and gci_filler say.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _lines, _semantic_types
+from alphita.terminology.loaders import _files, _semantic_types, _text_blocks
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
@@ -37,7 +38,11 @@ _STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(.)")
 _COMMENT = re.compile(r"(?<!\\)\s+!.*")
-_QUALIFIER = re.compile(r"\s*(?<!\\)\{[^{}]*\}\s*$")
+# {source="PMID:1", note="a \"b\""}, and the comment after it. Braces with anything else in them belong to the value.
+_QUALIFIER = r"""[^\s={}",]+\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s={}",]*)"""
+_QUALIFIERS = re.compile(rf"(?<!\\)\{{\s*({_QUALIFIER}(?:\s*,\s*{_QUALIFIER})*)?\s*\}}\s*(?:!.*)?$")
+_BRACES = re.compile(r"\s*(?<!\\)\{[^{}]*\}\s*$")
+_IN_A_CONTEXT = re.compile(r"\bgci_(?:relation|filler)\s*=")
 _ESCAPED = {"n": "\n", "t": "\t", "W": " "}
 
 
@@ -106,7 +111,7 @@ class _Reader:
         """Yield (kind, line of its head, clauses) of each stanza; the header is read on the way."""
         kind, start, clauses = "", 0, list[tuple[int, str, str]]()
         seen = False
-        for number, line in _lines.lines(self.member, self.options.encoding, self.rejects):
+        for number, line in _text_blocks.lines(self.member, self.options.encoding, self.rejects):
             if not line or line.isspace() or line.startswith("!"):
                 continue
             if line.startswith("[") and (stanza := _STANZA.fullmatch(line)):
@@ -170,9 +175,14 @@ class _Reader:
         self.n_names = 0
         retired = any(tag == "is_obsolete" and value.startswith("true") for _, tag, value in clauses)
         self.columns.add("concepts", id=concept, source=prefix, retired=retired, line=start, file=self.file)
-        for line, tag, value in clauses:
+        for line, tag, given in clauses:
+            value, qualifiers = _parted(given)
+            if qualifiers:
+                self.dropped["trailing qualifiers"] += 1
             reader = _CLAUSES.get(tag)
-            if reader is not None:
+            if tag in ("is_a", "relationship") and _IN_A_CONTEXT.search(qualifiers):
+                self.dropped[f"{tag} that holds in a context only"] += 1
+            elif reader is not None:
                 reader(self, line, tag, value)
             elif tag not in ("id", "is_obsolete"):
                 self.dropped[tag] += 1
@@ -230,7 +240,7 @@ class _Reader:
         text = _unescape(quoted[1])
         if not self._fits(text, line, tag, model.MAX_TEXT_CHARACTERS):
             return
-        reference = _QUALIFIER.sub("", value[quoted.end() :]).strip().removeprefix("[").removesuffix("]").strip()
+        reference = _BRACES.sub("", value[quoted.end() :]).strip().removeprefix("[").removesuffix("]").strip()
         self._add("definitions", line, text=text, language=self.options.language, reference=reference or None)
 
     def _is_a(self, line: int, _tag: str, value: str) -> None:
@@ -280,7 +290,7 @@ class _Reader:
     def _typedef(self, clauses: list[tuple[int, str, str]]) -> None:
         found = {tag: value for _, tag, value in reversed(clauses)}
         if "id" in found and "name" in found:
-            self.typedefs[_plain(found["id"])] = _unescape(found["name"])
+            self.typedefs[_plain(found["id"])] = _unescape(_parted(found["name"])[0])
         self.dropped["[Typedef] stanza, beyond its id and name"] += 1
 
     def _relations(self) -> None:
@@ -320,12 +330,19 @@ _CLAUSES: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _parted(value: str) -> tuple[str, str]:
+    """Return a value without the qualifiers that trail it, and the qualifiers."""
+    found = _QUALIFIERS.search(value) if "}" in value else None
+    return (value[: found.start()].rstrip(), found[0]) if found else (value, "")
+
+
 def _plain(value: str) -> str:
-    """Return an identifier without the comment and the qualifiers that may follow it."""
+    """Return an identifier without the comment and the qualifiers, or other words in braces, that may follow it."""
+    value = _parted(value)[0]
     if "!" in value:
         value = _COMMENT.sub("", value)
     if value.endswith("}"):
-        value = _QUALIFIER.sub("", value)
+        value = _BRACES.sub("", value)
     return value.strip()
 
 

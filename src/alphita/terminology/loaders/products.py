@@ -80,21 +80,22 @@ class _Reader:
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
         self.file = member.place
-        rows = _table_rows.rows(member, self.format, self.rejects)
-        _, header = next(rows)
+        table = _table_rows.opened(member, self.format, self.rejects)
+        header = table.names
         # "Attribute Name" and attribute_name are the same column.
-        names = self.names = [model.snake_case(str(name)) for name in header]
+        names = self.names = [model.snake_case(name) for name in header]
         self.places = {name: place for place, name in reversed(list(enumerate(names)))}
         title = self._place("title_column")
         id_place = self.places.get(model.snake_case(self.options.id_column))
         wide = self._wide(names, {title, id_place})
         attribute, values = (-1, -1) if wide else (self._place("attribute_column"), self._place("values_column"))
-        used = {title, id_place, attribute, values, *(place for _, place in wide)}
+        used = {title, attribute, values, *(place for _, place in wide)} - {-1} | ({id_place} - {None})
         for place, name in enumerate(header):
             if place not in used:
                 self.dropped[f"column {name!r} of {member.name}"] += 1
-        for line, found in rows:
-            cells = [cell.strip() for cell in found]
+        places = sorted(place for place in used if place is not None)
+        for line, found in table.rows(places):
+            cells = {place: cell.strip() for place, cell in zip(places, found, strict=True)}
             product = self._product(line, cells[title], "" if id_place is None else cells[id_place])
             if product is None:
                 continue

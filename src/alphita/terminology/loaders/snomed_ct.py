@@ -50,11 +50,13 @@ DIALECTS = {
     "nl-nl": 31000146106, "nn-no": 91000202106, "sv-se": 46011000052107, "zh": 722128001,
 }  # fmt: skip
 
-_COMPONENT = re.compile(
-    r"x?sct2_(Concept|Description|TextDefinition|Relationship|RelationshipConcreteValues)_(Snapshot|Full|Delta)"
-    r"(?:-[A-Za-z-]+)?_.*\.txt"
-)
-_REFSET = re.compile(r"x?der2_cRefset_\w*?(Association|Language)\w*?(Snapshot|Full|Delta)(?:-[A-Za-z-]+)?_.*\.txt")
+# FileType_ContentType_Summary+ReleaseType-Language_Country+Namespace_Date; editions fill in the summary as they like:
+# sct2_Concept_UKCLSnapshot_GB1000000_20250101.txt, sct2_Description_SpanishExtensionSnapshot-es_INT_20250331.txt.
+_RELEASE_TYPE = r"\w*?(Snapshot|Full|Delta)(?:-[A-Za-z-]+)?_.*\.txt"
+_KINDS = "Concept|Description|TextDefinition|Relationship|RelationshipConcreteValues"
+_COMPONENT = re.compile(rf"x?sct2_({_KINDS})_{_RELEASE_TYPE}")
+_REFSET = re.compile(rf"x?der2_cRefset_\w*?(Association|Language){_RELEASE_TYPE}")
+_OF_A_KIND = re.compile(rf"x?(?:sct2_(?:{_KINDS})_|der2_cRefset_\w*?(?:Association|Language)).*\.txt")
 _TAG = r"^(.*\S)\s*\(([^()]+)\)\s*$"
 
 
@@ -95,6 +97,9 @@ class _Reader:
                 self.files.setdefault(found[1], []).append(member)
             else:
                 others += 1
+                if not found and _OF_A_KIND.fullmatch(member.name):
+                    problem = "not read: its name has neither Snapshot nor Full nor Delta where RF2 wants it"
+                    rejects.add(problem, file=member.place)
         for kind in ("Concept", "Description"):
             if kind not in self.files:
                 raise InputError(

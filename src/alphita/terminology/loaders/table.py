@@ -10,23 +10,37 @@ in the manifest.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from pydantic import Field
 
+from alphita import progress
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import languages, model, prefixes
+from alphita.terminology import languages, model
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _table_rows
-from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._table_ids import Ids, normalized
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "CSV, TSV or Parquet with named columns"
 
+# Columns in which a row repeats another if it has the same values there.
+KEYS = {
+    "concepts": ("id",),
+    "terms": ("concept", "string", "language", "scope", "type", "status", "source", "code"),
+    "relations": ("head", "relation", "tail"),
+    "definitions": ("concept", "source", "text", "language"),
+    "semantic_types": ("concept", "source", "semantic_type"),
+    "xrefs": ("concept", "source", "object"),
+    "replacements": ("concept", "source", "object"),
+}
+# The type of columns with few distinct values.
+_FEW = pl.Categorical()
 _TRUE = frozenset({"1", "true", "t", "yes", "y"})
 _FALSE = frozenset({"", "0", "false", "f", "no", "n"})
 
@@ -52,7 +66,7 @@ class Options(Config):
     head_column: str = Field("head", description="in a relation table: id of the head")
     relation_column: str = Field("relation", description="in a relation table: label")
     tail_column: str = Field("tail", description="in a relation table: id of the tail")
-    prefix: str = Field("", description="prefix put before ids that have none, e.g. LOCAL")
+    prefix: str = Field("", pattern="^[^:]*$", description="makes ids of your own codes, however they look: LOCAL")
     language: Language = Field("en", description="BCP-47 tag where there is no language column, or an empty cell")
     relation: str = Field("related_to", description="label where there is no relation column, or an empty cell")
     delimiter: str = Field("", description="between cells; by default what the name (.tsv) or the first line tells")
@@ -63,6 +77,7 @@ class Options(Config):
 RELATION_COLUMNS = ("head_column", "relation_column", "tail_column")
 TERM_COLUMNS = tuple(name for name in Options.model_fields if name.endswith("_column") and name not in RELATION_COLUMNS)
 Row = dict[str, str]
+Check = Callable[[int, Row], bool]
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
@@ -75,36 +90,41 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     reader = _Reader(options, rejects)
     files = _files.chosen(paths, _table_rows.ENDINGS, reader.dropped)
     sources = [reader.read(file) for file in files]
-    tables = Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
-    if not reader.concepts:
+    if not reader.has_concepts:
         raise InputError("no usable row of terms in these files", file=paths[0] if paths else None)
-    return tables
+    tables = reader.tables()
+    return Tables(**tables, sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
 
 
 class _Reader:
-    """Reads files one after another into columns."""
+    """Reads files one after another into frames.
+
+    A frame of cells has a column for each field that the file has, named as the option that names it, and `line`.
+    """
 
     def __init__(self, options: Options, rejects: Rejects) -> None:
         self.options, self.rejects = options, rejects
-        self.columns = Columns()
+        self.ids = Ids(options.prefix)
+        self.frames: dict[str, list[pl.DataFrame]] = {name: [] for name in KEYS}
         self.dropped: Counter[str] = Counter()
-        self.concepts: dict[str, dict[str, Any]] = {}  # their rows, for a later line may say that one is retired
-        self.named: set[str] = set()
-        self.seen: set[tuple[str, ...]] = set()
+        self.has_concepts = False
         self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding)
 
     def read(self, member: Member) -> dict[str, Any]:
+        """Read one file; return its entry for the manifest."""
         self.file = member.place
-        rows = _table_rows.rows(member, self.format, self.rejects)
-        _, header = next(rows)
-        names = [str(name) for name in header]
-        fields = self._fields(names)
+        table = _table_rows.opened(member, self.format, self.rejects)
+        fields = self._fields(table.names)
         is_relations = "head_column" in fields and "term_column" not in fields
-        for unused in sorted(set(names) - {names[place] for place in fields.values()}):
+        for unused in sorted(set(table.names) - {table.names[place] for place in fields.values()}):
             self.dropped[f"column {unused!r} of {member.name}"] += 1
-        accept = self._relation if is_relations else self._term
-        for line, cells in rows:
-            accept(line, {field: cells[place].strip() for field, place in fields.items()})
+        accept = self._relations if is_relations else self._terms
+        for frame in table.frames(list(fields.values())):
+            accept(
+                frame.select(
+                    "line", *(pl.col(str(place)).str.strip_chars().alias(field) for field, place in fields.items())
+                )
+            )
         return _files.source(member, name=member.name.split(".")[0])
 
     def _fields(self, names: list[str]) -> dict[str, int]:
@@ -124,43 +144,101 @@ class _Reader:
                 )
         return {field: at for field, at in found.items() if field in wanted}
 
-    # --- rows --------------------------------------------------------------------------------------------------------
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Return the tables, without the rows that repeat others; a concept's first term becomes the preferred one."""
+        found = {name: pl.concat(frames) if frames else model.empty(name) for name, frames in self.frames.items()}
+        self.frames.clear()
+        concepts, terms = found["concepts"], found["terms"]
+        retired = concepts.filter("retired")["id"].unique()
+        concepts = concepts.filter(pl.col("id").is_first_distinct())
+        found["concepts"] = concepts.with_columns(retired=pl.col("id").is_in(retired.implode()))
+        self._say_whose(concepts["source"])
+        is_open = pl.col("preferred").is_null()
+        first = pl.col("concept").is_first_distinct().over(is_open)
+        found["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first).otherwise("preferred"))
+        return {name: self._distinct(frame, KEYS[name]) for name, frame in found.items()}
 
-    def _term(self, line: int, row: Row) -> None:
-        concept = self._curie(row["id_column"], line, "id_column")
-        if concept is None or not self._row_is_good(line, row):
+    def _distinct(self, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """Return the frame without the rows that repeat an earlier one in the columns `keys`; count them."""
+        # A hash first, for it needs much less memory than to compare all rows.
+        candidates = frame.select(keys).hash_rows().is_duplicated()
+        if not candidates.any():
+            return frame
+        frame = frame.with_row_index("place")
+        among = frame.filter(candidates).select("place", *keys)
+        lost = among.filter(~pl.struct(keys).is_first_distinct())["place"]
+        self.dropped["repeated rows"] += len(lost)
+        return frame.filter(~pl.col("place").is_in(lost.implode())).drop("place")
+
+    def _say_whose(self, sources: pl.Series) -> None:
+        if not self.options.prefix:
             return
-        prefix, local = prefixes.parse_curie(concept) or ("", concept)
-        source = row.get("source_column") or prefix
-        place = {"line": line, "file": self.file}
-        if concept not in self.concepts:
-            self.concepts[concept] = {"id": concept, "source": prefix, "retired": False, **place}
-            self.columns.rows["concepts"].append(self.concepts[concept])
-        self.concepts[concept]["retired"] |= row.get("retired_column", "").lower() in _TRUE
-        preferred = row.get("preferred_column", "").lower() in _TRUE
-        if "preferred_column" not in row:
-            preferred = concept not in self.named
-            self.named.add(concept)
-        language = languages.normalize(row.get("language_column", "")) or self.options.language
-        term = {
-            "concept": concept, "string": row["term_column"], "language": language,
-            "scope": row.get("scope_column", "").lower() or "exact",
-            "type": model.term_type(row.get("type_column", "")),
-            "status": row.get("status_column", "").lower() or "official", "source": source,
-            "code": row.get("code_column") or local,
-        }  # fmt: skip
-        if self._is_new("terms", *map(str, term.values())):
-            self.columns.add("terms", preferred=preferred, **term, **place)
-        if text := row.get("definition_column"):
-            self._add("definitions", concept, source, place, text=text, language=language)
-        if name := row.get("semantic_type_column"):
-            self._add("semantic_types", concept, source, place, semantic_type=name)
-        for parent in self._curies(row.get("parent_column", ""), line, "parent_column"):
-            self._add_relation(concept, model.IS_A, parent, prefix, place)
-        for target in filter(None, row.get("xref_column", "").split("|")):
-            self._add("xrefs", concept, source, place, object=prefixes.normalize(target))
-        for target in self._curies(row.get("replaced_by_column", ""), line, "replaced_by_column"):
-            self._add("replacements", concept, source, place, object=target)
+        others = sources.cast(pl.String).value_counts(sort=True).filter(pl.col(sources.name) != self.ids.prefix)
+        if len(others):
+            listed = ", ".join(f"{count:,} of {prefix}" for prefix, count in others.head(5).iter_rows())
+            progress.say(
+                f"{others['count'].sum():,} ids were taken as those of other systems, not as codes of "
+                f"{self.ids.prefix}, for they have a known prefix: {listed}" + (", ..." if len(others) > 5 else "")
+            )
+
+    # --- terms -------------------------------------------------------------------------------------------------------
+
+    def _terms(self, cells: pl.DataFrame) -> None:
+        tags = {tag: languages.normalize(tag) or "" for tag in _values(cells, "language_column")}
+        types = {name: model.term_type(name) for name in _values(cells, "type_column")}
+        rows = self._identified(cells, "id_column", _is_odd(cells, tags), self._row_is_good)
+        if rows.is_empty():
+            return
+        self.has_concepts = True
+        default = _Defaults(rows.columns)
+        concept, prefix, language = pl.col("id_column.id"), pl.col("id_column.prefix"), self.options.language
+        rows = rows.with_columns(
+            default("language_column", language, pl.col("language_column").replace_strict(tags)).alias("language"),
+            default("source_column", prefix).cast(_FEW).alias("source"),
+            pl.lit(self.file).cast(_FEW).alias("file"), concept=concept,
+        )  # fmt: skip
+        retired = default("retired_column", "").str.to_lowercase().is_in(_TRUE)
+        is_first = concept.is_first_distinct()
+        self._add(
+            "concepts", rows, id=concept, source=prefix.cast(_FEW), retired=retired.max().over(concept), keep=is_first
+        )
+        preferred = pl.lit(None, pl.Boolean)
+        if "preferred_column" in rows.columns:
+            preferred = pl.col("preferred_column").str.to_lowercase().is_in(_TRUE)
+        self._add(
+            "terms", rows, "concept", "source", string=pl.col("term_column"), language=pl.col("language").cast(_FEW),
+            scope=default("scope_column", "exact").str.to_lowercase().cast(_FEW),
+            type=default("type_column", None, pl.col("type_column").replace_strict(types)).cast(_FEW),
+            status=default("status_column", "official").str.to_lowercase().cast(_FEW),
+            code=default("code_column", pl.col("id_column.code")), preferred=preferred,
+        )  # fmt: skip
+        if "definition_column" in rows.columns:
+            text = pl.col("definition_column")
+            self._add("definitions", rows, "concept", "source", "language", text=text, keep=text != "")
+        if "semantic_type_column" in rows.columns:
+            name = pl.col("semantic_type_column")
+            self._add("semantic_types", rows, "concept", "source", semantic_type=name.cast(_FEW), keep=name != "")
+        for field, target in (("parent_column", "tail"), ("replaced_by_column", "object"), ("xref_column", "object")):
+            if field in rows.columns:
+                self._add_listed(field, target, rows)
+
+    def _add_listed(self, field: str, target: str, rows: pl.DataFrame) -> None:
+        """Add what a column names that takes several values joined by '|'."""
+        several = rows.select("concept", "source", "id_column.prefix", "line", "file", pl.col(field).str.split("|"))
+        several = several.explode(field).with_columns(pl.col(field).str.strip_chars()).filter(pl.col(field) != "")
+        if field == "xref_column":
+            found = normalized(several[field])
+            self._add("xrefs", several.with_columns(found.alias(target)), "concept", "source", target)
+            return
+        several = self._identified(several, field).rename({f"{field}.id": target})
+        if field == "replaced_by_column":
+            self._add("replacements", several, "concept", "source", target)
+        else:
+            prefix = pl.col("id_column.prefix").cast(_FEW)
+            self._add(
+                "relations", several, target, head=pl.col("concept"), relation=pl.lit(model.IS_A).cast(_FEW),
+                source=prefix,
+            )  # fmt: skip
 
     def _row_is_good(self, line: int, row: Row) -> bool:
         """Check the cells of a term row; report the first that is wrong."""
@@ -185,52 +263,120 @@ class _Reader:
                 return False
         return True
 
-    def _relation(self, line: int, row: Row) -> None:
-        head = self._curie(row["head_column"], line, "head_column")
-        tail = self._curie(row["tail_column"], line, "tail_column") if head else None
-        if head and tail:
-            label = row.get("relation_column") or self.options.relation
-            prefix = (prefixes.parse_curie(head) or ("", ""))[0]
-            self._add_relation(head, label, tail, prefix, {"line": line, "file": self.file})
+    # --- relations ---------------------------------------------------------------------------------------------------
 
-    def _add_relation(self, head: str, label: str, tail: str, source: str, place: dict[str, Any]) -> None:
-        if self._is_new("relations", head, label, tail):
-            self.columns.add("relations", head=head, relation=label, tail=tail, source=source, **place)
+    def _relations(self, cells: pl.DataFrame) -> None:
+        rows = self._identified(self._identified(cells, "head_column"), "tail_column")
+        default = _Defaults(rows.columns)
+        self._add(
+            "relations", rows, head=pl.col("head_column.id"),
+            relation=default("relation_column", self.options.relation).cast(_FEW), tail=pl.col("tail_column.id"),
+            source=pl.col("head_column.prefix").cast(_FEW), file=pl.lit(self.file).cast(_FEW),
+        )  # fmt: skip
 
-    def _add(self, table: str, concept: str, source: str, place: dict[str, Any], **values: str) -> None:
-        if self._is_new(table, concept, source, *values.values()):
-            self.columns.add(table, concept=concept, source=source, **place, **values)
+    # --- ids ---------------------------------------------------------------------------------------------------------
 
-    def _is_new(self, *values: str) -> bool:
-        if values in self.seen:
-            self.dropped["repeated rows"] += 1
-            return False
-        self.seen.add(values)
-        return True
+    def _identified(
+        self, cells: pl.DataFrame, field: str, odd: pl.Series | None = None, check: Check = lambda line, row: True
+    ) -> pl.DataFrame:
+        """Return the good rows, with the id, prefix and code of a field in the columns `FIELD.id`, ...
 
-    def _curies(self, cell: str, line: int, field: str) -> list[str]:
-        found = (self._curie(part.strip(), line, field) for part in cell.split("|") if part.strip())
-        return [curie for curie in found if curie]
+        Args:
+            cells: the rows; a column `line`.
+            field: the column to make ids of.
+            odd: whether a row must be looked at by itself, whatever its id.
+            check: tells whether such a row is good, and reports it where it is not.
 
-    def _curie(self, cell: str, line: int, field: str) -> str | None:
+        Returns:
+            The rows in their order.
+
+        Raises:
+            UsageError: an id has no prefix, and there was none with a prefix before.
+        """
+        ids = self.ids.of_all(cells[field])
+        is_odd = ids["id"].is_null() if odd is None else ids["id"].is_null() | odd
+        rows = cells.hstack(ids.select(pl.all().name.prefix(f"{field}.")))
+        if not is_odd.any():
+            return rows
+        clean = (~is_odd).arg_max() if not is_odd.all() else None
+        good = []
+        for place in is_odd.arg_true():
+            if field == "id_column" and clean is not None and clean < place:
+                self.has_concepts = True
+            row = rows.row(place, named=True)
+            found = self._curie(row[field], row["line"], field)
+            if found is None or not check(row["line"], {name: row[name] for name in cells.columns if name != "line"}):
+                continue
+            self.has_concepts |= field == "id_column"
+            good.append([*(row[name] for name in cells.columns), *found])
+        looked_at = pl.DataFrame(good, schema=rows.schema, orient="row")
+        return pl.concat([rows.filter(~is_odd), looked_at]).sort("line", maintain_order=True)
+
+    def _curie(self, cell: str, line: int, field: str) -> tuple[str, str, str] | None:
+        """Return CURIE, prefix and code of a cell; report one that is no id."""
         if not cell:
             self._refuse("an empty id", line, field, None)
             return None
-        curie = prefixes.normalize(cell)
-        if prefixes.parse_curie(curie) is None:
-            if not self.options.prefix:
-                if not self.concepts:
-                    raise UsageError(
-                        f"{self.file}:{line}: the id {cell[:80]!r} has no prefix; say which one it belongs to, e.g. "
-                        "--set prefix=LOCAL"
-                    )
-                self._refuse("an id without prefix; give one with --set prefix=NAME", line, field, cell)
-                return None
-            curie = prefixes.normalize(f"{self.options.prefix}:{cell}")
-        if len(curie) > 1000 or any(sign.isspace() for sign in curie):
+        found = self.ids.of(cell)
+        if found is None:
+            if not self.has_concepts:
+                raise UsageError(
+                    f"{self.file}:{line}: the id {cell[:80]!r} has no prefix; say which one it belongs to, e.g. "
+                    "--set prefix=LOCAL"
+                )
+            self._refuse("an id without prefix; give one with --set prefix=NAME", line, field, cell)
+            return None
+        if len(found[0]) > 1000 or any(sign.isspace() for sign in found[0]):
             self._refuse("not an id: too long, or with a space in it", line, field, cell)
             return None
-        return curie
+        return found
 
     def _refuse(self, problem: str, line: int, field: str, value: str | None) -> None:
         self.rejects.add(problem, file=self.file, line=line, field=getattr(self.options, field), value=value)
+
+    def _add(
+        self, table: str, rows: pl.DataFrame, *names: str, keep: pl.Expr | None = None, **columns: pl.Expr
+    ) -> None:
+        """Add rows to a table: columns named as there, and others."""
+        place = () if "file" in columns else ("file",)
+        frame = rows if keep is None else rows.with_columns(keep.alias("keep"))
+        found = frame.select(*names, *place, "line", *(["keep"] if keep is not None else []), **columns)
+        found = found if keep is None else found.filter("keep").drop("keep")
+        if len(found):
+            self.frames[table].append(found.select(sorted(found.columns)))
+
+
+class _Defaults:
+    """What stands in a column of cells, or else a default: where the cell is empty, or no such column is there."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.columns = columns
+
+    def __call__(self, field: str, default: str | pl.Expr | None, value: pl.Expr | None = None) -> pl.Expr:
+        """Return the value of the cells (by default the cell itself) where they have one, else the default."""
+        other = default if isinstance(default, pl.Expr) else pl.lit(default, pl.String)
+        if field not in self.columns:
+            return other
+        return pl.when(pl.col(field) == "").then(other).otherwise(pl.col(field) if value is None else value)
+
+
+def _values(cells: pl.DataFrame, field: str) -> list[str]:
+    return cells[field].unique().to_list() if field in cells.columns else []
+
+
+def _is_odd(cells: pl.DataFrame, tags: dict[str, str]) -> pl.Series:
+    """Tell which rows of terms must be checked one by one; some of them may turn out good."""
+    allowed: dict[str, Collection[str]] = {
+        "scope_column": ["", *model.SCOPES], "status_column": ["", *model.STATUSES],
+        "preferred_column": _TRUE | _FALSE, "retired_column": _TRUE | _FALSE,
+    }  # fmt: skip
+    odd = [pl.col("term_column") == ""]
+    for field in cells.columns:
+        if field in allowed:
+            odd.append(~pl.col(field).str.to_lowercase().is_in(list(allowed[field])))
+        elif field == "language_column":
+            odd.append(pl.col(field).is_in([tag for tag, known in tags.items() if tag and not known]))
+        elif field != "line":
+            limit = model.MAX_TEXT_CHARACTERS if field == "definition_column" else model.MAX_TERM_CHARACTERS
+            odd.append(pl.col(field).str.len_bytes() > limit)
+    return cells.select(odd=pl.any_horizontal(odd))["odd"]
