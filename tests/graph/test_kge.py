@@ -88,6 +88,21 @@ def test_a_stopped_run_goes_on_to_the_same_vectors(name: str, graph, tmp_path: P
     assert figures_resumed == figures_whole
 
 
+def test_a_fused_optimizer_has_all_its_state_on_the_parameters_device(tmp_path: Path) -> None:
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    tmp_path.joinpath("work").mkdir()
+    states.save(tmp_path / "work", {"epoch": 1}, model, optimizer, {})
+    elsewhere = torch.nn.Linear(3, 2, device="meta")
+    again = torch.optim.Adam(elsewhere.parameters())
+    # PyTorch makes no fused optimiser on this device, which stands for a GPU here.
+    again.param_groups[0]["fused"] = True
+    assert states.load(tmp_path / "work", elsewhere, again) == ({"epoch": 1}, {})
+    assert {value.device.type for state in again.state.values() for value in state.values()} == {"meta"}
+
+
 def test_unfinished_work_of_another_run_is_refused(graph, tmp_path: Path, monkeypatch) -> None:
     real = kge._epoch
     monkeypatch.setattr(kge, "_epoch", lambda *a: real(*a) if a[-1] < 2 else sys.exit("killed"))

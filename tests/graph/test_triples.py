@@ -55,6 +55,35 @@ def test_a_split_leaves_all_in_training(n: int, relations: int, count: int, seed
     assert len(test) <= round(0.2 * len(all_of_them)) + 1
 
 
+@given(st.integers(2, 12), st.integers(1, 3), st.integers(0, 60), st.integers(0, 1000))
+def test_no_two_concepts_have_triples_in_two_parts(n: int, relations: int, count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.unique(np.stack([rng.integers(0, m, count) for m in (n, relations, n)], axis=1), axis=0)
+    parts = triples.split(rows, test=0.2, validation=0.1, seed=seed)
+    pairs = [{frozenset((head, tail)) for head, _, tail in part.tolist()} for part in parts]
+    assert sum(map(len, pairs)) == len(set().union(*pairs))
+
+
+def test_the_directions_of_a_symmetric_relation_stay_together() -> None:
+    rng = np.random.default_rng(0)
+    one_way = np.stack([rng.integers(0, 40, 400), np.zeros(400, np.int64), rng.integers(40, 80, 400)], axis=1)
+    rows = np.unique(np.concatenate([one_way, one_way[:, ::-1]]), axis=0)
+    train, test, validation = triples.split(rows, test=0.1, validation=0.1, seed=0)
+    for held in (test, validation):
+        assert abs(len(held) - 0.1 * len(rows)) <= 2
+    for part in (train, test, validation):
+        found = set(map(tuple, part.tolist()))
+        assert {(tail, relation, head) for head, relation, tail in found} == found
+
+
+def test_a_split_of_pairs_of_one_triple_is_a_draw_of_triples() -> None:
+    rows = np.array([[place, 0, (place + step) % 40] for place in range(40) for step in (1, 5, 9)])
+    order = np.random.default_rng(3).permutation(len(rows))
+    _, test, validation = triples.split(rows, test=0.06, validation=0.04, seed=3)
+    assert set(map(tuple, test.tolist())) == set(map(tuple, rows[order[:7]].tolist()))
+    assert set(map(tuple, validation.tolist())) == set(map(tuple, rows[order[7:12]].tolist()))
+
+
 def test_held_out_triples_of_a_split_never_train(graph) -> None:
     split = splits.with_triples(splits.Split([], [], []), graph, fraction=0.15, seed=1)
     assert len(split) == 0  # it holds out no string, and is a split all the same
@@ -67,6 +96,19 @@ def test_held_out_triples_of_a_split_never_train(graph) -> None:
         division, division.known
     )
     assert division.notes["split"] == split.hash
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(0, 60), st.integers(0, 1000))
+def test_what_relations_turn_round_equals_a_loop(n: int, relations: int, count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = np.unique(np.stack([rng.integers(0, m, count) for m in (n, relations, n)], axis=1), axis=0)
+    there = set(map(tuple, rows.tolist()))
+    wanted: dict[tuple[int, int], int] = {}
+    for head, relation, tail in there:
+        for other in range(relations):
+            if (tail, other, head) in there:
+                wanted[relation, other] = wanted.get((relation, other), 0) + 1
+    assert triples._turned_round(rows, n) == wanted
 
 
 def test_between_pairs_equals_a_loop() -> None:

@@ -111,7 +111,7 @@ def test_both_tasks_are_learnt_and_the_model_is_one_like_others(
 ) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     settings = config(
-        corpus, steps=600, rho=0.5, gamma=2.0, dev_sequences=8, dev_attributes=12, dropout=0.0, log_every=10,
+        corpus, steps=1000, rho=0.5, gamma=2.0, dev_sequences=8, dev_attributes=12, dropout=0.0, log_every=10,
         checkpoint_every=0,
     )  # fmt: skip
     figures = electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)

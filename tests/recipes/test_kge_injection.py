@@ -232,7 +232,7 @@ def test_some_of_the_starting_weights_are_averaged_in(terminology, model, paths,
 def test_what_is_held_out_does_not_train(terminology, model, paths, tmp_path, monkeypatch) -> None:
     split = hold_out_synonyms(terminology, fraction=0.3, seed=1)
     assert len(split) > 3
-    with pytest.raises(InputError, match="another split"):
+    with pytest.raises(InputError, match="made without a split, and training has one"):
         kge_injection.train(terminology, str(model), tmp_path / "m", config(paths), split=split)
     made = mentions_of(terminology, model, tmp_path / "split.mentions", split=split)
     seen: list[list[int]] = []

@@ -114,6 +114,39 @@ def test_by_span_15_percent_on_average_and_every_place_alike(sizes) -> None:
     assert rates.max() < 0.19
 
 
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [1] * 40 + [2] * 15 + [3] * 8 + [6] * 3 + [8] * 2,
+        [1] * 12 + [2] * 3 + [4] * 2 + [8],
+        [1] * 6 + [2, 5],
+    ],
+    ids=["110 tokens", "34 tokens", "13 tokens"],
+)
+def test_by_span_every_length_alike(sizes) -> None:
+    random, reps = np.random.default_rng(5), 6000
+    starts = 1 + np.cumsum([0, *sizes[:-1]])
+    ends = starts + sizes
+    rows = np.repeat(np.arange(reps), len(sizes))
+    spans = np.column_stack([rows, np.tile(starts, reps), np.tile(ends, reps)])
+    ids = np.repeat(sequence(sum(sizes)), reps, 0)
+    guessed = mask_by_span(ids, spans, MASKING, random)[1] != NOT_MASKED
+    by_length = {size: guessed[:, starts[np.array(sizes) == size]].mean() for size in sorted({*sizes})}
+    assert by_length == pytest.approx(dict.fromkeys(by_length, 0.15), abs=0.015)
+    # Of all spans alike: chi-squared with as many degrees of freedom as spans, but one, and six deviations at most.
+    hits = guessed[:, starts].sum(0)
+    spread = float(((hits - 0.15 * reps) ** 2 / (0.15 * 0.85 * reps)).sum())
+    assert spread < len(sizes) - 1 + 6 * np.sqrt(2 * (len(sizes) - 1))
+
+
+def test_by_span_something_is_drawn_of_few_spans() -> None:
+    spans = np.array([[row, *span] for row in range(400) for span in ((1, 4), (4, 5))])
+    guessed = mask_by_span(np.repeat(sequence(4), 400, 0), spans, MASKING, np.random.default_rng(0))[1] != NOT_MASKED
+    # One of the two, and either as often.
+    assert (guessed[:, 1] != guessed[:, 4]).all()
+    assert guessed[:, 1].mean() == pytest.approx(0.5, abs=0.1)
+
+
 def test_by_token_every_place_alike() -> None:
     ids, random = sequence(60), np.random.default_rng(2)
     rates = np.mean(

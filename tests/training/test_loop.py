@@ -92,6 +92,49 @@ def test_unfinished_run_must_be_resumed_with_the_same_inputs(tmp_path) -> None:
         fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="g", resume=True)
 
 
+class InParts(Plain):
+    def __init__(self, loss, tokens_at_once: int) -> None:
+        super().__init__(loss)
+        self.tokens_at_once, self.kinds = tokens_at_once, (self,)
+
+
+def test_a_resumed_run_keeps_the_size_of_its_parts_whatever_memory_is_free(tmp_path) -> None:
+    def run(fits: int, *, asked: int = 0, stop_at: int | None = None) -> int:
+        net = make_net()
+        micro = InParts(losses(net, stop_at), fits)
+        plan = dataclasses.replace(PLAN, tokens_at_once=asked)
+        resume = (tmp_path / "run").exists()
+        if stop_at is None:
+            fit({"net": net}, micro, plan, tmp_path / "run", fingerprint="f", resume=resume)
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                fit({"net": net}, micro, plan, tmp_path / "run", fingerprint="f", resume=resume)
+        return micro.tokens_at_once
+
+    assert run(300, stop_at=10) == 300
+    assert run(70, stop_at=12) == 300
+    assert run(400, asked=20, stop_at=14) == 20
+    # What was asked for when memory ran out holds from then on.
+    assert run(400) == 20
+
+
+def test_resuming_where_nothing_is_begins_and_says_so(tmp_path, capsys) -> None:
+    net = make_net()
+    fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f", resume=True, label="training x")
+    assert f"training x: nothing to resume in {tmp_path / 'run'}; starting at step 0" in capsys.readouterr().err
+    assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_kill_while_a_run_is_noted_leaves_none(tmp_path, monkeypatch) -> None:
+    net = make_net()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f")
+    assert not (tmp_path / "run" / "run.json").exists()
+    fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f")
+
+
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path) -> None:
     net = torch.nn.Linear(2, 1)
     with pytest.raises(AlphitaError, match="no longer finite at step 1"):
@@ -135,6 +178,26 @@ def test_a_checkpoint_of_other_modules_is_refused(tmp_path) -> None:
     checkpoints.save(tmp_path, 3, {"net": net}, optimizer)
     with pytest.raises(InputError, match="relations"):
         checkpoints.load_latest(tmp_path, {"net": net, "relations": torch.nn.Linear(1, 1)}, optimizer)
+
+
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_fused_optimizer_has_all_its_state_on_the_parameters_device(tmp_path, fused: bool) -> None:
+    net = make_net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    net(torch.ones(2, 5)).sum().backward()
+    optimizer.step()
+    checkpoints.save(tmp_path, 1, {"net": net}, optimizer)
+    elsewhere = make_net().to("meta")
+    again = torch.optim.AdamW(elsewhere.parameters())
+    # PyTorch makes no fused optimiser on this device, which stands for a GPU here.
+    again.param_groups[0]["fused"] = fused
+    assert checkpoints.load_latest(tmp_path, {"net": elsewhere}, again) == 1
+    assert len(again.state) == 4
+    for state in again.state.values():
+        assert {key: value.device.type for key, value in state.items()} == {
+            "step": "meta" if fused else "cpu", "exp_avg": "meta", "exp_avg_sq": "meta",
+        }  # fmt: skip
 
 
 def test_a_full_disk_at_a_checkpoint_is_one_clear_error(tmp_path, monkeypatch) -> None:

@@ -29,6 +29,52 @@ def test_json_lines(tmp_path):
     assert rejects.count == 2
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.JSONL", "a.Json", "a.JSON.GZ", "a.NDJSON.gz"])
+def test_json_lines_are_known_by_any_case_of_their_ending(tmp_path, name):
+    file = tmp_path / name
+    line = b'{"text": "chest pain", "patient": "M. R."}\n'
+    file.write_bytes(gzip.compress(line) if name.lower().endswith(".gz") else line)
+    assert list(documents([file])) == ["chest pain"]
+
+
+@pytest.mark.parametrize("name", ["a.TXT", "a.md", "a", "a.gz", "a.Txt.Gz"])
+def test_text_is_known_by_any_case_of_its_ending(tmp_path, name):
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(b"one\n") if name.lower().endswith(".gz") else b"one\n")
+    assert list(documents([file])) == ["one"]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.TSV.gz", "a.parquet", "a.xlsx", "a.xml", "a.txt.zip", "notes.2024"])
+def test_what_is_no_corpus_is_refused_before_anything_is_read(tmp_path, name):
+    good = tmp_path / "good.txt"
+    good.write_text("one\n")
+    with pytest.raises(InputError, match=r"is no corpus by its ending, '\.\w+'; give .* FILE\.txt, or FILE\.jsonl"):
+        next(documents([good, tmp_path / name]))
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"text": "a"}]', '\n[\n  {"text": "a"}\n]', '{\n  "text": "a"\n}', '{"text":', '"a"', "[" * 100_000]
+)
+def test_one_json_value_over_the_file_is_refused(tmp_path, text):
+    file = tmp_path / "a.json"
+    file.write_text(text + "\n")
+    with pytest.raises(InputError, match=r"is one JSON value, not an object a line; .*jq -c"):
+        list(documents([file]))
+
+
+def test_json_lines_in_a_json_file_have_blank_and_long_lines(tmp_path, monkeypatch):
+    file = tmp_path / "a.json"
+    file.write_text("\ufeff" + '{"text": "a"}\n\n[]\n', encoding="utf-8")
+    with Rejects() as rejects:
+        assert list(documents([file], rejects=rejects)) == ["a"]
+    assert rejects.count == 1
+    file.write_text("")
+    assert list(documents([file])) == []
+    monkeypatch.setattr(corpora, "LONGEST", 10)
+    file.write_text('{"text": "longer than that"}\n')
+    assert list(documents([file])) == ["longer than that"]
+
+
 def test_unreadable_lines_are_set_aside(tmp_path):
     file, plain, report = tmp_path / "a.jsonl", tmp_path / "b.txt", tmp_path / "rejects.csv"
     good = json.dumps({"text": "good"})

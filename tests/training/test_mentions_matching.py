@@ -177,6 +177,15 @@ def test_a_language_without_names_is_an_error(tmp_path):
         searching(tmp_path, ("T:1", "abc"), languages=["it"])
 
 
+def test_a_language_takes_its_regions(tmp_path):
+    rows = [("T:1", "colour", "en-GB"), ("T:2", "color", "en-US"), ("T:3", "hue", "en"), ("T:4", "tinta", "it")]
+    terminology = terminology_of(rows, tmp_path / "t.terminology")
+    assert collect(terminology, Fold("en"), languages=["en"]).keys == ["color", "colour", "hue"]
+    assert collect(terminology, Fold("en"), languages=["en-US", "it"]).keys == ["color", "tinta"]
+    with pytest.raises(InputError, match="in the language 'it-IT'"):
+        collect(terminology, Fold("en"), languages=["en", "it-IT"])
+
+
 def test_no_texts_and_empty_ones(tmp_path):
     matcher = searching(tmp_path, ("T:1", "abc"))
     assert matcher([]).offsets.tolist() == [0]

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import UsageError
+from alphita.training import mention_sampler
 from alphita.training.mention_sampler import MentionSampler, OfForms, spread
 
 # The form of each window, and the concepts of each form; form 5 names two, concept 3 has one window, concept 4 none.
@@ -58,6 +59,21 @@ def test_positives_use_other_synonyms_first():
     assert len(seen) > 60
 
 
+def test_an_epoch_is_shuffled_once(monkeypatch):
+    sampler = MentionSampler(*mentions(), seed=4, batch=2)
+    made: list[list[int]] = []
+    real = np.random.default_rng
+
+    def noted(seed):
+        made.append(list(seed))
+        return real(seed)
+
+    monkeypatch.setattr(np.random, "default_rng", noted)
+    for number in range(3 * sampler.steps_an_epoch):
+        sampler[number]
+    assert [seed[2] for seed in made if seed[1] == mention_sampler._EPOCH] == [0, 1, 2]
+
+
 def test_a_step_follows_from_the_seed_and_its_number():
     one, other = MentionSampler(*mentions(), seed=4), MentionSampler(*mentions(), seed=4)
     numbers = [7, 0, 3, 7]
@@ -65,6 +81,9 @@ def test_a_step_follows_from_the_seed_and_its_number():
         first, second = one[number], other[number]
         assert first.prototypes.tolist() == second.prototypes.tolist()
         assert [a.tolist() for a in first.positives] == [b.tolist() for b in second.positives]
+    backwards = MentionSampler(*mentions(), seed=4)
+    for number in reversed(range(20)):
+        assert backwards[number].prototypes.tolist() == one[number].prototypes.tolist()
     changed = MentionSampler(*mentions(), seed=5)
     assert any(one[n].prototypes.tolist() != changed[n].prototypes.tolist() for n in range(3))
 

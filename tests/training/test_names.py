@@ -66,6 +66,25 @@ def test_a_language_without_names_is_a_clear_error(terminology: Terminology) -> 
         TrainingNames(terminology, exclude=frozenset(TrainingNames(terminology).strings))
 
 
+def test_a_language_takes_its_regions_each_with_the_narrowest_weight(tmp_path) -> None:
+    tagged = [("colour", "en-GB"), ("color", "en-US"), ("hue", "en"), ("tinta", "it"), ("farbe", "de")]
+    terms = pl.DataFrame(tagged, schema=["string", "language"], orient="row").with_columns(
+        concept=pl.lit("T:1"), source=pl.lit("T")
+    )
+    concepts = pl.DataFrame({"id": ["T:1"]}).with_columns(source=pl.lit("T"))
+    store.save(Tables(concepts, terms), tmp_path / "t.terminology")
+    terminology = store.load_terminology(tmp_path / "t.terminology")
+    names = TrainingNames(terminology, languages={"en": 1.0, "en-GB": 4.0, "it": 2.0})
+    assert names.weights is not None
+    found = dict(zip(names.strings, names.weights.tolist(), strict=True))
+    assert found == {"colour": 4.0, "color": 1.0, "hue": 1.0, "tinta": 2.0}
+    assert names.languages == ["en", "en-GB", "en-US", "it"]
+    assert TrainingNames(terminology, languages={"en-US": 1.0}).strings == ["color"]
+    # A region is not its language.
+    with pytest.raises(InputError, match="in the language 'it-IT'"):
+        TrainingNames(terminology, languages={"en": 1.0, "it-IT": 1.0})
+
+
 @pytest.mark.parametrize(
     ("text", "expected"), [("", {}), ("en", {"en": 1.0}), ("en:1, ita:4.5", {"en": 1.0, "it": 4.5})]
 )

@@ -126,3 +126,21 @@ def test_members_that_do_not_fit_are_named(members: dict[str, Path], tmp_path: P
     with pytest.raises(InputError, match=rf"'wide' has another shape of '{WORD}'"):
         run.greedy(nearness(members))
     assert not (tmp_path / "m").exists()
+
+
+def test_members_that_make_vectors_otherwise_are_refused(members: dict[str, Path], tmp_path: Path) -> None:
+    for name, changes in (("cls", {"pooling": "cls"}), ("short", {"max_length": 16})):
+        TermEncoder.load(members["far"], precision="fp32", **changes).save(tmp_path / name)
+    TermEncoder.load(members["far"], precision="fp32").save(tmp_path / "words")
+    file = tmp_path / "words" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary["heart"], vocabulary["a"] = vocabulary["a"], vocabulary["heart"]
+    file.write_text(json.dumps(tokenizer))
+    for name, problem in (
+        ("cls", "pooling cls instead of mean"),
+        ("short", "max_length 16 instead of 64"),
+        ("words", "tokenizer [0-9a-f]{12} instead of [0-9a-f]{12}"),
+    ):
+        with pytest.raises(InputError, match=rf"the member '{name}' differs from 'far': {problem}; average models"):
+            SoupRun("r", Phase("soup", tmp_path / "m"), CONFIG, {**only(members, "far"), name: tmp_path / name}, {})

@@ -16,6 +16,7 @@ class Told:
     def __init__(self, tokens_at_once: int) -> None:
         self.tokens_at_once, self.ranks, self.waited = tokens_at_once, Ranks(), 0.5
         self.asked: list[tuple[Any, ...]] = []
+        self.kinds = (self,)
 
     def start(self, first: int, last: int, until: int | None = None) -> None:
         self.asked.append(("start", first, last, until))
@@ -55,6 +56,7 @@ def test_each_kind_goes_through_its_own_batches_in_order() -> None:
     assert 40 < steps.shares[1] < 80
     assert steps.waited == 1.0
     assert steps.tokens_at_once == 9
+    assert steps.kinds == [usual, other]
     steps.stop()
     assert usual.asked[-1] == other.asked[-1] == ("stop",)
 

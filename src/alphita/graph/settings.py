@@ -41,7 +41,7 @@ class GraphTraining(Config):
     patience: int = Field(4, ge=1, description="looks without a better MRR after which training stops (ours)")
     validation_sample: int = Field(1000, ge=1, description="validation triples looked at, at most (ours)")
     checkpoint_every: int = Field(10, ge=1, description="epochs between checkpoints (ours)")
-    seed: int = Field(0, ge=0, description="of the split, of the first vectors and of sampling (ours)")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="of the split, of the first vectors and of sampling (ours)")
 
 
 LOSS = (

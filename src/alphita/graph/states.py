@@ -62,15 +62,18 @@ def load(
         with safe_open(work / FILE, "pt") as opened:
             facts = json.loads(opened.metadata()["facts"])
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no dict
+        numbers = {id(one): n for n, one in enumerate(p for group in optimizer.param_groups for p in group["params"])}
+        restored = {}
         for name, parameter in model.named_parameters():
             weight = tensors.pop(f"weight|{name}")
             if weight.shape != parameter.shape:
                 raise ValueError(f"{name} has the shape {tuple(weight.shape)}, not {tuple(parameter.shape)}")
             parameter.data.copy_(weight)
-            moments = {key.split("|")[0]: value for key, value in tensors.items() if key.endswith(f"|{name}")}
-            optimizer.state[parameter] = {
-                key: value if key == "step" else value.to(parameter.device) for key, value in moments.items()
+            restored[numbers[id(parameter)]] = {
+                key.split("|")[0]: value for key, value in tensors.items() if key.endswith(f"|{name}")
             }
+        # PyTorch's own loading knows which tensors its fused kernels need on the parameter's device: "step" too.
+        optimizer.load_state_dict({"state": restored, "param_groups": optimizer.state_dict()["param_groups"]})
     except (SafetensorError, KeyError, ValueError, TypeError, OSError) as error:
         raise InputError(
             f"the unfinished work cannot be gone on with: {error}", file=work, remedy="start again with --force"

@@ -110,7 +110,8 @@ def divide(
         )  # fmt: skip
     if not len(tested) and test:
         raise InputError(
-            f"none of {len(triples)} triples can be held out: each is the last of a concept or relation",
+            f"none of {len(triples)} triples can be held out: each pair of concepts has the last of a concept or "
+            "relation, or more of them than the share given",
             file=terminology.path, remedy="give a terminology with more relations, or allow rarer ones: rare=1",
         )  # fmt: skip
     return Division(
@@ -171,8 +172,9 @@ def _pair_keys(one: NDArray[np.integer[Any]], other: NDArray[np.integer[Any]]) -
 def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[Int, Int, Int]:
     """Split triples into (train, test, validation) so that all entities and relations are seen in training.
 
-    Triples are drawn in a seeded order; one that is the last of its head, of its tail or of its relation in the
-    training part stays there. The parts may so be smaller than asked.
+    Pairs of concepts are drawn in a seeded order, each with all its triples: of the two directions of a symmetric
+    relation one would else give the other away. A pair that holds the last triple of one of its concepts or relations
+    in the training part stays there. The parts may so be smaller than asked.
 
     Args:
         triples: (t, 3).
@@ -181,23 +183,40 @@ def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[I
         seed: of the order.
     """
     order = np.random.default_rng(seed).permutation(len(triples))
-    entity_left = np.bincount(np.concatenate([triples[:, 0], triples[:, 2]])) if len(triples) else np.empty(0, np.int64)
-    relation_left = np.bincount(triples[:, 1]) if len(triples) else np.empty(0, np.int64)
+    entity_left = np.bincount(triples[:, [0, 2]].ravel()).tolist()
+    relation_left = np.bincount(triples[:, 1]).tolist()
     sizes = {"test": round(test * len(triples)), "validation": round(validation * len(triples))}
+    wanted = sum(sizes.values())
+    pairs, of_pair = np.unique(_pair_keys(triples[:, 0], triples[:, 2]), return_inverse=True)
+    by_pair, starts = np.argsort(of_pair, kind="stable"), np.searchsorted(np.sort(of_pair), np.arange(len(pairs) + 1))
+    drawn = np.zeros(len(pairs), bool)
     out: list[int] = []
-    for row in order.tolist():
-        if len(out) == sum(sizes.values()):
+    # How many triples are held out after each pair that is.
+    ends = [0]
+    for pair in of_pair[order].tolist():
+        if len(out) == wanted:
             break
-        head, relation, tail = triples[row].tolist()
-        needed = 2 if head == tail else 1
-        if min(entity_left[head], entity_left[tail]) > needed and relation_left[relation] > 1:
-            entity_left[head] -= 1
-            entity_left[tail] -= 1
-            relation_left[relation] -= 1
-            out.append(row)
+        if drawn[pair]:
+            continue
+        drawn[pair] = True
+        rows = by_pair[starts[pair] : starts[pair + 1]]
+        head, _, tail = triples[rows[0]].tolist()
+        relations = triples[rows, 1].tolist()
+        needed = len(relations) * (2 if head == tail else 1)
+        if (
+            len(out) + len(relations) <= wanted
+            and min(entity_left[head], entity_left[tail]) > needed
+            and all(relation_left[one] > relations.count(one) for one in relations)
+        ):
+            entity_left[head] -= len(relations)
+            entity_left[tail] -= len(relations)
+            for one in relations:
+                relation_left[one] -= 1
+            out.extend(rows.tolist())
+            ends.append(len(out))
     held = np.array(out, np.int64)
-    # Where fewer could be taken than asked, both parts shrink alike.
-    cut = round(len(held) * sizes["test"] / max(1, sum(sizes.values())))
+    # Where fewer could be taken than asked, both parts shrink alike; no pair is cut.
+    cut = max(end for end in ends if end <= round(len(held) * sizes["test"] / max(1, wanted)))
     kept = np.ones(len(triples), bool)
     kept[held] = False
     return triples[kept], triples[np.sort(held[:cut])], triples[np.sort(held[cut:])]
@@ -221,23 +240,42 @@ def usable_triples(terminology: Terminology, *, rare: int, inverse: float) -> tu
     live = ~terminology.retired[triples[:, 0]] & ~terminology.retired[triples[:, 2]]
     triples = triples[live & (triples[:, 0] != triples[:, 2])]
     labels, few, turned_round = terminology.relation_labels, 0, []
-    pairs: dict[int, Int] = {}
+    kept: list[int] = []
     counts = np.bincount(triples[:, 1], minlength=len(labels))
+    turned = _turned_round(triples[counts[triples[:, 1]] >= rare], terminology.n_concepts)
     for relation in np.lexsort((np.arange(len(labels)), -counts)).tolist():
-        rows = triples[triples[:, 1] == relation]
-        if not len(rows):
+        if not counts[relation]:
             continue
-        if len(rows) < rare:
+        if counts[relation] < rare:
             few += 1
             continue
-        turned = rows[:, 2] * terminology.n_concepts + rows[:, 0]
-        other = next((one for one, keys in pairs.items() if np.isin(turned, keys).mean() >= inverse), None)
+        shares = ((one, turned.get((relation, one), 0) / counts[relation]) for one in kept)
+        other = next((one for one, share in shares if share >= inverse), None)
         if other is not None:
             turned_round.append(f"{labels[relation]} (turns {labels[other]} round)")
             continue
-        pairs[relation] = rows[:, 0] * terminology.n_concepts + rows[:, 2]
+        kept.append(relation)
     facts = {"rare_relations_left_out": few, "inverse_relations_left_out": turned_round}
-    return triples[np.isin(triples[:, 1], list(pairs))], facts
+    return triples[np.isin(triples[:, 1], kept)], facts
+
+
+def _turned_round(triples: Int, concepts: int) -> dict[tuple[int, int], int]:
+    """Return how many triples (a, r, b) there are with (b, s, a), by (r, s); pairs of relations without are left out.
+
+    Args:
+        triples: (t, 3), none twice.
+        concepts: how many there are.
+    """
+    triples = triples[np.lexsort((triples[:, 2], triples[:, 0]))]
+    keys = triples[:, 0] * concepts + triples[:, 2]
+    wanted = triples[:, 2] * concepts + triples[:, 0]
+    first = np.searchsorted(keys, wanted)
+    met = np.searchsorted(keys, wanted, side="right") - first
+    places = np.repeat(first - np.cumsum(met) + met, met) + np.arange(met.sum())
+    pairs, times = np.unique(
+        np.stack([np.repeat(triples[:, 1], met), triples[places, 1]], axis=1), axis=0, return_counts=True
+    )
+    return {(int(one), int(other)): int(count) for (one, other), count in zip(pairs, times, strict=True)}
 
 
 def triples_hash(entities: Sequence[str], relations: Sequence[str], triples: Int) -> str:

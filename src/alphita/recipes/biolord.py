@@ -283,10 +283,11 @@ def train(
         InputError: no concept of the terminology has a text, or a file of sentences cannot be used.
         UsageError: nothing is left to do, for the adaptation has no sentences.
     """
+    from alphita.training import runs
     from alphita.training.phases import Phases
 
     chosen = listed(config.phases)
-    data = read(terminology, config, split)
+    data = read(terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"))
     adapts = "adapt" in chosen and bool(data.sets)
     if "adapt" in chosen and not adapts:
         say("no scored sentences are given (scored, triples): the model is not adapted to any")

@@ -88,14 +88,15 @@ def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer:
         load_module(newest / f"{name}.safetensors", module)
     moments = load_file(newest / "optimizer.safetensors")
     names = _parameter_names(modules, optimizer)
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            prefix = names[id(parameter)] + "|"
-            restored = {key.removeprefix(prefix): value for key, value in moments.items() if key.startswith(prefix)}
-            if restored:
-                optimizer.state[parameter] = {
-                    key: value if key == "step" else value.to(parameter.device) for key, value in restored.items()
-                }
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    restored = {}
+    for number, parameter in enumerate(parameters):
+        prefix = names[id(parameter)] + "|"
+        found_here = {key.removeprefix(prefix): value for key, value in moments.items() if key.startswith(prefix)}
+        if found_here:
+            restored[number] = found_here
+    # PyTorch's own loading knows which tensors its fused kernels need on the parameter's device: "step" too.
+    optimizer.load_state_dict({"state": restored, "param_groups": optimizer.state_dict()["param_groups"]})
     return int(state["step"])
 
 

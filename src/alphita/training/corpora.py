@@ -1,8 +1,9 @@
 """Corpora: documents read one after the other from files of text, however large.
 
-FILE.txt holds a document a line; FILE.jsonl (or .ndjson) a JSON object a line, one field of which is the text. Either
-may be compressed (.gz). What cannot be read is set aside, line by line, without its content, which may be about
-patients.
+FILE.txt (or .md, or a name without an ending) holds a document a line; FILE.jsonl (or .ndjson, .json) a JSON object a
+line, one field of which is the text. Either may be compressed (.gz). Any other ending is refused: a table read as text
+would train on all its columns. What cannot be read is set aside, line by line, without its content, which may be
+about patients.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any, BinaryIO, cast
 
 from alphita.errors import InputError, Rejects
 
-JSON_LINES = (".jsonl", ".ndjson")
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+PLAIN = (".txt", ".md", "")
 # A longer line is taken for several documents, so that no line is too large for memory.
 LONGEST = 1 << 22
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -32,15 +34,18 @@ def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejec
         rejects: where unreadable lines go: no UTF-8, no JSON object, no text in the field.
 
     Raises:
-        InputError: a file cannot be opened, or its compression is damaged.
+        InputError: a file has another ending, is one JSON value over all its lines, cannot be opened, or its
+            compression is damaged.
     """
     aside = rejects if rejects is not None else Rejects()
-    for path in paths:
-        name = path.with_suffix("") if path.suffix == ".gz" else path
-        is_json = name.suffix in JSON_LINES
+    files = [(path, _ending(path)) for path in paths]
+    for path, ending in files:
+        is_json = ending in JSON_LINES
         try:
-            with gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb") as file:
+            with gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb") as file:
                 stream = cast(BinaryIO, file)
+                if ending == ".json":
+                    _check_lines(stream, path)
                 for number, line in _json_lines(stream) if is_json else _pieces(stream):
                     text = _text(line, text_field if is_json else None, path, number, aside)
                     if text is not None:
@@ -48,6 +53,36 @@ def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejec
         except (OSError, EOFError, zlib.error) as error:
             problem = getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot be read: {problem}", file=path) from None
+
+
+def _ending(path: Path) -> str:
+    """Return the ending of a file's name, in lower case, that of compression aside."""
+    ending = path.suffix.lower()
+    if ending == ".gz":
+        ending = path.with_suffix("").suffix.lower()
+    if ending not in JSON_LINES + PLAIN:
+        raise InputError(
+            f"is no corpus by its ending, {ending!r}", file=path,
+            remedy="give text with a document a line as FILE.txt, or FILE.jsonl with the text in a field of its own, "
+            "either plain or .gz",
+        )  # fmt: skip
+    return ending
+
+
+def _check_lines(file: BinaryIO, path: Path) -> None:
+    """Refuse a file that is one JSON value, and not one a line; leave `file` at its start."""
+    first = next((line for line in iter(lambda: file.readline(LONGEST), b"") if line.strip()), b"{}")
+    file.seek(0)
+    try:
+        # A line that is longer is cut and cannot be looked at.
+        entry = json.loads(first) if len(first) < LONGEST else {}
+    except (ValueError, RecursionError):
+        entry = None
+    if not isinstance(entry, dict) or first.lstrip().startswith(b"["):
+        raise InputError(
+            "is one JSON value, not an object a line", file=path,
+            remedy="write each document as an object on a line of its own: jq -c '.[]' FILE.json > FILE.jsonl",
+        )  # fmt: skip
 
 
 def blocks(texts: Iterable[str], characters: int) -> Iterator[list[str]]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, progress
-from alphita.errors import Rejects
+from alphita.errors import InputError, Rejects
 from alphita.terminology.verbalisation.generation import read_generated
 from alphita.terminology.verbalisation.texts import KINDS, Texts, verbalise
+from alphita.training import ranks
 from alphita.training.definition_dev import DevDefinitions, correlation, hold_out
 from alphita.training.definition_pairs import joined, names_as_texts, subset, with_names
 from alphita.training.names import TrainingNames
@@ -119,8 +121,16 @@ class Variants:
         return [self.names[place] for place in first.tolist()], concepts
 
 
-def read(terminology: Terminology, config: TextTraining, split: Split | None = None) -> Data:
+def read(
+    terminology: Terminology, config: TextTraining, split: Split | None = None, *, rejects: Path | None = None
+) -> Data:
     """Return names and texts without what the split holds out, and the scored sentences.
+
+    Args:
+        terminology: the graph.
+        config: what to read, and what of it to hold out.
+        split: what must not train.
+        rejects: file for the rows that are wrong in those of the config; None: they are counted only.
 
     Raises:
         InputError: no name is left, no concept has a text, or a file cannot be read or holds scores out of range.
@@ -128,21 +138,31 @@ def read(terminology: Terminology, config: TextTraining, split: Split | None = N
     languages = language_weights(config.languages)
     exclude = split.cleaned if split else frozenset()
     held_out = split.triple_pairs(terminology) if split else np.empty((0, 2), np.int32)
-    with Rejects() as rejects:
-        sentences = read_files(config.dev_scored, ScoredPairs, rejects, part="dev")
+    with Rejects(rejects if ranks.connect().first else None) as aside:
+        sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
         sets: dict[str, ScoredPairs | Triples] = {
-            **read_files(config.scored, ScoredPairs, rejects),
-            **read_files(config.triples, Triples, rejects),
+            **read_files(config.scored, ScoredPairs, aside),
+            **read_files(config.triples, Triples, aside),
         }
-        generated = read_generated(config.generated, terminology, rejects) if config.generated else None
+        generated = read_generated(config.generated, terminology, aside) if config.generated else None
+    if aside.count:
+        say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
     names = TrainingNames(terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages)
     trained, defining = _places(config.kinds), _places(config.distil_kinds)
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
     kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]
-    texts = verbalise(
-        terminology, exclude=exclude, held_out=held_out, languages=tuple(languages) or ("en",), kinds=kinds,
-        descriptions=config.descriptions, generated=generated, seed=config.seed,
-    )  # fmt: skip
+    spoken = tuple(languages) or _without_regions(names.languages)
+    try:
+        texts = verbalise(
+            terminology, exclude=exclude, held_out=held_out, languages=spoken, kinds=kinds,
+            descriptions=config.descriptions, generated=generated, seed=config.seed,
+        )  # fmt: skip
+    except InputError as error:
+        there = sorted(set(terminology.side_table("definitions")["language"].to_pylist()))
+        raise InputError(
+            f"{error.problem} in {', '.join(spoken)}; its definitions are in {', '.join(there) or 'no language'}",
+            file=error.file, remedy=error.remedy,
+        ) from None  # fmt: skip
     texts = with_names(texts, names)
     texts, definitions = hold_out(
         texts, _present(defining, texts), names, wanted=config.dev_definitions, most_names=config.dev_names,
@@ -163,9 +183,14 @@ def read(terminology: Terminology, config: TextTraining, split: Split | None = N
     files = [*sets, *sentences, *filter(None, [config.generated])]
     return Data(terminology, held_out, names, texts, defines, sets, definitions, sentences, {
         "terminology": terminology.content_hash, "split": split.hash if split else None,
-        "data_files": {file: artefact.hash_file(file) for file in files}, "rejects": rejects.count,
+        "data_files": {file: artefact.hash_file(file) for file in files}, "rejects": aside.count,
         "texts": counts, "texts_left_out": texts.counts,
     })  # fmt: skip
+
+
+def _without_regions(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the languages of some tags, "en" for "en-GB": definitions in English go with the names of either."""
+    return tuple(sorted({tag.partition("-")[0] for tag in tags})) or ("en",)
 
 
 def _places(setting: str) -> list[int]:
@@ -180,7 +205,5 @@ def _present(kinds: list[int], texts: Texts) -> list[int]:
 
 def say(text: str) -> None:
     """Print a line, once for all processes."""
-    from alphita.training import ranks
-
     if ranks.connect().first:
         progress.say(text)

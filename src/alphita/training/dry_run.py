@@ -31,8 +31,12 @@ class Timed(MicroSteps, Protocol):
         ranks: the processes that share the work.
     """
 
-    tokens_at_once: int
     ranks: Ranks
+
+    @property
+    def tokens_at_once(self) -> int:
+        """See above."""
+        ...
 
     def sizes(self, number: int) -> dict[str, float]:
         """Return what micro-batch `number` has of each thing: {"term rows": 256, "tokens": 2048}."""

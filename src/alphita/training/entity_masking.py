@@ -4,12 +4,13 @@ Two ways, each on its own sequence of tokens, with spans that lie apart (mention
 
     by token  15% of the tokens are drawn, and an entity that holds one of them is masked whole (the Italian system,
               after KnowBERT, Peters et al., EMNLP 2019): more than 15% are masked in the end.
-    by span   spans, and tokens outside any, are drawn until 15% of the tokens are masked (the Chinese product system,
-              which trains ELECTRA so): a span always whole, 15% of the tokens on average.
+    by span   spans, and tokens outside any, are drawn, each with the chance of 15% (the Chinese product system, which
+              trains ELECTRA so): a span always whole, 15% of the tokens on average.
 
-All tokens of a sequence are as likely to be drawn, wherever they stand. Then, as in BERT (Devlin et al., NAACL 2019,
-appendix A.1), 80% become [MASK], 10% a token drawn at random and 10% stay; all have to be guessed. An entity has one
-lot: all its tokens become [MASK], or all random, or all stay, for one that shows would give the others away.
+All tokens of a sequence are as likely to be drawn, wherever they stand, and by span in spans of whatever length. Then,
+as in BERT (Devlin et al., NAACL 2019, appendix A.1), 80% become [MASK], 10% a token drawn at random and 10% stay; all
+have to be guessed. An entity has one lot: all its tokens become [MASK], or all random, or all stay, for one that shows
+would give the others away.
 """
 
 from __future__ import annotations
@@ -95,10 +96,10 @@ def mask_by_token(ids: Int64, spans: Int64, masking: Masking, random: np.random.
 
 
 def mask_by_span(ids: Int64, spans: Int64, masking: Masking, random: np.random.Generator) -> tuple[Int64, Int64]:
-    """Draw spans, and tokens outside any, one by one until 15% of each sequence's tokens are masked.
+    """Draw 15% of the spans, and of the tokens outside any, of each sequence; all are as likely.
 
-    The last one, which would go beyond 15%, is taken with the chance that makes 15% the average; the first is always
-    taken.
+    Their number is 15% of how many there are, rounded up or down by a chance that makes 15% the average, and at least
+    1: of fewer than 7 more than 15% are masked.
 
     Args:
         ids: see `mask_by_token`; so are masking and random.
@@ -112,12 +113,11 @@ def mask_by_span(ids: Int64, spans: Int64, masking: Masking, random: np.random.G
     """
     shown, labels = ids.copy(), np.full_like(ids, NOT_MASKED)
     for row, owner in enumerate(_owners(ids, spans, masking)):
-        units, sizes = np.unique(owner[owner >= 0], return_counts=True)
+        units = np.unique(owner[owner >= 0])
         if len(units):
-            order = random.permutation(len(units))
-            left = masking.share * sizes.sum() - np.concatenate([[0], np.cumsum(sizes[order])[:-1]])
-            taken = max(1, int(np.sum(random.random() * sizes[order] < left)))
-            _mask(row, owner, np.sort(units[order[:taken]]), shown, labels, masking, random)
+            # To go by tokens, until 15% are masked, would leave out the long spans that do not fit in.
+            number = max(1, int(masking.share * len(units) + random.random()))
+            _mask(row, owner, np.sort(random.choice(units, number, replace=False)), shown, labels, masking, random)
     return shown, labels
 
 

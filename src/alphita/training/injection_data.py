@@ -13,7 +13,7 @@ from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.graph import store
 from alphita.graph.store import EntityVectors
-from alphita.training.mention_store import REMEDY, Mentions
+from alphita.training.mention_store import REMEDY, Mentions, check_split
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -70,8 +70,8 @@ def read(
 
     Raises:
         UsageError: one of the paths is empty.
-        InputError: an artefact is missing or damaged, or of another terminology, tokenizer or split; there are no
-            sequences; or no concept mentioned has a vector.
+        InputError: an artefact is missing or damaged, or of another terminology, tokenizer or split; its texts hold
+            what the split holds out; there are no sequences; or no concept mentioned has a vector.
     """
     if not mentions:
         raise UsageError(f"mentions: no mentions are given; {REMEDY} --sequence-tokens 128; then --set mentions=X")
@@ -111,14 +111,12 @@ def read(
 
 
 def _check_mentions(found: Mentions, terminology: Terminology, split: Split | None) -> None:
-    for what, noted, given in (
-        ("terminology", found.manifest["terminology"], terminology.content_hash),
-        ("split", found.manifest["split"], split.hash if split else None),
-    ):
-        if noted != given:
-            raise InputError(
-                f"was made with another {what}", file=found.path, remedy=f"make it again with the {what} given here"
-            )
+    if found.manifest["terminology"] != terminology.content_hash:
+        raise InputError(
+            "was made with another terminology", file=found.path,
+            remedy="make it again with the terminology given here",
+        )  # fmt: skip
+    check_split(found, split)
     if not len(found.sequences):
         raise InputError(
             "has no sequences, only windows", file=found.path, remedy=f"{REMEDY} --sequence-tokens 128"

@@ -119,8 +119,9 @@ class _Ready:
 class InjectionSteps:
     """Runs micro-batches: `steps(number, share)` adds `share` times the gradient of batch `number`.
 
-    A batch of more tokens than fit the memory goes in parts; the gradients are those of the whole, for both losses are
-    sums over tokens and mentions, divided by their numbers in the whole batch.
+    A batch of more tokens than fit the memory goes in parts; the gradients are those of the whole (but for dropout, of
+    which each part has its own draws), for both losses are sums over tokens and mentions, divided by their numbers in
+    the whole batch.
 
     Attributes:
         waited: seconds that the device waited for batches.
@@ -161,6 +162,11 @@ class InjectionSteps:
         self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(injected, self.device)
         self._ready = Batches(self._make)
         self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
+
+    @property
+    def kinds(self) -> tuple[memory.InParts]:
+        """Itself; see `loop.MicroSteps`."""
+        return (self,)
 
     @property
     def waited(self) -> float:
@@ -211,7 +217,7 @@ class InjectionSteps:
                 raise
             raise AlphitaError(
                 f"out of memory with {ready.tokens:,} tokens encoded at once; go on with --resume --set "
-                f"tokens_at_once={max(1, ready.tokens // 2)}: slower, with the same gradients"
+                f"tokens_at_once={max(1, ready.tokens // 2)}: slower, with the same gradients but for dropout's draws"
             ) from None
         return self._of_all(own) | {"rows": torch.tensor(float(ready.mentions))}
 

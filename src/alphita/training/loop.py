@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from alphita import artefact
 from alphita.errors import AlphitaError, InputError, UsageError, require
-from alphita.progress import bar
+from alphita.progress import bar, say
 from alphita.training import checkpoints
+from alphita.training.memory import InParts
 from alphita.training.ranks import Ranks
 from alphita.training.soup import copy_of, mix_in
 
@@ -31,7 +33,16 @@ Module = torch.nn.Module
 
 
 class MicroSteps(Protocol):
-    """What adds gradients: see `term_batches.TermSteps`, or `Plain` for a loss that needs nothing special."""
+    """What adds gradients: see `term_batches.TermSteps`, or `Plain` for a loss that needs nothing special.
+
+    Attributes:
+        kinds: those that encode large batches in parts, at most `tokens_at_once` tokens each; itself, as a rule.
+    """
+
+    @property
+    def kinds(self) -> Sequence[InParts]:
+        """See above."""
+        ...
 
     def start(self, first: int, last: int, until: int | None = None) -> None:
         """Hear that the micro-batches `first` up to before `last` will be asked for, and those before `until` first."""
@@ -56,6 +67,7 @@ class Plain:
     """Micro-steps of a function that returns the loss with its graph."""
 
     waited = 0.0
+    kinds = ()
 
     def __init__(self, micro_loss: MicroLoss, *, seed: int = 0) -> None:
         """Use `micro_loss`; `seed` is of dropout."""
@@ -106,6 +118,7 @@ class Plan:
         tensorboard: also write the log for TensorBoard.
         start_share: share of the starting weights of the module "encoder" that is averaged into the final ones: they
             keep what names alone do not teach, such as misspellings and words around a term.
+        tokens_at_once: as asked for; 0: what the run began with, or what fits the memory when it begins.
     """
 
     steps: int
@@ -122,6 +135,7 @@ class Plan:
     keep: str = "last"
     tensorboard: bool = False
     start_share: float = 0.0
+    tokens_at_once: int = 0
 
     @classmethod
     def of(cls, config: TermTraining, length: Length | None = None) -> Plan:
@@ -130,7 +144,7 @@ class Plan:
         return cls(
             own.steps, own.warmup_steps, own.learning_rate, config.accumulation, config.clip, config.weight_decay,
             config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule, config.ema, config.keep,
-            config.tensorboard, config.start_share,
+            config.tensorboard, config.start_share, config.tokens_at_once,
         )  # fmt: skip
 
 
@@ -168,7 +182,7 @@ def fit(
         work: this run's folder: log.jsonl, checkpoints, run.json. Left in place; the caller removes it when the model
             is saved.
         fingerprint: hash of everything the result depends on; a resumed run must have the same.
-        resume: go on from the newest checkpoint in `work`.
+        resume: go on from the newest checkpoint in `work`; where there is none, it says so and begins.
         evaluate: dev scores by name, greater is better, called every `plan.evaluate_every` steps and at the end; the
             first is the one that "best" goes by.
         before_step: called with each step's number (from 0) before its batches are drawn; what it changes may decide
@@ -182,8 +196,7 @@ def fit(
         The last logged figures.
 
     Raises:
-        UsageError: there is unfinished work and neither resume nor an empty folder, or nothing to resume; "best"
-            without dev scores.
+        UsageError: there is unfinished work and neither resume nor an empty folder; "best" without dev scores.
         InputError: the unfinished run had other data or another config.
         AlphitaError: the loss is no longer finite, or there is no memory left.
     """
@@ -193,7 +206,10 @@ def fit(
         raise UsageError("keep=best needs dev scores: set dev_synonyms and evaluate_every")
     optimizer = _adamw(modules, plan)
     averages = _averages(modules, plan)
-    start = _open_run(work, fingerprint, resume, {**modules, **averages}, optimizer, ranks)
+    _open_run(work, fingerprint, resume, micro, plan, ranks)
+    start = checkpoints.load_latest(work, {**modules, **averages}, optimizer)
+    if resume and not start and ranks.first:
+        say(f"{label}: nothing to resume in {work}; starting at step 0")
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     ranks.agree(list(modules.values()))
     log = _Log(work, start, plan, ranks)
@@ -393,7 +409,8 @@ def _keep_best(
     for name, module in modules.items():
         shown = averages.get(AVERAGE + name)
         checkpoints.save_module(note.with_name(f"{name}.safetensors"), shown.module if shown else module)  # type: ignore[arg-type]
-    note.write_text(json.dumps({"step": done, "score": score}))
+    with artefact.atomic_file(note) as file:
+        file.write(json.dumps({"step": done, "score": score}).encode())
 
 
 def _stop_at(
@@ -434,29 +451,26 @@ def _adamw(modules: Mapping[str, Module], plan: Plan) -> torch.optim.AdamW:
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=plan.learning_rate, fused=True)
 
 
-def _open_run(
-    work: Path,
-    fingerprint: str,
-    resume: bool,
-    modules: Mapping[str, Module],
-    optimizer: torch.optim.Optimizer,
-    ranks: Ranks,
-) -> int:
-    """Return the number of steps already done."""
+def _open_run(work: Path, fingerprint: str, resume: bool, micro: MicroSteps, plan: Plan, ranks: Ranks) -> None:
+    """Begin a run in `work` or go on with it; the size of a batch's parts is the one that it began with."""
     run = work / "run.json"
     if ranks.first:
         if run.exists() and not resume:
             raise UsageError(f"{work} holds an unfinished run; go on with --resume, or start again with --force")
-        if not run.exists():
-            work.mkdir(parents=True, exist_ok=True)
-            run.write_text(json.dumps({"fingerprint": fingerprint}))
+        begun = json.loads(run.read_text()) if run.exists() else {"fingerprint": fingerprint}
+        sizes = [plan.tokens_at_once or kind.tokens_at_once for kind in micro.kinds]
+        if plan.tokens_at_once or "tokens_at_once" not in begun:
+            with artefact.atomic_file(run) as file:
+                file.write(json.dumps({**begun, "tokens_at_once": sizes}).encode())
     ranks.wait()
-    if json.loads(run.read_text())["fingerprint"] != fingerprint:
+    begun = json.loads(run.read_text())
+    if begun["fingerprint"] != fingerprint:
         raise InputError(
             "the unfinished run had another recipe, config, encoder, terminology or split", file=work,
             remedy="give what it was started with, or start again with --force",
         )  # fmt: skip
-    return checkpoints.load_latest(work, modules, optimizer)
+    for kind, size in zip(micro.kinds, begun["tokens_at_once"], strict=True):
+        kind.tokens_at_once = size
 
 
 def _cut_log(path: Path, step: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -17,6 +17,12 @@ HIDDEN_ARRAYS, WIDE_ARRAYS = 16, 3
 BYTES = 4
 # Weight, gradient and AdamW's two moments.
 STATE_ARRAYS = 4
+
+
+class InParts(Protocol):
+    """Micro-steps that encode a batch in parts of at most so many tokens; each part has dropout's draws of its own."""
+
+    tokens_at_once: int
 
 
 def tokens_that_fit(module: torch.nn.Module, device: torch.device) -> int:

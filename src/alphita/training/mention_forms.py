@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.training.mention_text import WORD, Fold, character_flags
+from alphita.training.terminology_pairs import speaks, tags_of
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -84,7 +85,7 @@ def collect(
     Args:
         terminology: whose terms are searched.
         fold: how strings are folded.
-        languages: BCP-47 tags of the terms to take; none: all.
+        languages: BCP-47 tags of the terms to take, "en" with "en-GB"; none: all.
         held_out: cleaned strings that must not train.
         ambiguous: "leave_out" strings of several concepts, or "keep" them, as mentions of each.
         acronyms: strings of 2 to 4 capitals, or of capitals and digits, are only found in capitals; but not of sources
@@ -95,9 +96,10 @@ def collect(
     Raises:
         InputError: none is left, or none is in one of the languages.
     """
-    rows, offsets = terminology.training_terms(exclude=held_out, languages=languages or None)
-    spoken = set(terminology.terms["language"].take(rows).to_pylist()) if languages else set()
-    if absent := [tag for tag in languages if tag not in spoken]:
+    wanted = tags_of(terminology, languages) if languages else None
+    rows, offsets = terminology.training_terms(exclude=held_out, languages=wanted)
+    spoken = terminology.terms["language"].take(rows).unique().to_pylist()
+    if absent := [language for language in languages if not any(speaks(tag, language) for tag in spoken)]:
         there = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
         raise InputError(
             f"no name to search for is in the language {absent[0]!r}", file=terminology.path,

@@ -18,7 +18,7 @@ from alphita.errors import InputError
 from alphita.training.loop import Length
 from alphita.training.mention_rows import MentionRows, mention_rows
 from alphita.training.mention_steps import MentionForward
-from alphita.training.mention_store import Mentions
+from alphita.training.mention_store import Mentions, check_split
 from alphita.training.settings import TermTraining
 from alphita.training.term_batches import BatchLoss, Draw
 from alphita.training.term_run import TermRun
@@ -130,26 +130,3 @@ class MentionRun(TermRun):
                 f"its longest window has {longest} tokens, more than the encoder has positions for", file=mentions.path,
                 remedy="make it again with a smaller --window",
             )  # fmt: skip
-
-
-def check_split(mentions: Mentions, split: Split | None) -> None:
-    """Make sure that no text of `mentions` holds what `split` holds out.
-
-    Raises:
-        InputError: they were made with another split, or with none; or with held-out strings left in their texts.
-    """
-    noted, wanted = mentions.manifest.get("split"), split.hash if split else None
-    if noted != wanted:
-        if wanted is None:
-            made, remedy = "with a split, and training has none", "train with that split, or make it without one"
-        else:
-            made = "with another split than training's" if noted else "without a split, and training has one"
-            remedy = "make it with that of training"
-        raise InputError(
-            f"it was made {made}", file=mentions.path, remedy=f"{remedy}: alphita mentions --split X.split"
-        )
-    if split is not None and mentions.manifest["config"]["held_out_text"]:
-        raise InputError(
-            "held-out strings stand in its texts", file=mentions.path,
-            remedy="make it again without --held-out-text",
-        )  # fmt: skip

@@ -102,6 +102,8 @@ class MentionSampler:
             raise UsageError("no concept of the mentions has two windows, so that there are no positives")
         self.prototypes: Int64 = np.concatenate(chosen)
         self.prototype_concepts: Int64 = np.concatenate(owners)
+        # Of one epoch, for it takes as long to shuffle as there are prototypes.
+        self._order: tuple[int, Int64] = (-1, np.empty(0, np.int64))
 
     @classmethod
     def of(cls, mentions: Mentions, *, seed: int, batch: int = 4, positives: int = 20) -> MentionSampler:
@@ -123,8 +125,7 @@ class MentionSampler:
     def __getitem__(self, number: int) -> VirtualBatch:
         """Return the virtual batch of step `number`, from 0 without end."""
         epoch, step = divmod(number, self.steps_an_epoch)
-        order = np.random.default_rng([self.seed, _EPOCH, epoch]).permutation(len(self.prototypes))
-        rows = order[step * self.batch : (step + 1) * self.batch]
+        rows = self._order_of(epoch)[step * self.batch : (step + 1) * self.batch]
         chance = np.random.default_rng([self.seed, _STEP, number])
         prototypes, concepts = self.prototypes[rows], self.prototype_concepts[rows]
         found = [
@@ -132,6 +133,13 @@ class MentionSampler:
             for prototype, concept in zip(prototypes.tolist(), concepts.tolist(), strict=True)
         ]
         return VirtualBatch(prototypes, concepts, found)
+
+    def _order_of(self, epoch: int) -> Int64:
+        known, order = self._order
+        if known != epoch:
+            order = np.random.default_rng([self.seed, _EPOCH, epoch]).permutation(len(self.prototypes))
+            self._order = (epoch, order)
+        return order
 
     def _positives(self, prototype: int, concept: int, chance: np.random.Generator) -> Int64:
         others = self.windows_of(concept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from alphita.errors import InputError
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.training.mention_contexts import Tokens
+
+if TYPE_CHECKING:
+    from alphita.terminology.splits import Split
 
 KIND = "mentions"
 REMEDY = "make it with: alphita mentions CORPUS -t X.terminology -o X.mentions"
@@ -263,3 +266,26 @@ class Writer:
                         block = rows.tobytes()
                     target.write(block)
             raw.unlink()
+
+
+def check_split(mentions: Mentions, split: Split | None) -> None:
+    """Make sure that no text of `mentions` holds what `split` holds out.
+
+    Raises:
+        InputError: they were made with another split, or with none; or with held-out strings left in their texts.
+    """
+    noted, wanted = mentions.manifest.get("split"), split.hash if split else None
+    if noted != wanted:
+        if wanted is None:
+            made, remedy = "with a split, and training has none", "train with that split, or make it without one"
+        else:
+            made = "with another split than training's" if noted else "without a split, and training has one"
+            remedy = "make it with that of training"
+        raise InputError(
+            f"it was made {made}", file=mentions.path, remedy=f"{remedy}: alphita mentions --split X.split"
+        )
+    if split is not None and mentions.manifest["config"]["held_out_text"]:
+        raise InputError(
+            "held-out strings stand in its texts", file=mentions.path,
+            remedy="make it again without --held-out-text",
+        )  # fmt: skip

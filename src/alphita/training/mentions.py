@@ -62,7 +62,7 @@ class MentionSettings(Config):
     sequence_tokens: int = Field(0, ge=0, description="tokens of a sequence, special ones not counted; 0: none is kept")
     most_mentions: int = Field(119, ge=1, description="mentions of a sequence (paper, §4)")
     held_out_text: bool = Field(False, description="keep contexts and sequences in which a held-out string stands")
-    seed: int = Field(0, ge=0, description="of the choice of contexts")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="of the choice of contexts")
 
 
 def build(

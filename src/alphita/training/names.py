@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.terminology.text import clean_many
+from alphita.training.terminology_pairs import speaks, tags_of
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -26,6 +27,7 @@ class TrainingNames:
         weights: (n,) how much likelier than others of its concept a name is to be drawn; None: all alike.
         dev_strings: names taken out of training to score with.
         dev_concepts: (len(dev_strings),) the concept each of them names.
+        languages: BCP-47 tags of the names, sorted.
     """
 
     def __init__(
@@ -44,15 +46,18 @@ class TrainingNames:
             exclude: cleaned strings that must not train.
             dev: how many synonyms to take out for dev scores, at most one a concept.
             seed: of the choice of dev synonyms.
-            languages: BCP-47 tag -> weight of the languages to take; all of them, alike, by default.
+            languages: BCP-47 tag -> weight of the languages to take, "en" with "en-GB" unless that has its own; all of
+                them, alike, by default.
 
         Raises:
             InputError: no name is left, or none in one of the languages.
         """
-        rows, offsets = terminology.training_terms(exclude=exclude, languages=languages or None)
-        spoken = terminology.terms["language"].take(rows).to_pylist() if languages else []
+        weights = {tag: _weight(tag, languages) for tag in tags_of(terminology, languages)} if languages else {}
+        rows, offsets = terminology.training_terms(exclude=exclude, languages=weights if languages else None)
+        spoken = terminology.terms["language"].take(rows)
+        self.languages = sorted(filter(None, spoken.unique().to_pylist()))
         for tag in languages or ():
-            if tag not in spoken:
+            if not any(speaks(one, tag) for one in self.languages):
                 has = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
                 raise InputError(
                     f"no name to train on is in the language {tag!r}", file=terminology.path,
@@ -73,7 +78,7 @@ class TrainingNames:
         self._concepts = concepts[kept]
         self.weights: NDArray[np.float64] | None = None
         if languages:
-            self.weights = np.array([languages[tag] for tag in spoken])[kept]
+            self.weights = np.array([weights[tag] for tag in spoken.to_pylist()])[kept]
         counts = np.bincount(self._concepts, minlength=len(offsets) - 1)
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
@@ -91,6 +96,11 @@ class TrainingNames:
             return {"dev_acc1": float((self._concepts[nearest] == self.dev_concepts).mean())}
 
         return accuracy
+
+
+def _weight(tag: str, languages: Mapping[str, float]) -> float:
+    """Return the weight of a tag: that of the narrowest of these languages that it is of."""
+    return languages[max((language for language in languages if speaks(tag, language)), key=len)]
 
 
 def _choose_dev(strings: list[str], offsets: NDArray[np.int64], wanted: int, seed: int) -> NDArray[np.int64]:

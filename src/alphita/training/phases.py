@@ -63,7 +63,7 @@ class Phases:
 
     def __init__(self, out: Path, names: Sequence[str], *, resume: bool, force: bool, dry_run: bool) -> None:
         """Name the phases; nothing is written yet."""
-        self.folder = out.with_name(out.name + ".phases")
+        self.folder = runs.beside(out, ".phases")
         self.figures: dict[str, dict[str, float]] = {}
         self._out, self._names = out, list(names)
         self._resume, self._force, self._dry_run = resume, force, dry_run

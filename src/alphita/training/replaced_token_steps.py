@@ -119,6 +119,11 @@ class ReplacedTokenSteps:
         self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
 
     @property
+    def kinds(self) -> tuple[memory.InParts]:
+        """Itself; see `loop.MicroSteps`."""
+        return (self,)
+
+    @property
     def waited(self) -> float:
         """Seconds waited for batches so far."""
         return self._ready.waited

@@ -17,9 +17,20 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
 
 
+def beside(out: Path, suffix: str) -> Path:
+    """Return the path `OUT` + `suffix`, where what belongs to the model `out` lies beside it.
+
+    Raises:
+        UsageError: `out` has no name of its own: it is . or ..
+    """
+    if out.name in ("", ".."):
+        raise UsageError(f"{out} cannot be the model's folder, which must be a new one; give its name: -o model/")
+    return out.with_name(out.name + suffix)
+
+
 def folder(out: Path) -> Path:
     """Return the folder of unfinished work on the model `out`: `OUT.training` beside it."""
-    return out.with_name(out.name + ".training")
+    return beside(out, ".training")
 
 
 def check(out: Path, *, resume: bool, force: bool) -> None:

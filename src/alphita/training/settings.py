@@ -9,7 +9,8 @@ from pydantic import Field, field_validator
 import alphita.config
 from alphita.terminology import languages
 
-# What does not decide the weights (but for rounding): a run may be resumed with others of these.
+# What does not decide the weights (but for rounding, and parts for the draws of dropout): a run may be resumed with
+# others of these.
 ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every")
 
 
@@ -35,13 +36,16 @@ class TermTraining(alphita.config.Config):
     dropout: float | None = Field(None, ge=0, lt=1, description="dropout (none: the encoder's own)")
     precision: Literal["auto", "fp32", "bf16"] = Field("auto", description="arithmetic while training (ours)")
     tokens_at_once: int = Field(
-        0, ge=0, description="tokens encoded at once; larger batches go in parts, with the same gradients; 0: by memory"
+        0,
+        ge=0,
+        description="tokens encoded at once; larger batches go in parts, with the same gradients but for dropout; "
+        "0: by the memory at the start",
     )
     ema: float = Field(0.0, ge=0, lt=1, description="decay of the average of the weights that is kept; 0: none (ours)")
     start_share: float = Field(
         0.0, ge=0, lt=1, description="share of the starting weights averaged into the final ones (WiSE-FT; ours)"
     )
-    seed: int = Field(0, ge=0, description="of sampling, initial values and dropout (ours)")
+    seed: int = Field(0, ge=0, le=2**32 - 1, description="of sampling, initial values and dropout (ours)")
     dev_synonyms: int = Field(0, ge=0, description="synonyms held out of training to score accuracy@1 with (ours)")
     evaluate_every: int = Field(0, ge=0, description="steps between dev scores; 0: only at the end (ours)")
     keep: Literal["last", "best"] = Field("last", description="weights kept: the last, or the best by dev score (ours)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from alphita import artefact
+from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import InputError
 from alphita.progress import say
 from alphita.training import ranks, runs, soup
@@ -39,11 +42,12 @@ class SoupRun:
             recipe: its name.
             phase: where the soup goes.
             config: the recipe's settings.
-            members: model folders by name, 1 or more; the first lends pooling, length and tokenizer.
+            members: model folders by name, 1 or more, of one tokenizer, pooling and length.
             facts: what else the result depends on.
 
         Raises:
-            InputError: a member has no weights, or the soup is there and is of another run.
+            InputError: a member has no weights, or makes vectors otherwise than the first; or the soup is there and is
+                of another run.
             UsageError: it exists already.
         """
         self._ranks = ranks.connect()
@@ -51,6 +55,7 @@ class SoupRun:
         for member in members.values():
             if not (member / "model.safetensors").is_file():
                 raise InputError("no model to average: no model.safetensors", file=member, remedy="look at members")
+        _check_alike(members)
         decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
         hashes = {name: artefact.hash_file(member / "model.safetensors") for name, member in members.items()}
         self._facts = {
@@ -125,6 +130,23 @@ class SoupRun:
             "soup": told,
         }
         runs.save_model(self._phase.out, encoder, work, force=self._phase.force, fields=fields)
+
+
+def _check_alike(members: Mapping[str, Path]) -> None:
+    """Refuse members whose weights mean something else: the average of two vocabularies' vectors is of neither."""
+    facts: dict[str, dict[str, object]] = {}
+    for name, member in members.items():
+        folder, settings = layout.read(member)
+        facts[name] = {**dataclasses.asdict(settings), "tokenizer": TermTokenizer(folder, settings).hash[:12]}
+    first = next(iter(facts))
+    for name, found in facts.items():
+        differs = [key for key, value in found.items() if value != facts[first][key]]
+        if differs:
+            told = ", ".join(f"{key} {found[key]} instead of {facts[first][key]}" for key in differs)
+            raise InputError(
+                f"the member {name!r} differs from {first!r}: {told}", file=members[name],
+                remedy="average models that were trained from one encoder with the same settings",
+            )  # fmt: skip
 
 
 def _load(encoder: TermEncoder, weights: Mapping[str, torch.Tensor]) -> None:

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from alphita.training.dry_run import Timed
+    from alphita.training.memory import InParts
     from alphita.training.ranks import Ranks
 
 # The stream of random numbers that chooses.
@@ -25,7 +28,6 @@ class SwitchingSteps:
     """Runs micro-batches of two kinds; a `loop.MicroSteps`.
 
     Attributes:
-        tokens_at_once: the larger of the two.
         ranks: the processes that share the work.
     """
 
@@ -43,13 +45,12 @@ class SwitchingSteps:
             seed: of the choice.
             prefix: before the names of what the other kind returns, but "loss" and "rows".
         """
-        self._kinds = (usual, other)
+        self._both = (usual, other)
         self._prefix = prefix
         chosen = np.random.default_rng([seed, CHOSEN]).random(steps) < share
         self._other = np.repeat(chosen, accumulation)
         # How many micro-batches of the other kind come before each number.
         self._before = np.concatenate([[0], np.cumsum(self._other)])
-        self.tokens_at_once = max(usual.tokens_at_once, other.tokens_at_once)
         self.ranks: Ranks = usual.ranks
 
     @property
@@ -58,30 +59,40 @@ class SwitchingSteps:
         return len(self._other) - int(self._before[-1]), int(self._before[-1])
 
     @property
+    def kinds(self) -> Sequence[InParts]:
+        """Both; see `loop.MicroSteps`."""
+        return [one for kind in self._both for one in kind.kinds]
+
+    @property
+    def tokens_at_once(self) -> int:
+        """The larger of the two."""
+        return max(one.tokens_at_once for one in self.kinds)
+
+    @property
     def waited(self) -> float:
         """Seconds waited for batches so far."""
-        return sum(kind.waited for kind in self._kinds)
+        return sum(kind.waited for kind in self._both)
 
     def start(self, first: int, last: int, until: int | None = None) -> None:
         """See `loop.MicroSteps`."""
-        for place, kind in enumerate(self._kinds):
+        for place, kind in enumerate(self._both):
             limit = None if until is None else self._own(until, place)
             kind.start(self._own(first, place), self._own(last, place), limit)
 
     def allow(self, until: int) -> None:
         """See `loop.MicroSteps`."""
-        for place, kind in enumerate(self._kinds):
+        for place, kind in enumerate(self._both):
             kind.allow(self._own(until, place))
 
     def stop(self) -> None:
         """See `loop.MicroSteps`."""
-        for kind in self._kinds:
+        for kind in self._both:
             kind.stop()
 
     def sizes(self, number: int) -> dict[str, float]:
         """Return what micro-batch `number` has: tokens, whatever its kind."""
         place, own = self._of(number)
-        return {"tokens": self._kinds[place].sizes(own)["tokens"]}
+        return {"tokens": self._both[place].sizes(own)["tokens"]}
 
     def of_kind(self, number: int) -> tuple[bool, int]:
         """Return whether micro-batch `number` is of the other kind, and its number within its kind."""
@@ -91,7 +102,7 @@ class SwitchingSteps:
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         """Add `share` times the gradient of micro-batch `number`; return its scalars."""
         place, own = self._of(number)
-        scalars = self._kinds[place](own, share)
+        scalars = self._both[place](own, share)
         if not place:
             return scalars
         kept = {name: scalars[name] for name in ("loss", "rows")}

@@ -3,7 +3,8 @@
 A recipe says which terms stand in a batch (`Draw`) and what their vectors should be like (`BatchLoss`); here the terms
 are encoded, each once, and the loss's gradient goes back through the encoder. Where a batch has more tokens than fit
 the memory, it is encoded in parts: once without gradients, then, when the loss has given the gradient of each vector,
-part by part again with them (GradCache: Gao et al., RepL4NLP 2021, §3). The gradients are those of the whole batch.
+part by part again with them (GradCache: Gao et al., RepL4NLP 2021, §3). The gradients are those of the whole batch, but
+for dropout, of which each part has its own draws.
 """
 
 from __future__ import annotations
@@ -99,6 +100,11 @@ class TermSteps:
         self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
 
     @property
+    def kinds(self) -> tuple[memory.InParts]:
+        """Itself; see `loop.MicroSteps`."""
+        return (self,)
+
+    @property
     def waited(self) -> float:
         """Seconds waited for batches so far."""
         return self._ready.waited
@@ -185,7 +191,8 @@ class TermSteps:
             if self._fits(ready, fitting):
                 return (
                     f"out of memory with {tried:,} tokens encoded at once; {fitting:,} fit. Go on with --resume "
-                    f"--set tokens_at_once={fitting}: slower, with the same gradients"
+                    f"--set tokens_at_once={fitting}: slower, with the same gradients but for "
+                    "dropout's draws"
                 )
             fitting //= 2
         return (
