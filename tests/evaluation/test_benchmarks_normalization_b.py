@@ -438,6 +438,39 @@ def test_held_out_translations(many: Terminology, tmp_path: Path) -> None:
     assert len(saved.queries) == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "options"), [("held_out_synonyms", {}), ("held_out_translations", {"language": "it"})]
+)
+def test_a_split_is_scored_on_what_its_concepts_were_merged_into(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, options: dict[str, str]
+) -> None:
+    rows = [term("A:1", "bone"), term("A:1", "osso", "it"), term("A:2", "knee"), term("A:2", "ginocchio", "it")]
+    rows += [term("A:3", "shin"), term("A:4", "old shin"), term("A:3", "tibia", "it"), term("A:5", "elbow")]
+    merged = save(
+        tmp_path / "merged.terminology", rows, retired=[("A:4",)], aliases=[("A:1", "B:1"), ("A:2", "B:2")],
+        replacements=[("A:4", REPLACED_BY, "A:3")], semantic_types=[("A:1", "Body Part")],
+    )  # fmt: skip
+    held_out = ["osso", "ginocchio", "tibia"]
+    Split(held_out, ["B:1", "B:2", "A:4"], ["test"] * 3).save(tmp_path / "x.split")
+    data = load(name, None, merged, split=tmp_path / "x.split", **options)
+    assert data.queries.gold == [(frozenset({one}),) for one in ("A:1", "A:2", "A:3")]
+    assert data.queries.columns["semantic_type"] == ["Body Part", None, None]
+    assert {key: value for key, value in data.notes.items() if key.startswith("gold ids")} == {
+        "gold ids": 3, "gold ids, alternative id": 2, "gold ids, replaced": 1,
+    }  # fmt: skip
+    assert run(data).rows["covered"].all()
+    assert capsys.readouterr().err == ""
+    Split([*held_out, "lost"], ["B:1", "B:2", "A:4", "Z:9"], ["test"] * 4).save(tmp_path / "y.split")
+    data = load(name, None, merged, split=tmp_path / "y.split", **options)
+    assert data.notes["queries whose concept has no name among the targets"] == 1
+    assert f"{name}: 1 of 4 held-out names are of concepts" in capsys.readouterr().err
+    assert run(data).rows["covered"].to_list() == [True, True, True, False]
+    # The calibration part is of this terminology, the test part is not.
+    Split(["osso", "lost"], ["B:1", "Z:9"], ["calibration", "test"]).save(tmp_path / "z.split")
+    with pytest.raises(InputError, match=r"z\.split: of 1 held-out names none is of a concept .*Z:9"):
+        load(name, None, merged, split=tmp_path / "z.split", **options)
+
+
 def test_obsolete_translations_are_not_held_out(tmp_path: Path) -> None:
     rows = [term("T:1", "bone"), term("T:1", "osso", "it"), term("T:1", "old osso", "it")]
     split = hold_out_translations(save(tmp_path / "x.terminology", rows), "it", seed=0)

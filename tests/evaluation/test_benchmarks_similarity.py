@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.evaluation import pairs, results
 from alphita.evaluation.benchmarks import Source, mednli_s, relatedness, sts
+from alphita.evaluation.benchmarks._pair_files import read_text
+from alphita.evaluation.clustering_terms import read_names
 from alphita.evaluation.pairs import Pairs
 from alphita.evaluation.results import Result, figures_of
 from alphita.evaluation.systems.encoder import EncoderSystem
@@ -232,8 +234,29 @@ def test_relatedness_of_another_layout(copied, text, message) -> None:
 
 def test_relatedness_of_bytes_that_are_no_text(copied) -> None:
     (copied / "relatedness" / "Bio-SimLex.txt").write_bytes(b"a\xff\tb\t1\n")
-    with pytest.raises(InputError, match="not UTF-8"):
+    with pytest.raises(InputError, match=r"Bio-SimLex\.txt:1: not UTF-8"):
         score(relatedness, Hashes(), copied)
+
+
+def test_a_line_that_is_not_utf8_is_named(tmp_path) -> None:
+    (tmp_path / "x.txt").write_bytes("\ufeffone\ntwo\n".encode() + b"Cr\xe8me\nfour")
+    with pytest.raises(InputError, match=r"x\.txt:3: not UTF-8: .*'Cr\ufffdme'"):
+        read_text(tmp_path / "x.txt")
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "checksum", "plain"])
+def test_a_damaged_gzip_file_is_told(tmp_path, damage) -> None:
+    packed = bytearray(gzip.compress("\n".join(f"{number}\tname of {number}" for number in range(999)).encode()))
+    if damage == "cut":
+        packed = packed[:-20]
+    elif damage == "overwritten":
+        packed[len(packed) // 2 :] = b"\xff" * (len(packed) - len(packed) // 2)
+    elif damage == "checksum":
+        packed[-6] ^= 0xFF
+    (tmp_path / "names.tsv.gz").write_bytes(b"1\tname" if damage == "plain" else packed)
+    for read in (read_text, read_names):
+        with pytest.raises(InputError, match=r"names\.tsv\.gz: cannot be read"):
+            read(tmp_path / "names.tsv.gz")
 
 
 def test_pairs_without_an_answer_are_left_out_and_counted() -> None:

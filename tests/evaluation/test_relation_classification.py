@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -330,6 +331,16 @@ def test_bad_files(tmp_path: Path, name: str, text: str | bytes, problem: str) -
     with pytest.raises(InputError, match=problem) as error:
         benchmark.load(source(tmp_path / "data"), OPTIONS)
     assert error.value.file is not None
+
+
+def test_gzipped_files(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "data")
+    plain = benchmark.load(source(tmp_path / "data"), OPTIONS)
+    for path in list((tmp_path / "data").rglob("*.txt")):
+        path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes().replace(b"\n", b"\r\n")))
+        path.unlink()
+    packed = benchmark.load(source(tmp_path / "data"), OPTIONS)
+    assert (packed.concepts, packed.terms) == (plain.concepts, plain.terms)
 
 
 def test_stratified_split_needs_two_of_each(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from pydantic import ValidationError
 
-from alphita import cli
+from alphita import cli, registry
 from alphita.errors import InputError, UsageError
 from alphita.evaluation import page, pictures, run
-from alphita.evaluation.benchmarks import Source, load_benchmark
+from alphita.evaluation.benchmarks import PACKAGE, Source, load_benchmark
 from alphita.evaluation.results import figures_of
 from alphita.evaluation.run import Plan
 from alphita.evaluation.systems import load_system
@@ -119,6 +120,10 @@ def test_wrong_use(folds, tmp_path, capsys):
     assert "name a benchmark, or all" in error()
     assert "name a system to score" in error("psytar")
     assert "unknown benchmark 'psytarr'; did you mean 'psytar'?" in error("psytarr", "-m", "tfidf")
+    error_of_a_word = error("psytar", "-b", "tfdf", "--data", folds)
+    assert "unknown system 'tfdf'; did you mean 'tfidf'?" in error_of_a_word
+    assert "'minilm'" in error_of_a_word
+    assert "hub name like owner/model" in error_of_a_word
     assert "unknown system 'bm52'" in error("psytar", "-m", "bm52:", "--data", folds)
     assert "needs its files: --data FOLDER" in error("psytar", "-m", "tfidf")
     assert "there is no folder" in error("psytar", "-m", "tfidf", "--data", tmp_path / "no")
@@ -170,6 +175,156 @@ def test_a_system_that_fails_leaves_the_others_their_figures(folds, tmp_path, mo
     assert not (tmp_path / "nothing").exists()
 
 
+OWN = """
+import polars as pl
+from alphita.config import Config
+from alphita.evaluation import linking
+from alphita.evaluation.benchmarks import Info
+from alphita.evaluation.results import Metric, Result
+
+INFO = Info(title="mine", task="normalization", citation="none", where="nowhere")
+PUBLISHED = ()
+
+
+class Options(Config):
+    fault: str = ""
+
+
+def load(source, options):
+    return ["head", "knee"]
+
+
+def evaluate(data, system, options):
+    if options.fault == "uneven" and system.name != "tfidf":
+        data = data[:1]
+    result = linking.evaluate(system, linking.simple(data, data), linking.Targets(data, data))
+    if options.fault == "key":
+        {}["brand"]
+    if options.fault == "exit":
+        raise KeyboardInterrupt
+    if options.fault == "metric":
+        return Result(result.rows, (Metric("odd", ("no_column",)),))
+    if options.fault == "rows":
+        return Result(result.rows.with_columns(odd=pl.Series([object()] * 2, dtype=pl.Object)), result.metrics)
+    if options.fault == "notes":
+        result.notes["odd"] = {1}
+    if options.fault == "uncovered":
+        return linking.evaluate(system, linking.simple(data, ["none"] * 2), linking.Targets(data, data))
+    return result
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    return tmp_path / "mine.py"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [("key", "KeyError: 'brand'"), ("metric", "ColumnNotFoundError"), ("rows", ""), ("notes", "TypeError: a report")],
+)
+def test_what_nobody_foresaw_leaves_the_others_their_figures(folds, own, tmp_path, capsys, fault, reason):
+    out = tmp_path / "report"
+    words = ("evaluate", own, "-m", "tfidf", "--data", folds, "--set", f"mine.fault={fault}")
+    assert alphita(*words, "psytar", "-o", out) == 1
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert f"mine: tfidf: not scored: {reason}" in told
+    assert "not scored, for reasons that the report gives: mine: tfidf\n" in told
+    mine, psytar = json.loads((out / "report.json").read_text())["benchmarks"]
+    assert psytar["systems"][0]["figures"]
+    (failed,) = mine["systems"]
+    assert failed["failed"] is True
+    assert reason in failed["not_applicable"]
+    assert failed["traceback"].startswith("Traceback")
+    assert [path.name for path in (out / "rows").iterdir()] == ["psytar.tfidf.parquet"]
+    assert "not scored" in (out / "report.html").read_text()
+    # Alone, it leaves no report, and says what went wrong without a second traceback.
+    assert alphita(*words, "-o", tmp_path / "nothing") == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: mine: tfidf: not scored: {reason}")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_answers_to_different_questions_keep_their_figures(own, tmp_path, capsys):
+    out = tmp_path / "report"
+    words = ("evaluate", own, "-b", "tfidf", "-m", "edit_distance", "--set", "fault=uneven")
+    assert alphita(*words, "-o", out) == 1
+    assert "mine: edit_distance (not compared with the baseline)" in capsys.readouterr().err
+    edit, tfidf = json.loads((out / "report.json").read_text())["benchmarks"][0]["systems"]
+    assert edit["figures"]
+    assert edit["against"] is None
+    assert "different queries" in edit["notes"]["not compared"]
+    assert "not compared" not in tfidf["notes"]
+
+
+def test_a_benchmark_can_be_interrupted(own, tmp_path):
+    assert alphita("evaluate", own, "-m", "tfidf", "--set", "fault=exit", "-o", tmp_path / "report") == 130
+    assert not (tmp_path / "report").exists()
+
+
+def test_gold_without_any_name_is_not_silent(own, tmp_path, capsys):
+    out = tmp_path / "report"
+    assert alphita("evaluate", own, "-m", "tfidf", "--set", "fault=uncovered", "-o", out) == 0
+    assert "mine: tfidf: no gold concept has a name among the targets" in capsys.readouterr().err
+    (one,) = json.loads((out / "report.json").read_text())["benchmarks"][0]["systems"]
+    assert "no gold concept" in one["notes"]["coverage"]
+
+
+def test_two_benchmarks_of_one_name(folds, own, tmp_path, capsys):
+    def error(*benchmarks: object) -> str:
+        assert alphita("evaluate", *benchmarks, "-m", "tfidf", "--data", folds, "-o", tmp_path / "report") == 2
+        return capsys.readouterr().err
+
+    (tmp_path / "psytar.py").write_text(OWN)
+    assert "would pass for Alphita's own benchmark 'psytar'" in error("psytar", tmp_path / "psytar.py")
+    assert "would pass for Alphita's own benchmark 'psytar'" in error(tmp_path / "psytar.py")
+    (tmp_path / "again").mkdir()
+    again = Path(shutil.copy(own, tmp_path / "again"))
+    assert f"{own} and {again} would both be called 'mine'" in error(own, again)
+    assert alphita("evaluate", own, own, "-m", "tfidf", "-o", tmp_path / "report") == 0
+
+
+def test_all_stops_at_what_was_set_wrongly(folds, terminology, tmp_path, capsys):
+    def told(*arguments: object) -> tuple[int, str]:
+        words = ("evaluate", "all", "-m", "exact_match", "--data", folds, "-t", terminology.path)
+        code = alphita(*words, *arguments, "-o", tmp_path / "report")
+        assert (tmp_path / "report").exists() == (code == 0)
+        return code, capsys.readouterr().err
+
+    code, error = told("--set", "case_table.languages=xx")
+    assert code == 2
+    assert "the terminology has no terms in 'xx'" in error
+    code, error = told("--set", "held_out_translations.language=xx")
+    assert code == 2
+    assert "language is 'xx'" in error
+    # Of a benchmark that wants more than was given, nothing is wrong with the seed.
+    # The tiny terminology has too few triples for two benchmarks.
+    skipped = ("--skip", "link_prediction", "--skip", "relation_classification")
+    assert told("--set", "seed=3", *skipped)[0] == 0
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    not_run = {entry["name"]: entry["not_run"] for entry in report["benchmarks"]}
+    assert "language is ''" in not_run["held_out_translations"]
+    assert "asks held-out triples" in not_run["attribute_ranking"]
+    assert not_run["case_table"] is None
+
+
+@pytest.mark.parametrize(
+    "name", [one for one in registry.names(PACKAGE) if "seed" in load_benchmark(one).Options.model_fields]
+)
+def test_a_seed_is_not_negative(name):
+    with pytest.raises(ValidationError, match="seed"):
+        load_benchmark(name).Options(seed=-1)
+
+
+def test_numbers_that_are_too_small(folds, tmp_path, capsys):
+    words = ("evaluate", "psytar", "-m", "tfidf", "--data", folds, "-o", tmp_path / "report")
+    for option, least in (("--seed", -1), ("--threads", 0)):
+        assert alphita(*words, option, least) == 2
+        assert option in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()
+
+
 def test_a_model_trained_without_the_split_gets_a_word_of_caution(terminology, tmp_path, monkeypatch):
     trained = {"recipe": "coder", "terminology": "t", "split": None}
     monkeypatch.setattr(run, "load_system", lambda spec: system(spec, trained=trained))
@@ -197,13 +352,18 @@ def test_list_and_about(capsys):
     assert "where:" in about
 
 
-def test_the_benchmark_in_the_docs_works(tmp_path):
+def test_the_benchmark_in_the_docs_works(tmp_path, capsys):
     text = (ROOT / "docs" / "evaluation.md").read_text()
     (block,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.S) if "INFO = Info(" in one]
     (tmp_path / "brands.py").write_text(block)
     (tmp_path / "brands.csv").write_text("brand,ingredient\nParacetamol Zeta,paracetamol\nMoment,ibuprofen\n")
     out = tmp_path / "report"
     assert alphita("evaluate", tmp_path / "brands.py", "-b", "tfidf", "--data", tmp_path, "-o", out) == 0
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "brands.csv").write_text("Brand,ingredient\nMoment,ibuprofen\n")
+    words = ("evaluate", tmp_path / "brands.py", "-b", "tfidf", "--data", tmp_path / "other")
+    assert alphita(*words, "-o", tmp_path / "none") == 1
+    assert "brands.csv:1: lacks the columns ['brand']" in capsys.readouterr().err
     (entry,) = json.loads((out / "report.json").read_text())["benchmarks"]
     (whole,) = [
         one for one in entry["systems"][0]["figures"] if (one["metric"], one["subset"]) == ("accuracy@1", "all")

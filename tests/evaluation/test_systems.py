@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
+from alphita.evaluation import linking
 from alphita.evaluation.systems import PACKAGE, ConceptSystem, System, VectorSystem, _shared, encoder, load_system
 from alphita.evaluation.systems.bm25 import Bm25System
 from alphita.evaluation.systems.encoder import EncoderSystem
@@ -186,9 +187,67 @@ def test_an_encoder_is_asked_once_for_a_string(monkeypatch) -> None:
     assert system.encoder.encoded[6:] == long
 
 
+@pytest.mark.parametrize("kept", [1 << 30, 30 * 64 * 4, 0])
+def test_the_terms_of_a_ranking_are_encoded_once(monkeypatch, kept) -> None:
+    monkeypatch.setattr(encoder, "KEPT", kept)
+    monkeypatch.setattr(linking, "QUERIES_AT_ONCE", 2)
+    monkeypatch.setattr(linking, "STRINGS_PER_CONCEPT", 1)
+    # The two nearest names are of one concept, so that each block is asked for more of them.
+    names = [f"part {concept} {'x' * number}" for concept in range(4) for number in range(9)]
+    targets = linking.Targets([name.split()[1] for name in names], names)
+    queries = [f"part {number % 4} of it {number}" for number in range(8)]
+    system = system_of("encoder")
+    found = linking.rank(system, queries, targets, 2)
+    encoded = system.encoder.encoded
+    assert {encoded.count(name) for name in dict.fromkeys(clean_many(names, system.rules))} == {1}
+    monkeypatch.undo()
+    expected = linking.rank(system_of("encoder"), queries, targets, 2)
+    np.testing.assert_array_equal(found.concepts, expected.concepts)
+    np.testing.assert_allclose(found.similarity, expected.similarity, rtol=1e-5)
+
+
+def test_a_few_strings_do_not_put_out_a_long_list(monkeypatch) -> None:
+    monkeypatch.setattr(encoder, "KEPT", 0)
+    system = system_of("encoder")
+    long = [str(number) for number in range(20)]
+    kept = system.encode(long)
+    few = ["3", "few", "strings", "few"]
+    np.testing.assert_array_equal(system.encode(few), system_of("encoder").encode(few))
+    np.testing.assert_array_equal(system.encode(long), kept)
+    assert system.encoder.encoded == [*long, "few", "strings"]
+    # A quarter as many take their place.
+    other = ["1", "a", "b", "c", "d"]
+    system.encode(other)
+    system.encode(other)
+    assert system.encoder.encoded[22:] == other
+
+
+def test_terms_that_change_are_encoded_again() -> None:
+    system = system_of("encoder")
+    terms = ["heart", "kidney"]
+    assert system.neighbours(["lung"], terms, 1)[0][0, 0] < 0.99
+    terms[1] = "lung"
+    similarity, rows = system.neighbours(["lung"], terms, 1)
+    assert (similarity[0, 0], rows[0, 0]) == (pytest.approx(1), 1)
+
+
+def test_the_vectors_of_terms_are_not_copied() -> None:
+    system = system_of("encoder")
+    terms = [f"term {number}" for number in range(50)]
+    system.neighbours(["heart", "term 3"], terms, 1)
+    assert np.shares_memory(system._shared(terms[10:]), system._shared(terms[:20]))
+    assert not np.shares_memory(system.encode(terms), system._shared(terms))
+
+
 @pytest.mark.parametrize(
     ("option", "problem"),
-    [("colour=red", "colour"), ("cased=perhaps", "true or false"), ("max_length=long", "number of tokens")],
+    [
+        ("max_length=²", "number of tokens"),
+        ("max_length=0", "number of tokens"),
+        ("colour=red", "colour"),
+        ("cased=perhaps", "true or false"),
+        ("max_length=long", "number of tokens"),
+    ],
 )
 def test_options_of_an_encoder(option, problem) -> None:
     with pytest.raises(UsageError, match=problem):

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import io
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -71,8 +72,73 @@ app.add_typer(search.app, name="search")
 app.add_typer(server.app, name="server")
 
 
+class _Output(io.FileIO):
+    """Standard output, which keeps the reason why it could not be written."""
+
+    lost: OSError | None = None
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - whatever holds bytes
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.lost = error
+            raise
+
+
 def main() -> None:
     """Run the command line and exit."""
+    before, code = sys.stdout, 0
+    output = _write_utf8()
+    try:
+        code = _run()
+        _flush()
+    except (OSError, SystemExit):
+        # Where a pipe is closed, click and rich leave with 1 by themselves.
+        if output is None or output.lost is None:
+            raise
+    finally:
+        with contextlib.suppress(OSError):
+            _flush()
+        sys.stdout = before
+    # Whoever closed the pipe has read enough.
+    if output is not None and output.lost is not None and not isinstance(output.lost, BrokenPipeError):
+        print(f"error: cannot write to standard output: {output.lost.strerror}", file=sys.stderr)
+        code = code or 1
+    sys.exit(code or 0)
+
+
+def _write_utf8() -> _Output | None:
+    """Print UTF-8 whatever the locale: names are in all languages, and what is printed is read by programs.
+
+    Returns:
+        Where standard output goes from now on; None if that is a terminal, or not to the system at all.
+    """
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
+    stream = sys.stdout
+    if not isinstance(stream, io.TextIOWrapper) or stream.isatty():
+        return None
+    try:
+        output = _Output(stream.fileno(), "wb", closefd=False)
+    except io.UnsupportedOperation:
+        return None
+    stream.flush()
+    # Bytes of a file's name that are not UTF-8 come out as they are.
+    sys.stdout = io.TextIOWrapper(
+        output if stream.write_through else io.BufferedWriter(output),
+        encoding="utf-8", errors="surrogateescape", line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )  # fmt: skip
+    return output
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _run() -> Any:  # noqa: ANN401 - of typer
+    """Run the command line; return the exit code, or nothing."""
     try:
         code = app(standalone_mode=False)
     except AlphitaError as error:
@@ -83,14 +149,10 @@ def main() -> None:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         code = 130
-    except BrokenPipeError:
-        # The reader of our output went away; leave without a second error at shutdown.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
     except Exception as error:
         show = getattr(error, "show", None)
         if show is None:
             raise
         show()  # click's own usage errors print themselves
         code = getattr(error, "exit_code", 2)
-    sys.exit(code or 0)
+    return code

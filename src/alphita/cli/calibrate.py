@@ -39,7 +39,7 @@ def calibrate(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to create; INDEX/calibration, where it is found.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of all drawing.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of all drawing.")] = 0,
     precision: Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")] = "auto",
     device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,

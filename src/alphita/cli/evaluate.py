@@ -42,11 +42,13 @@ def evaluate(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="key=value or BENCHMARK.key=value; repeatable.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the bootstrap intervals and pictures.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the bootstrap intervals and pictures.")] = 0,
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Draw the terminology's terms as the encoders place them (t-SNE).")
     ] = False,
-    threads: Annotated[int | None, typer.Option(help="Size of every thread pool; by default one a core.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Size of every thread pool; by default one a core.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing report (it is moved aside).")] = False,
     shown: Annotated[bool, typer.Option("--list", help="List the benchmarks and leave.")] = False,
     about: Annotated[
@@ -155,7 +157,7 @@ def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> Non
     Console().print(markdown.summary_tables(report))
     print(f"the report: {out / 'report.html'}")
     failed = [
-        f"{entry['name']}: {one['name']}"
+        f"{entry['name']}: {one['name']}" + (" (not compared with the baseline)" if "figures" in one else "")
         for entry in report["benchmarks"]
         for one in entry["systems"]
         if one.get("failed")

@@ -104,9 +104,9 @@ def query(
 
     asked = list(queries or ()) if file is None else _lines(file)
     search = ProductSearch.load(path, verify=verify or None, precision=precision, device=device, threads=threads)
-    answers = search.rank(asked, top=top, route=route, where=where or ())
+    answers = search.stream(asked, top=top, route=route, where=where or ())
     for one, products in zip(asked, answers, strict=True):
-        print(_json(one, products) if as_json else _text(one, products))
+        print(_json(one, products) if as_json else _text(one, products), flush=True)
 
 
 def _lines(file: str) -> list[str]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
+from alphita.evaluation.benchmarks._pair_files import read_table
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 
@@ -94,27 +92,13 @@ def read_names(path: Path) -> tuple[list[str], list[str]]:
         InputError: it cannot be read, a line is not of two fields, a field is empty, or there is no name.
     """
     ids, names = [], []
-    for number, row in _lines(path):
-        if number == 1 and row and row[0].strip().lower() in HEADS:
+    for number, row in read_table(path, "\t"):
+        if number == 1 and row[0].lower() in HEADS:
             continue
-        if len(row) != 2 or not all(field.strip() for field in row):
+        if len(row) != 2 or not all(row):
             raise InputError("not an id, a tab and a name", file=path, line=number, value="\t".join(row))
-        ids.append(row[0].strip())
-        names.append(row[1].strip())
+        ids.append(row[0])
+        names.append(row[1])
     if not names:
         raise InputError("holds no name", file=path)
     return ids, names
-
-
-def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
-    except (UnicodeDecodeError, EOFError) as error:
-        raise InputError(f"damaged, or not UTF-8: {error}", file=path) from None
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
-    for number, row in enumerate(lines, 1):
-        if row:
-            yield number, row

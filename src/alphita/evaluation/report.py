@@ -76,11 +76,21 @@ def write(path: Path | str, figures: Mapping[str, Any], *, provenance: Mapping[s
     if taken := sorted(set(RESERVED) & set(figures)):
         raise ValueError(f"a report's own names cannot be figures: {taken}")
     report = {"format_version": FORMAT_VERSION, "provenance": dict(provenance), **figures}
-    text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+    text = as_json(report)
     with atomic_file(path, "w") as file:
         file.write(text + "\n")
     written: dict[str, Any] = json.loads(text)
     return written
+
+
+def as_json(figures: Mapping[str, Any]) -> str:
+    """Return figures as a report writes them.
+
+    Raises:
+        ValueError: a figure is not finite.
+        TypeError: there is something that a report cannot hold.
+    """
+    return json.dumps(figures, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
 
 
 def percent(figure: float | None, interval: Sequence[float] | None = None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 from alphita import artefact, config, progress, registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.evaluation import confusions, markdown, page, pictures, report
-from alphita.evaluation.benchmarks import PACKAGE, Info, Source, load_benchmark
+from alphita.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmark
 from alphita.evaluation.results import Metric, Result, compare, figures_of
 from alphita.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
 from alphita.evaluation.systems.encoder import EncoderSystem
@@ -84,14 +85,17 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
 
     All data are read before anything is scored. Of "all", benchmarks without data stand in the report as not run, with
     where to get the data; one that was asked for by name and has none is an error. A system that fails on a benchmark
-    stands there as not scored, with the reason, and the others go on; only if nothing was scored its error is raised.
+    stands there as not scored, with the reason, and the others go on, whatever went wrong; only if nothing was scored
+    its error is raised.
 
     Returns:
         The report, as report.json holds it.
 
     Raises:
-        UsageError: an unknown benchmark, system or setting; no system fits a benchmark; `out` exists without `force`.
+        UsageError: an unknown benchmark, system or setting; two benchmarks of one name; no system fits a benchmark;
+            `out` exists without `force`.
         InputError: data are missing or damaged.
+        AlphitaError: nothing was scored, for a reason that nobody foresaw.
     """
     if plan.pictures and plan.terminology is None:
         raise UsageError("pictures show a terminology: --terminology X.terminology")
@@ -128,7 +132,7 @@ def _read(plan: Plan) -> list[_Task]:
     if plan.skipped and not everything:
         raise UsageError("benchmarks are skipped of `all` only")
     names = registry.names(PACKAGE) if everything else plan.benchmarks
-    modules = {Path(name).stem: load_benchmark(name) for name in names}
+    modules = _modules(names)
     for name in plan.skipped:
         if name not in modules:
             raise UsageError(registry.unknown("benchmark", name, modules))
@@ -143,8 +147,9 @@ def _read(plan: Plan) -> list[_Task]:
         try:
             data = module.load(source, options)
         except AlphitaError as error:
-            missing = isinstance(error, UsageError) or _is_missing(error)
-            if not (everything and missing):
+            # Where nothing was set, nothing can have been set wrongly: what was given does not suit the benchmark.
+            unsuited = isinstance(error, UsageError) and not settings[name]
+            if not (everything and (unsuited or isinstance(error, NotGiven) or _is_missing(error))):
                 raise
             tasks.append(_Task(name, module, options, not_run=str(error)))
             continue
@@ -155,6 +160,23 @@ def _read(plan: Plan) -> list[_Task]:
             "alphita evaluate --about NAME says what a benchmark needs"
         )
     return tasks
+
+
+def _modules(names: Sequence[str]) -> dict[str, Any]:
+    """Import benchmarks; each goes by its name, or by that of its file.
+
+    Raises:
+        UsageError: a file is called like a benchmark of Alphita's, or like another one that was given.
+    """
+    own = set(registry.names(PACKAGE))
+    files: dict[str, str] = {}
+    for name in names:
+        stem = Path(name).stem
+        if name.endswith(".py") and stem in own:
+            raise UsageError(f"{name} would pass for Alphita's own benchmark {stem!r}; give the file another name")
+        if files.setdefault(stem, name) != name:
+            raise UsageError(f"{files[stem]} and {name} would both be called {stem!r}; give one another name")
+    return {stem: load_benchmark(name) for stem, name in files.items()}
 
 
 def _is_missing(error: AlphitaError) -> bool:
@@ -238,38 +260,81 @@ def _entry(
             entry["systems"].append({"name": name, "not_applicable": f"needs a system for {what}"})
             continue
         progress.say(f"{task.name}: {name}")
-        start = time.perf_counter()
         try:
-            result = results[name] = task.module.evaluate(task.data, system, task.options)
+            results[name], scored = _scored(task, system, seed)
+            results[name].rows.write_parquet(_rows_file(folder, task, name))
         except AlphitaError as error:
             progress.say(f"{task.name}: {name}: not scored: {error}")
             entry["systems"].append({"name": name, "not_applicable": str(error), "failed": not everything})
             failed.append(error)
-            continue
-        seconds = time.perf_counter() - start
-        _warn_of_training(result, system, info)
-        result.rows.write_parquet(folder / "rows" / f"{task.name}.{file_name(name)}.parquet")
-        entry["systems"].append({
-            "name": name, "facts": system.facts, "seconds": seconds, "notes": result.notes,
-            "figures": [dataclasses.asdict(figure) for figure in figures_of(result, seed=seed)],
-            "against": None, "errors": confusions.analyse(result, info.task),
-            "curves": {key: [list(xs), list(ys)] for key, (xs, ys) in result.curves.items()},
-            "tables": {
-                title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
-                for title, table in result.tables.items()
-            },
-            "histograms": {
-                key: {"edges": list(edges), "counts": {label: list(of) for label, of in counts.items()}}
-                for key, (edges, counts) in result.histograms.items()
-            },
-            "metrics": [_written(metric) for metric in result.metrics],
-        })  # fmt: skip
+        except Exception as error:
+            results.pop(name, None)
+            _rows_file(folder, task, name).unlink(missing_ok=True)
+            entry["systems"].append({"name": name} | _unforeseen(error, f"{task.name}: {name}: not scored", failed))
+        else:
+            entry["systems"].append({"name": name} | scored)
+    _say_if_none_covered(entry)
     if baseline in results:
         for one in entry["systems"]:
             if one["name"] in results and one["name"] != baseline:
-                differences = compare(results[one["name"]], results[baseline], seed=seed)
-                one["against"] = {"baseline": baseline, "differences": differences}
+                try:
+                    differences = compare(results[one["name"]], results[baseline], seed=seed)
+                except Exception as error:
+                    what = f"{task.name}: {one['name']}: not compared with {baseline}"
+                    one["notes"]["not compared"] = _unforeseen(error, what, failed)["not_applicable"]
+                    one["failed"] = True
+                else:
+                    one["against"] = {"baseline": baseline, "differences": differences}
     return entry
+
+
+def _scored(task: _Task, system: Any, seed: int) -> tuple[Result, dict[str, Any]]:  # noqa: ANN401 - of any kind
+    """Score one system; return the result, and what the report holds of it."""
+    start = time.perf_counter()
+    result: Result = task.module.evaluate(task.data, system, task.options)
+    seconds = time.perf_counter() - start
+    _warn_of_training(result, system, task.info)
+    scored = {
+        "facts": system.facts, "seconds": seconds, "notes": result.notes,
+        "figures": [dataclasses.asdict(figure) for figure in figures_of(result, seed=seed)],
+        "against": None, "errors": confusions.analyse(result, task.info.task),
+        "curves": {key: [list(xs), list(ys)] for key, (xs, ys) in result.curves.items()},
+        "tables": {
+            title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
+            for title, table in result.tables.items()
+        },
+        "histograms": {
+            key: {"edges": list(edges), "counts": {label: list(of) for label, of in counts.items()}}
+            for key, (edges, counts) in result.histograms.items()
+        },
+        "metrics": [_written(metric) for metric in result.metrics],
+    }  # fmt: skip
+    # What a report cannot hold is the fault of this result alone, and shall not come out when all are written.
+    report.as_json(scored)
+    return result, scored
+
+
+def _unforeseen(error: Exception, what: str, failed: list[AlphitaError]) -> dict[str, Any]:
+    """Say what nobody foresaw with its traceback, and return what the report holds of it."""
+    reason, trace = f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error))
+    progress.say(f"{trace}{what}: {reason}")
+    raised = AlphitaError(f"{what}: {reason}; the traceback above says where")
+    raised.__cause__ = error
+    failed.append(raised)
+    return {"not_applicable": reason, "failed": True, "traceback": trace}
+
+
+def _say_if_none_covered(entry: Mapping[str, Any]) -> None:
+    """Say on stderr that no query could be answered: figures of 0 would pass for what the systems can do."""
+    for one in entry["systems"]:
+        notes = one.get("notes", {})
+        if notes.get("queries") and notes.get("covered") == 0:
+            notes["coverage"] = "no gold concept has a name among the targets, so that every answer is wrong"
+            progress.say(f"{entry['name']}: {one['name']}: {notes['coverage']}")
+
+
+def _rows_file(folder: Path, task: _Task, system: str) -> Path:
+    return folder / "rows" / f"{task.name}.{file_name(system)}.parquet"
 
 
 def _warn_of_training(result: Result, system: Any, info: Info) -> None:  # noqa: ANN401 - a system of any kind

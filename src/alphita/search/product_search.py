@@ -124,17 +124,21 @@ class ProductSearch:
             UsageError: `queries` is no list of strings, or one is empty after cleaning; `top` is below 1; an unknown
                 route, or one that the model lacks; an unknown attribute, or a value that no product has.
         """
+        return list(self.stream(queries, top=top, route=route, where=where))
+
+    def stream(
+        self, queries: Sequence[str], *, top: int = 10, route: str = FUSED, where: Sequence[str] = ()
+    ) -> Iterator[list[Product]]:
+        """Yield what `rank` returns, query by query; the queries are looked at all together before the first."""
         if top < 1:
             raise UsageError(f"top must be 1 or more, not {top}")
         allowed = conditions.allowed(self.opened, where)
-        ranked = []
         for found in self._found(queries, route):
             score = found.score()
             if allowed is not None:
                 score = np.where(allowed, score, NOTHING)
             best = np.argsort(-score, kind="stable")[:top].tolist()
-            ranked.append([found.product(self.opened, row, float(score[row])) for row in best if score[row] > NOTHING])
-        return ranked
+            yield [found.product(self.opened, row, float(score[row])) for row in best if score[row] > NOTHING]
 
     def scores(self, queries: Sequence[str], *, route: str = FUSED) -> NDArray[np.float32]:
         """Return what the products are ranked by, (queries, products), to measure with; -inf: a route says nothing.

@@ -77,6 +77,10 @@ class Published:
     slip: str | None = None
 
 
+class NotGiven(UsageError):
+    """What a benchmark cannot do without was not given: of "all" it is not run, and the others are."""
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a benchmark finds its input.
@@ -99,10 +103,10 @@ class Source:
         """Return the terminology.
 
         Raises:
-            UsageError: none was given.
+            NotGiven: none was given.
         """
         if self.terminology is None:
-            raise UsageError(f"the benchmark {self.benchmark} needs a terminology: --terminology X.terminology")
+            raise NotGiven(f"the benchmark {self.benchmark} needs a terminology: --terminology X.terminology")
         return self.terminology
 
     def file(self, *names: str, optional: bool = False) -> Path | None:
@@ -111,7 +115,7 @@ class Source:
         Looked for in `data` and in `data/BENCHMARK`, and with ".gz" after the name; names may hold folders and * .
 
         Raises:
-            UsageError: no data folder was given.
+            NotGiven: no data folder was given.
             InputError: there is no such file, and it is not optional; the message says where to get it and what was
                 looked for.
         """
@@ -121,7 +125,7 @@ class Source:
     def files(self, *names: str, optional: bool = False) -> list[Path]:
         """Return all files whose names fit the first of `names` that any file fits, sorted; see `file`."""
         if self.data is None:
-            raise UsageError(f"the benchmark {self.benchmark} needs its files: --data FOLDER. {self.where}")
+            raise NotGiven(f"the benchmark {self.benchmark} needs its files: --data FOLDER. {self.where}")
         for folder in (self.data / self.benchmark, self.data):
             for name in names:
                 found = sorted(path for ending in ("", ".gz") for path in folder.glob(name + ending) if path.is_file())
@@ -147,7 +151,8 @@ class Benchmark(Protocol):
         """Read the data.
 
         Raises:
-            UsageError: what it needs was not given.
+            NotGiven: what it needs was not given.
+            UsageError: an option is set wrongly.
             InputError: a file is missing or of another layout.
         """
         ...

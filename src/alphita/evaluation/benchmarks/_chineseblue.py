@@ -64,7 +64,7 @@ class Options(Config):
     batch_size: int = Field(32, ge=1, description="examples a step (ELECTRA: 32; the paper's scripts: 64, for NER 32)")
     max_length: int = Field(128, ge=8, description="tokens an example (Liu et al. 2022: 128)")
     layer_decay: float = Field(0.8, gt=0, le=1, description="factor of the rate a layer further down (ELECTRA: 0.8)")
-    seed: int = Field(0, description="of the first run; the others follow it")
+    seed: int = Field(0, ge=0, description="of the first run; the others follow it")
 
     def settings(self) -> Settings:
         """Return what the trainer takes."""

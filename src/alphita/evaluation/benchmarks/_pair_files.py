@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,15 +72,22 @@ def read_text(path: Path) -> str:
     """Return the text of a file, gzipped or not.
 
     Raises:
-        InputError: it cannot be read or is not UTF-8.
+        InputError: it cannot be read, is damaged, or is not UTF-8.
     """
     try:
         content = path.read_bytes()
         return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8: {error}", file=path) from None
-    except (OSError, EOFError) as error:
-        raise InputError(f"cannot be read: {error}", file=path) from None
+        before, after = error.object[: error.start], error.object[error.start :]
+        line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
+        raise InputError(
+            f"not UTF-8: {error.reason}", file=path, line=before.count(b"\n") + 1, value=line.decode(errors="replace"),
+            remedy="save the file as UTF-8",
+        ) from None  # fmt: skip
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+    except (EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again") from None
 
 
 def read_table(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
+from alphita import progress
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.evaluation import linking
@@ -178,6 +179,11 @@ def terminology_dictionary(terminology: Terminology, gold: dict[str, str], optio
         UsageError: no name is of these languages and sources.
     """
     targets, _ = names_of(terminology, languages=listed(options.languages), sources=listed(options.sources))
+    return dictionary_of(terminology, targets, gold)
+
+
+def dictionary_of(terminology: Terminology, targets: Targets, gold: dict[str, str]) -> Dictionary:
+    """Return names that are chosen already, and the concepts that gold ids stand for; see `terminology_dictionary`."""
     rows = rows_of(terminology, gold.values())
     referring = _cross_references(terminology, {curie for curie in gold.values() if curie not in rows})
     found: dict[str, frozenset[str]] = {}
@@ -190,6 +196,35 @@ def terminology_dictionary(terminology: Terminology, gold: dict[str, str], optio
             types[one] = names
     notes = {"targets": f"the names of {terminology.path.name}", **_counts(how)}
     return Dictionary(targets, found, how, types, notes)
+
+
+def covered_notes(queries: Queries, targets: Targets, benchmark: str, file: Path) -> dict[str, Any]:
+    """Return how many queries no target is right for, and say it on stderr; nothing where there are none.
+
+    Args:
+        queries: with their gold as ids among the targets.
+        targets: the names.
+        benchmark: for the message.
+        file: what the gold comes from, likewise.
+
+    Raises:
+        InputError: no target is right for any query, so that every system would score 0.
+    """
+    known = frozenset(targets.ids)
+    covered = sum(all(wanted & known for wanted in gold) for gold in queries.gold)
+    if not covered:
+        raise InputError(
+            f"of {len(queries)} held-out names none is of a concept that has a name to be found by", file=file,
+            value=", ".join(sorted(queries.gold[0][0])),
+            remedy="give the terminology that the names were held out of, or names in another language as targets",
+        )  # fmt: skip
+    if covered == len(queries):
+        return {}
+    progress.say(
+        f"{benchmark}: {len(queries) - covered:,} of {len(queries):,} held-out names are of concepts that have no name "
+        "to be found by; they count as wrong"
+    )
+    return {"queries whose concept has no name among the targets": len(queries) - covered}
 
 
 def _meant(
@@ -207,6 +242,8 @@ def _meant(
 
 def _cross_references(terminology: Terminology, curies: Collection[str]) -> dict[str, list[int]]:
     """Return the rows of the live concepts that refer to each id."""
+    if not curies:
+        return {}
     table = terminology.side_table("xrefs")
     objects = table.column("object").cast(pa.large_string())
     table = table.filter(pc.is_in(objects, value_set=pa.array(sorted(curies), pa.large_string())))

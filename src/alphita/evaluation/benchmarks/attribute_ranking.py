@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from alphita.config import Config
-from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Source
+from alphita.errors import InputError
+from alphita.evaluation.benchmarks import Info, NotGiven, Source
 from alphita.evaluation.results import Figure, Metric, Result
 from alphita.evaluation.systems import System, VectorSystem
 from alphita.evaluation.systems.encoder import EncoderSystem
@@ -63,7 +63,7 @@ class Options(Config):
         True, description="for a model with a projection: title and attribute are one text, else added as vectors"
     )
     max_test: int | None = Field(None, ge=1, description="ask a seeded sample of the held-out triples only")
-    seed: int = Field(0, description="of the candidates and of the sample")
+    seed: int = Field(0, ge=0, description="of the candidates and of the sample")
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,13 @@ def load(source: Source, options: Options) -> Data:
     """Choose the held-out triples and their candidates.
 
     Raises:
-        UsageError: no terminology, no split, or an unknown attribute.
+        NotGiven: no terminology, or no split.
+        UsageError: an unknown attribute.
         InputError: the split holds no triples out, or none that can be asked.
     """
     terminology = source.require_terminology()
     if options.held_out is None:
-        raise UsageError(
+        raise NotGiven(
             "attribute_ranking asks held-out triples; make a split and name it: "
             "alphita terminology split ... --triples 0.1; --set attribute_ranking.held_out=X.split"
         )

@@ -41,7 +41,7 @@ class Options(Config):
         None, description="languages to search, e.g. en,it,de; all of the terminology by default"
     )
     k: int = Field(5, ge=1, description="terms shown a language (Yuan et al. 2022 show 5)")
-    seed: int = Field(0, description="of the draw")
+    seed: int = Field(0, ge=0, description="of the draw")
 
 
 @dataclass(frozen=True)

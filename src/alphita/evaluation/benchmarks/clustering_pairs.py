@@ -77,7 +77,7 @@ class Options(Config):
         20_000_000, ge=1, description="pairs kept at most, some 120 bytes each; the floor rises where there are more"
     )
     tuning: float = Field(0.2, gt=0, lt=1, description="share of the concepts that the second theta is chosen on")
-    seed: int = Field(0, description="of the sample and of the tuning part")
+    seed: int = Field(0, ge=0, description="of the sample and of the tuning part")
 
 
 @dataclass(frozen=True)

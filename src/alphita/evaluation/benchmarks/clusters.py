@@ -58,7 +58,7 @@ class Options(Config):
     neighbours: int = Field(30, ge=2, description="nearest terms looked at, the term itself among them (CODER++: 30)")
     theta: float = Field(0.8, ge=-1, le=1, description="pairs above it are joined (CODER++: 0.8)")
     shortest: int = Field(4, ge=1, description="characters of a term that is joined with others (CODER++: 4)")
-    seed: int = Field(0, description="of the sample")
+    seed: int = Field(0, ge=0, description="of the sample")
 
 
 def load(source: Source, options: Options) -> Data:

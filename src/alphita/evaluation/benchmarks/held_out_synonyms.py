@@ -17,7 +17,7 @@ from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita.evaluation.linking import Queries
+from alphita.evaluation.linking import Queries, Targets
 from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
@@ -42,7 +42,7 @@ class Options(Config):
         None, description="a saved split (X.split) in place of a new one; its test part is scored, all of it held out"
     )
     fraction: float = Field(0.3, gt=0, le=1, description="share of the concepts with several names, of a new split")
-    seed: int = Field(42, description="of a new split")
+    seed: int = Field(42, ge=0, description="of a new split")
 
 
 def load(source: Source, options: Options) -> Data:
@@ -50,7 +50,7 @@ def load(source: Source, options: Options) -> Data:
 
     Raises:
         UsageError: no terminology; nothing is held out.
-        InputError: the split is damaged, or is of another terminology.
+        InputError: the split is damaged, or is of another terminology; no held-out name can be found.
     """
     terminology = source.require_terminology()
     split = open_split(terminology, options.split)
@@ -59,7 +59,9 @@ def load(source: Source, options: Options) -> Data:
     if not len(split.part("test")):
         raise UsageError("nothing is held out: too few concepts have several exact names; raise the fraction")
     targets, removed = names.names_of(terminology, exclude=split.cleaned)
-    return Data(queries_of(terminology, split), targets, split_notes(split, removed))
+    queries, notes = queries_of(terminology, split, targets)
+    notes |= names.covered_notes(queries, targets, source.benchmark, options.split or terminology.path)
+    return Data(queries, targets, notes | split_notes(split, removed))
 
 
 def open_split(terminology: Terminology, path: Path | None) -> Split | None:
@@ -79,20 +81,25 @@ def open_split(terminology: Terminology, path: Path | None) -> Split | None:
     return split
 
 
-def queries_of(terminology: Terminology, split: Split, **columns: list[Any]) -> Queries:
-    """Return a query for each string of the test part; a string held out of several concepts is one query."""
+def queries_of(terminology: Terminology, split: Split, targets: Targets) -> tuple[Queries, dict[str, Any]]:
+    """Return a query for each string of the test part; a string held out of several concepts is one query.
+
+    A split names concepts by the ids that they had where it was made. Gold are the live concepts of this terminology
+    that these ids stand for, be they merged into others or replaced since.
+
+    Returns:
+        The queries, and how many of the split's ids were found in which way.
+    """
     test = split.part("test")
     gold: dict[str, dict[str, None]] = {}
     for string, one in zip(test.strings, test.concept_ids, strict=True):
         gold.setdefault(string, {})[one] = None
-    rows = rows_of(terminology, test.concept_ids)
-    types = [
-        terminology.semantic_types_of(rows[one]) if one in rows else [] for one in map(next, map(iter, gold.values()))
-    ]
-    return Queries(
-        [(string,) for string in gold], [(frozenset(ids),) for ids in gold.values()],
-        {"semantic_type": [found[0] if found else None for found in types], **columns},
+    dictionary = names.dictionary_of(terminology, targets, {one: one for one in test.concept_ids})
+    queries = Queries(
+        [(string,) for string in gold], [(dictionary.gold(ids),) for ids in gold.values()],
+        {"semantic_type": [dictionary.type_of(ids) for ids in gold.values()]},
     )  # fmt: skip
+    return queries, dictionary.notes
 
 
 def split_notes(split: Split, removed: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation.benchmarks import Info, Source
+from alphita.evaluation.benchmarks import Info, NotGiven, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.benchmarks.held_out_synonyms import open_split, queries_of, split_notes
@@ -42,7 +42,7 @@ class Options(Config):
     target_language: str = Field("", description="names to rank against, e.g. en; all other languages by default")
     machine: bool = Field(False, description="machine translations are queries too")
     fraction: float = Field(1.0, gt=0, le=1, description="share of the concepts whose names are queries")
-    seed: int = Field(42, description="of the choice of concepts")
+    seed: int = Field(42, ge=0, description="of the choice of concepts")
     split: Path | None = Field(
         None, description="a saved split (X.split) in place of a new one; its test part is scored, all of it held out"
     )
@@ -52,14 +52,15 @@ def load(source: Source, options: Options) -> Data:
     """Make or read the split, and gather queries and targets.
 
     Raises:
-        UsageError: no terminology; no language, or one in which it has no names; nothing is held out.
-        InputError: the split is damaged, or is of another terminology.
+        NotGiven: no terminology, or no language.
+        UsageError: a language in which it has no names; nothing is held out.
+        InputError: the split is damaged, or is of another terminology; no held-out name can be found.
     """
     terminology = source.require_terminology()
     languages = set(filter(None, terminology.terms.column("language").combine_chunks().dictionary.to_pylist()))
     for name, tag in {"language": options.language, "target_language": options.target_language or None}.items():
         if tag is not None and tag not in languages:
-            raise UsageError(
+            raise (UsageError if tag else NotGiven)(
                 f"{name} is {tag!r}, and {terminology.path.name} has names in {', '.join(sorted(languages))}; "
                 f"set it by --set {name}=..."
             )
@@ -76,10 +77,11 @@ def load(source: Source, options: Options) -> Data:
         terminology, languages=names.listed(options.target_language), not_languages=(options.language,),
         exclude=split.cleaned,
     )  # fmt: skip
-    notes = split_notes(split, removed) | {"language": options.language}
-    return Data(
-        queries_of(terminology, split), targets, notes | {"target language": options.target_language or "others"}
-    )
+    queries, notes = queries_of(terminology, split, targets)
+    notes |= names.covered_notes(queries, targets, source.benchmark, options.split or terminology.path)
+    notes |= split_notes(split, removed)
+    notes |= {"language": options.language, "target language": options.target_language or "others"}
+    return Data(queries, targets, notes)
 
 
 def hold_out_translations(

@@ -80,7 +80,7 @@ class Options(Config):
     )
     filtered: bool = Field(True, description="other true answers are no competitors")
     max_test: int | None = Field(None, ge=1, description="score a seeded sample of the test part only")
-    seed: int = Field(0, description="of the split and of the sample")
+    seed: int = Field(0, ge=0, description="of the split and of the sample")
 
 
 @dataclass(frozen=True)

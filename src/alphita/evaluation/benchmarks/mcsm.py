@@ -21,7 +21,7 @@ from alphita import progress, registry
 from alphita.config import Config
 from alphita.errors import UsageError
 from alphita.evaluation import linking
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, NotGiven, Published, Source
 from alphita.evaluation.benchmarks._concept_names import terms_in
 from alphita.evaluation.linking import Targets
 from alphita.evaluation.mcsm import discounts, mcsm, scores
@@ -156,7 +156,8 @@ def load(source: Source, options: Options) -> Data:
     """Gather the concepts.
 
     Raises:
-        UsageError: no terminology; it has no semantic types, or not one that was asked for, or no name in the language.
+        NotGiven: no terminology, or one without semantic types.
+        UsageError: it has not one of the types that was asked for, or no name in the language.
     """
     terminology = source.require_terminology()
     types, type_names = _types(terminology, options.types)
@@ -192,7 +193,7 @@ def _types(terminology: Terminology, asked: str | None) -> tuple[NDArray[np.bool
     table = terminology.side_table("semantic_types")
     held = table.column("semantic_type").to_pylist()
     if not held:
-        raise UsageError(f"the terminology has no semantic types, which mcsm is about: {INFO.where}")
+        raise NotGiven(f"the terminology has no semantic types, which mcsm is about: {INFO.where}")
     by_code = {code: name for code, name in zip(table.column("code").to_pylist(), held, strict=True) if code}
     known = dict.fromkeys(held)
     if asked is None:

@@ -25,6 +25,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
 from alphita.evaluation import relation_classifier
 from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
 from alphita.evaluation.clustering_terms import read_names
 from alphita.evaluation.relation_classifier import Examples, Settings, macro_f1
@@ -95,7 +96,7 @@ class Options(Config):
     max_triples: int = Field(
         131_741, ge=10, description="of a terminology: a seeded sample of so many (DDBRC's number)"
     )
-    seed: int = Field(72, description="of split, sample, terms and training (released code: 72 for the split)")
+    seed: int = Field(72, ge=0, description="of split, sample, terms and training (released code: 72 for the split)")
 
 
 @dataclass(frozen=True)
@@ -188,12 +189,7 @@ def _read_whole(path: Path) -> list[Triple]:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", file=path) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8: {error}", file=path) from None
+    lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:

@@ -40,7 +40,7 @@ class Options(Config):
 
     number: int = Field(5000, ge=10, description="concepts drawn, each giving one triplet")
     language: str | None = Field(None, description="terms of this language only; all by default")
-    seed: int = Field(0, description="of the draws")
+    seed: int = Field(0, ge=0, description="of the draws")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from alphita.errors import UsageError
 
 PACKAGE = "alphita.evaluation.systems"
 ENCODER = "encoder"
+MINILM = "minilm"
 
 
 @runtime_checkable
@@ -138,6 +139,13 @@ def load_system(spec: str) -> System | ConceptSystem:
     if kind not in kinds:
         if colon and not Path(head).exists() and "/" not in kind:
             raise UsageError(registry.unknown("system", kind, kinds))
+        # The hub's names hold a slash, so a single word that is no folder can only be meant for one of these.
+        if not colon and "/" not in head and head != MINILM and not Path(head).expanduser().exists():
+            choices = [one for one in kinds if one != ENCODER]
+            raise UsageError(
+                f"{registry.unknown('system', head, [*choices, MINILM])}, or give the folder of a model or a hub name "
+                "like owner/model"
+            )
         kind, argument = ENCODER, head
     system: System | ConceptSystem = registry.load(PACKAGE, kind).load(argument, options)
     return system

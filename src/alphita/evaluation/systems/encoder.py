@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,9 @@ OPTIONS = ("pooling", "max_length", "precision", "device", "cased", "name")
 # Bytes of vectors that are kept: benchmarks share a terminology, and folds and languages a dictionary. At 384 numbers
 # each, those of 700,000 strings. A list that alone has more is kept too.
 KEPT = 1 << 30
+# Where a list does not fit beside the strings that are kept, it takes their place if it has this share of their number.
+# A shorter one, such as a block of queries, is sooner encoded again than they are.
+REPLACING = 1 / 4
 
 
 class EncoderSystem:
@@ -31,39 +35,86 @@ class EncoderSystem:
         """Use `load`, or give an encoder that is open already."""
         self.encoder, self.name, self.rules = encoder, name, rules
         self.facts = facts
+        # The vectors stay in the blocks in which they were encoded: joining them would take their memory twice.
+        self._blocks: list[NDArray[np.float32]] = []
         self._rows: dict[str, int] = {}
-        self._vectors: NDArray[np.float32] | None = None
+        self._terms: tuple[list[str], NDArray[np.float32]] | None = None
 
     def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
         """Return the vectors (n, d) at length 1, so that an inner product is a cosine.
 
-        A string that came before is not encoded again: but for rounding, its vector does not
+        A string that came before is not encoded again where memory allows it: but for rounding, its vector does not
         depend on what it is encoded with.
         """
-        distinct = dict.fromkeys(strings)
-        new = [string for string in distinct if string not in self._rows]
-        total = len(self._rows) + len(new)
-        if self._vectors is None or (new and total * self._vectors.itemsize * self._vectors.shape[1] > KEPT):
-            self._rows, self._vectors, new = {}, None, list(distinct)
-        if new or self._vectors is None:
-            names = [legacy_coder_name(string) for string in new] if self.encoder.pooling == "legacy_coder" else new
-            found = unit(self.encoder.encode(names, show_progress=len(names) > 5000))
-            self._vectors = found if self._vectors is None else np.concatenate([self._vectors, found])
-            self._rows.update((string, row) for row, string in enumerate(new, len(self._rows)))
-        rows = np.fromiter((self._rows[string] for string in strings), np.int64, len(strings))
-        vectors: NDArray[np.float32] = self._vectors[rows]
-        return vectors
+        vectors = self._shared(strings)
+        return vectors if vectors.flags.writeable else vectors.copy()
 
     def neighbours(
         self, queries: Sequence[str], terms: Sequence[str], k: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """See `System`; exact search."""
-        return nearest_vectors(self.encode(queries), self.encode(terms), k)
+        """See `System`; exact search. The terms are not encoded again as long as the same ones are given."""
+        strings = list(terms)
+        if self._terms is None or self._terms[0] != strings:
+            self._terms = None
+            self._terms = strings, self._shared(strings)
+        named = self._terms
+        asked = self._shared(queries)
+        self._terms = named
+        return nearest_vectors(asked, named[1], k)
+
+    def _shared(self, strings: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors (n, d); a part of what is kept, which cannot be written to, where they lie so."""
+        distinct = list(dict.fromkeys(strings))
+        new = [string for string in distinct if string not in self._rows]
+        size = self._blocks[0].itemsize * self._blocks[0].shape[1] if self._blocks else 0
+        fits = not new or (len(self._rows) + len(new)) * size <= KEPT
+        if not fits and len(distinct) >= REPLACING * len(self._rows):
+            self._blocks, self._rows, self._terms, new, fits = [], {}, None, distinct, True
+        blocks, rows = self._blocks, self._rows
+        if new or not blocks:
+            found = self._encoded(new)
+            added = {string: row for row, string in enumerate(new, len(rows))}
+            if fits:
+                blocks.append(found)
+                rows.update(added)
+            else:
+                return _gathered([*blocks, found], ChainMap(added, rows), strings)
+        return _gathered(blocks, rows, strings)
+
+    def _encoded(self, strings: list[str]) -> NDArray[np.float32]:
+        names = [legacy_coder_name(one) for one in strings] if self.encoder.pooling == "legacy_coder" else strings
+        vectors = unit(self.encoder.encode(names, show_progress=len(names) > 5000))
+        vectors.flags.writeable = False
+        return vectors
 
     def similarity(self, left: Sequence[str], right: Sequence[str]) -> NDArray[np.float32]:
         """Return the cosine of each pair."""
-        similarity: NDArray[np.float32] = (self.encode(left) * self.encode(right)).sum(axis=1)
+        similarity: NDArray[np.float32] = (self._shared(left) * self._shared(right)).sum(axis=1)
         return similarity
+
+
+def _gathered(
+    blocks: Sequence[NDArray[np.float32]], rows: Mapping[str, int], strings: Sequence[str]
+) -> NDArray[np.float32]:
+    """Return the vectors of strings (n, d) out of blocks laid end to end; where they follow one another in one, that.
+
+    Args:
+        blocks: at least one, of (any number, d).
+        rows: string -> its row in all blocks.
+        strings: n of them.
+    """
+    wanted = np.fromiter((rows[string] for string in strings), np.int64, len(strings))
+    ends = np.cumsum([len(block) for block in blocks])
+    owner = np.searchsorted(ends, wanted, side="right")
+    starts = ends - [len(block) for block in blocks]
+    if len(wanted) and owner[0] == owner[-1] and (np.diff(wanted) == 1).all():
+        first = wanted[0] - starts[owner[0]]
+        return blocks[owner[0]][first : first + len(wanted)]
+    vectors = np.empty((len(wanted), blocks[0].shape[1]), np.float32)
+    for number in np.unique(owner):
+        here = owner == number
+        vectors[here] = blocks[number][wanted[here] - starts[number]]
+    return vectors
 
 
 def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
@@ -79,8 +130,8 @@ def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
     if cased not in ("true", "false"):
         raise UsageError(f"option cased of an encoder is true or false, not {cased!r}")
     length = options.get("max_length")
-    if length is not None and not length.isdigit():
-        raise UsageError(f"option max_length of an encoder is a number of tokens, not {length!r}")
+    if length is not None and not (length.isdecimal() and int(length)):
+        raise UsageError(f"option max_length of an encoder is a number of tokens, 1 or more, not {length!r}")
     encoder = TermEncoder.load(
         argument, pooling=options.get("pooling"), max_length=int(length) if length else None,
         precision=options.get("precision", "auto"), device=options.get("device", "auto"),
