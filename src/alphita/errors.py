@@ -166,6 +166,8 @@ class Rejects:
     def _open(self, path: Path) -> io.TextIOWrapper:
         # Closed before and now going on, it must not lose what it holds.
         first = self.count == 1
+        # What the rejects stand beside may still have to be made, in a folder that is new.
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if first else os.O_APPEND), 0o600)
         os.fchmod(descriptor, 0o600)
         file = io.TextIOWrapper(os.fdopen(descriptor, "wb"), encoding="utf-8", errors="replace", newline="")

@@ -61,6 +61,12 @@ def test_tables_are_printed_and_the_calibration_lies_in_the_index(index, capsys)
     assert normalizer.normalize(["drall swelling of the left"])[0].confidence is not None
 
 
+def test_numbers_that_are_too_small(index, capsys):
+    for option, least in (("--seed", -1), ("--threads", 0)):
+        assert alphita("calibrate", "--index", index.path, option, least) == 2
+        assert option in capsys.readouterr().err
+
+
 def test_an_existing_one_is_refused_before_the_work_and_moved_aside_by_force(index, capsys, monkeypatch):
     assert alphita("calibrate", "--index", index.path) == 0
     first = (index.path / "calibration" / "figures.json").read_bytes()

@@ -44,6 +44,12 @@ def test_vectors_are_trained_and_figures_printed(terminology, tmp_path, capsys) 
     assert alphita("graph", "train", "transe", "-t", terminology, "-o", out, *QUICK, "--force") == 0
 
 
+def test_vectors_without_a_name_of_their_own_are_refused(terminology, capsys) -> None:
+    pytest.importorskip("pykeen")
+    assert alphita("graph", "train", "complex", "-t", terminology, "-o", ".", *QUICK, "--force") == 2
+    assert "cannot be the model's folder, which must be a new one" in capsys.readouterr().err
+
+
 def test_a_stopped_run_goes_on_with_resume_only(terminology, tmp_path, capsys, monkeypatch) -> None:
     pytest.importorskip("pykeen")
     out = tmp_path / "ring.vectors"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.store import ReviewStore
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
 
@@ -98,3 +100,22 @@ def test_a_damaged_index_and_a_model_of_another_dimension(index_path, source, tm
     assert alphita(*command) == 1
     assert "the hash of model/config.json is not the manifest's" in capsys.readouterr().err
     assert not list(tmp_path.glob("out*"))
+
+
+def test_what_people_decided_answers_first(index_path, source, tmp_path, capsys):
+    store, out = tmp_path / "r.sqlite", tmp_path / "out.csv"
+    with ReviewStore.open(store, create=True) as reviews:
+        reviews.add_project(Project("lab", "LAB", "", "", "", "", ""))
+        reviews.add_rows("lab", [Row(0, "lab", 1, "", "HEADACE", 1)])
+        reviews.decide(Decision("1", "lab", 1, "ann", "choose", "T:3"))
+    words = ["normalize", source, "--index", index_path, "--column", "text", "-o", out, "--force"]
+    for scope in ([], ["--mappings-source", "LAB"], ["--project", "lab"]):
+        assert alphita(*words, "--mappings", store, *scope) == 0
+        assert capsys.readouterr().out.startswith("4 rows: 1 reviewed before, 1 exact, 0 nearest, 1 NIL, 1 rejected; ")
+    with open(out, newline="") as file:
+        row = list(csv.DictReader(file))[1]
+    assert (row["concept_id"], row["method"], row["reviewer"]) == ("T:3", "reviewed", "ann")
+    assert alphita(*words, "--project", "lab") == 2
+    assert "go with --mappings" in capsys.readouterr().err
+    assert alphita(*words, "--mappings", store, "--engine", "processes") == 2
+    assert f"--mappings {store} does not go with --engine" in capsys.readouterr().err

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from alphita import registry
-from alphita.cli.normalize import DEFAULT_ERROR
-from alphita.normalizer import normalizer
 from alphita.normalizer.normalizer import Normalizer
 from tests.cli.command import alphita
 
@@ -83,10 +81,6 @@ def test_filters(index_path, source, tmp_path):
     assert set(found["one"]) <= {"T:1", "T:3"}
 
 
-def test_the_allowed_error_is_the_normalizers():
-    assert DEFAULT_ERROR == normalizer.DEFAULT_ERROR
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -97,6 +91,7 @@ def test_the_allowed_error_is_the_normalizers():
         (["--standard-only"], "--standard-only cannot be used with it"),
         (["--prefix", "LOCAL"], "--prefix 'LOCAL' is not of the form LOCAL=https://"),
         (["--frequency-column", "m"], "unknown column 'm'"),
+        (["--error", "0.05"], "an allowed error of 0.05 needs a calibration, and there is none here; fit one"),
         (["--ranking", "fuzion"], "unknown ranking 'fuzion'; did you mean 'fusion'"),
         (["--ranking", "learned"], "the ranking 'learned' needs a calibration"),
         (["--audit", "5"], "--audit draws from the accepted rows, and without a calibration none is accepted"),
@@ -119,4 +114,4 @@ def test_help_names_every_format_and_ranking(capsys, monkeypatch):
     shown = capsys.readouterr().out
     for package in ("alphita.mappings.formats", "alphita.normalizer.rankings"):
         assert ", ".join(registry.names(package)) in shown
-    assert "stdin is read once" in " ".join(shown.split())
+    assert "stdin or a pipe is read once" in " ".join(shown.split())

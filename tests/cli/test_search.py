@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.command import alphita
@@ -68,6 +70,26 @@ def test_json_and_files(
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     assert alphita(*words, "--file", "-") == 0
     assert capsys.readouterr().out == printed.out
+
+
+def test_answers_are_printed_as_they_are_found(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks, printed = [], []
+
+    class Encoder(HashEncoder):
+        def encode(self, strings: Sequence[str]) -> np.ndarray:
+            blocks.append(list(strings))
+            printed.append(len(capsys.readouterr().out.splitlines()))
+            return super().encode(strings)
+
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda *_, **__: Encoder())
+    monkeypatch.setattr("alphita.search.product_search.QUERIES_AT_ONCE", 2)
+    (tmp_path / "q.txt").write_text("nausea\ntympanitis\ndry skin\near\n", encoding="utf-8")
+    assert alphita("search", "query", built, "--file", tmp_path / "q.txt", "--json") == 0
+    assert blocks == [["nausea", "tympanitis"], ["dry skin", "ear"]]
+    assert printed == [0, 2]
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 def test_attributes_and_routes(

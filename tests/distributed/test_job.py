@@ -196,8 +196,17 @@ def test_what_is_there_is_not_replaced_unasked(shards, tmp_path):
     with pytest.raises(UsageError, match="already exists"):
         run(shards, Serial())
     before = content(shards.out)
+    (Path(shards.out) / "notes.txt").write_text("hours of work")
     run(shards, Serial(), force=True)
     assert content(shards.out) == before
+    assert content(shards.out + ".old-1") == before | {"notes.txt": b"hours of work"}
+    with pytest.raises(Broken):
+        run(shards, Serial(most=3), force=True)
+    run(shards, Serial(), force=True)
+    assert content(shards.out) == before
+    assert content(shards.out + ".old-2") == before
+    # Of the job that was broken off nothing was worth keeping.
+    assert not Path(shards.out + ".old-3").exists()
     with pytest.raises(UsageError, match="one of them"):
         run(shards, Serial(), force=True, resume=True)
     other = tmp_path / "other"
@@ -249,6 +258,25 @@ def test_an_input_is_not_written_over(shards, folder):
     with pytest.raises(UsageError, match="holds the input"):
         run(replace(shards, out=str(folder.parent)), Serial(), force=True)
     assert len(list(folder.glob("*.parquet"))) == 5
+
+
+def test_an_output_is_not_written_into_the_input_nor_read_as_one(shards, folder, tmp_path, capfd):
+    copied = tmp_path / "in"
+    shutil.copytree(folder, copied)
+    with pytest.raises(UsageError, match="lies in the folder of the input"):
+        run(replace(shards, input=str(copied), out=str(copied / "coded")), Serial())
+    run(shards, Serial())
+    shutil.copytree(shards.out, copied / "coded")
+    (copied / "more").mkdir()
+    pq.write_table(table_of(10, 181), copied / "more" / "4.parquet")
+    (copied / "more" / "manifest.json").write_text('["4.parquet"]')
+    capfd.readouterr()
+    assert run(replace(shards, input=str(copied), out=shards.out + "2"), Serial()).summary.rows == 191
+    parts = len(list(Path(shards.out).glob("part-*")))
+    assert f"{parts} files are an earlier output, and not read: {copied / 'coded'}" in capfd.readouterr().err
+    # Named itself, an output is an input like others.
+    made = run(asking(replace(shards, input=shards.out, out=shards.out + "3", code=None, frequency=None)), Serial())
+    assert made.summary.rows > 181
 
 
 def test_what_is_missing_is_told_at_the_start(shards, folder, tmp_path):
@@ -308,6 +336,7 @@ def test_private_files_tell_nothing_to_others(shards):
     assert {path.stat().st_mode & 0o077 for path in (Path(shards.out), *Path(shards.out).rglob("*"))} == {0}
     rejects = pl.read_csv(done.summary.rejects, infer_schema=False)
     assert rejects["value"].null_count() == len(rejects) > 10
+    assert set(rejects["field"]) == {"mention", "frequency"}
 
 
 def test_the_column_need_not_be_named(shards, tmp_path):
@@ -342,6 +371,8 @@ def test_urls_will_do(shards, folder):
     local = content(str(Path(shards.settings.abbreviations).parent / "out"))
     assert made == {name: one for name, one in local.items() if name.startswith("part-")}
     assert done.summary.rejects == "memory://bucket/out/rejects.csv"
+    run(shards, Serial(), force=True)
+    assert Place("memory://bucket/out.old-1").names() == Place(shards.out).names()
 
 
 def test_rows_are_counted_by_method_and_decision():

@@ -116,6 +116,15 @@ def test_rejects_appear_with_the_first_and_are_their_owners_only(tmp_path):
     ]
 
 
+def test_rejects_make_the_folder_they_go_to(tmp_path):
+    with Rejects(tmp_path / "new" / "folder" / "x.csv"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+    with Rejects(tmp_path / "new" / "folder" / "x.csv") as rejects:
+        rejects.add("no id")
+    assert len(rows_of(tmp_path / "new" / "folder" / "x.csv")) == 2
+
+
 def test_no_reject_leaves_no_file(tmp_path):
     with Rejects(tmp_path / "x.csv"):
         pass
@@ -204,9 +213,10 @@ def test_a_plain_row_after_an_odd_one_is_intact(tmp_path, value):
 
 
 def test_rejects_that_cannot_be_written_are_an_error_for_the_user(tmp_path):
+    (tmp_path / "file").write_text("no folder")
     with (
-        Rejects(tmp_path / "nowhere" / "x.csv") as rejects,
-        pytest.raises(AlphitaError, match=r"could not write the rejects .*nowhere/x\.csv: No such file or directory$"),
+        Rejects(tmp_path / "file" / "below" / "x.csv") as rejects,
+        pytest.raises(AlphitaError, match=r"could not write the rejects .*file/below/x\.csv: Not a directory$"),
     ):
         rejects.add("bad")
 

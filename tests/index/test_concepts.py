@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from alphita.errors import InputError
-from alphita.index.concepts import replacements
+from alphita.index.concepts import MAPS_TO, mapped, replacements
 from alphita.index.segment import RETIRED_STANDING
 from alphita.index.store import Index, build
 from alphita.terminology.model import Tables
@@ -151,6 +151,37 @@ def test_omop_columns(make):
     assert shown["T:2"] == (77, "SNOMED", "Condition", None, None)
     assert shown["T:3"] == (None, "SNOMED", None, None, None)
     assert ids_of(index, index.concept_rows(["OMOP:77", "OMOP:5"])) == ["T:2", "T:1"]
+
+
+def mapping_tables() -> Tables:
+    """T:1 and T:2 are standard. T:3 maps to T:1, T:4 to both, T:0 to what is not standard, T:5 is retired."""
+    pairs = {"T:3": ["T:1"], "T:4": ["T:1", "T:2", "T:1"], "T:0": ["T:3"], "T:5": ["T:2"], "T:1": ["T:2"]}
+    xrefs = [(one, MAPS_TO, other) for one, others in pairs.items() for other in others]
+    return tables(
+        properties=rows(["concept", "name", "value"], ("T:1", "standard_concept", "S"),
+                        ("T:2", "standard_concept", "S"), ("T:3", "standard_concept", "C")),
+        xrefs=rows(["concept", "predicate", "object"], *xrefs, ("T:3", "skos:closeMatch", "T:2")),
+    )  # fmt: skip
+
+
+def test_terms_of_non_standard_concepts_stand_for_what_these_map_to(make, tmp_path):
+    index = make(mapping_tables())
+    terminology = load_terminology(tmp_path / "t.terminology")
+    pairs = [(terminology.concept_id(head), terminology.concept_id(tail)) for head, tail in mapped(terminology)]
+    assert pairs == [("T:3", "T:1"), ("T:4", "T:1"), ("T:4", "T:2")]
+    assert terms_of(index, "cold") == [("T:3", None, True), ("T:1", "T:5", False), ("T:1", "T:3", False)]
+    assert terms_of(index, "chill") == [("T:4", None, False), ("T:1", "T:4", False), ("T:2", "T:4", False)]
+    assert terms_of(index, "fit") == [("T:1", None, False)]
+    other = np.array([one is not None for one in index.segment.terms.column("retired_concept").to_pylist()])
+    assert index.segment.standing[other].min() >= RETIRED_STANDING > index.segment.standing[~other].max()
+    assert ids_of(index, index.concept_rows(["T:3", "T:4"])) == ["T:3", "T:4"]
+    assert len(index) == len(set(index.strings))
+
+
+def test_excluded_strings_of_non_standard_concepts_are_left_out_too(make):
+    index = make(mapping_tables(), exclude=frozenset({"chill"}))
+    assert index.rows(["chill"]).tolist() == [-1]
+    assert len(terms_of(index, "low temperature")) == 3
 
 
 def test_an_index_of_an_earlier_version_opens_with_what_it_has(make):

@@ -60,6 +60,8 @@ class RichTerminology(SmallTerminology):
             "properties": (("concept", "name", "value"), [
                 (one, "standard_concept", value) for one, value in STANDARD.items()]),
         }  # fmt: skip
+        if name not in tables:
+            return pa.table({})
         names, rows = tables[name]
         columns = list(zip(*((self._row[one], *rest) for one, *rest in rows), strict=True))
         return pa.table(dict(zip(names, map(list, columns), strict=True)))

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
 from alphita.index.store import build
-from alphita.normalizer.abbreviations import MOST, Abbreviations, Expansion
+from alphita.normalizer import abbreviations
+from alphita.normalizer.abbreviations import MOST, MOST_SPANS, Abbreviations, Expansion
 from alphita.normalizer.short_forms import Meaning
 from tests.doubles import HashEncoder, SmallTerminology
 
@@ -352,6 +353,29 @@ def test_many_mentions_without_abbreviations_are_quick():
     start = time.process_time()
     assert not any(KNOWN.expand_many(mentions))
     assert time.process_time() - start < 4
+
+
+def test_the_work_grows_no_faster_than_the_mention(monkeypatch):
+    counted = []
+    true_clean = abbreviations.clean
+
+    def counting(text, *rules):
+        counted.append(len(text))
+        return true_clean(text, *rules)
+
+    monkeypatch.setattr(abbreviations, "clean", counting)
+    work = []
+    for words in (2_000, 8_000):
+        text = "seen with MI and CHF, no AS " * (words // 7)
+        counted.clear()
+        assert KNOWN.expand(text)
+        work.append(sum(counted) / len(text))
+    assert work[1] < 1.1 * work[0]
+
+
+def test_of_a_whole_text_the_first_abbreviations_are_written_out():
+    [found] = KNOWN.expand("CHF, " * (MOST_SPANS + 1))
+    assert found.string == "congestive heart failure, " * MOST_SPANS + "CHF"
 
 
 def test_saving_keeps_terminology_and_list_but_no_input(tmp_path):

@@ -17,7 +17,7 @@ from alphita.index.store import Index, build
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import EVIDENCE, FOLDER, KIND, Calibration, evidence_of, ordered
 from alphita.normalizer.features import NAMES, languages_of
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.normalizer.pipeline import Pipeline
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
@@ -300,6 +300,14 @@ def test_nothing_is_accepted_at_an_error_that_is_not_certified(calibrated):
     assert {one.decision for one in normalizer.normalize(MENTIONS)} <= {"review", "nil", None}
     with pytest.raises(UsageError, match="choose from"):
         Normalizer.load(calibrated, encoder=ENCODER, error=0.03)
+
+
+def test_an_allowed_error_without_a_calibration_is_refused(index, calibrated):
+    assert Normalizer.load(calibrated, encoder=ENCODER).error == DEFAULT_ERROR
+    assert Normalizer.load(index.path, encoder=ENCODER).accept is None
+    for path, options in ((index.path, {}), (calibrated, {"ranking": "vectors"})):
+        with pytest.raises(UsageError, match=r"an allowed error of 0\.02 needs a calibration"):
+            Normalizer.load(path, encoder=ENCODER, error=0.02, **options)
 
 
 def test_a_contradiction_that_vetoes_is_never_accepted(index, fitted):

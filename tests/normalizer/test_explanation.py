@@ -130,6 +130,22 @@ class TestLearned:
         assert result.explanation.answer.startswith("NIL: too far away or too doubtful")
         assert result.explanation.nil == pytest.approx(result.confidence, abs=1e-4)
 
+    def test_what_is_accepted_does_not_depend_on_how_confidence_is_shown(self, rich, calibration, monkeypatch):
+        normalizer = Normalizer(rich, encoder=HashEncoder(), calibration=calibration)
+        made, seen = normalizer._maker.results, []
+
+        def results(asked, scored, answers, *rest, **options):
+            seen.append(float(answers.confidence[0]))
+            return made(asked, scored, answers, *rest, **options)
+
+        monkeypatch.setattr(normalizer._maker, "results", results)
+        [result] = normalizer.normalize(["Headache"])
+        assert result.confidence == pytest.approx(seen[0], abs=1e-6)
+        assert result.confidence != seen[0]
+        for accept, decision in ((seen[0], "accept"), (np.nextafter(seen[0], 2), "review")):
+            normalizer.accept = accept
+            assert normalizer.normalize(["Headache"])[0].decision == decision
+
     def test_a_mention_with_nothing_in_it_is_decided(self, rich, calibration):
         empty, known = Normalizer(rich, encoder=HashEncoder(), calibration=calibration).normalize(["", "Headache"])
         assert (empty.decision, empty.method) == ("nil", "nil")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
 from alphita.errors import UsageError
@@ -11,6 +12,8 @@ from alphita.index.store import Index, build
 from alphita.normalizer.filters import Filters, Restricted, allowed_concepts
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.targets import Targets
+from alphita.terminology.model import Tables
+from alphita.terminology.store import load_terminology, save
 from tests.doubles import HashEncoder, small_terminology
 from tests.normalizer.rich import ROWS, RichTerminology
 from tests.normalizer.synthetic import synthetic_terminology
@@ -29,6 +32,32 @@ def left(index: Index, **filters) -> list[str]:
 
 
 ALL = ["AX:1", "AX:2", "AX:3", "AX:4", "AX:6", "BX:1", "BX:2", "BX:3"]
+
+
+def test_standard_concepts_are_found_by_the_names_of_those_that_map_to_them(tmp_path):
+    def rows(columns: list[str], *lines: tuple[str, ...]) -> pl.DataFrame:
+        return pl.DataFrame(list(lines), columns, orient="row").with_columns(source=pl.lit("OMOP"))
+
+    made = Tables(
+        concepts=rows(["id"], ("SNOMEDCT:1",), ("ICD9CM:2",)).with_columns(retired=False),
+        terms=rows(
+            ["concept", "string", "language"], ("SNOMEDCT:1", "Fever", "en"), ("ICD9CM:2", "Hyperpyrexia", "en")
+        ),
+        properties=rows(["concept", "name", "value"], ("SNOMEDCT:1", "standard_concept", "S")),
+        aliases=rows(["concept", "alias"], ("SNOMEDCT:1", "OMOP:10"), ("ICD9CM:2", "OMOP:20")),
+        xrefs=rows(["concept", "predicate", "object"], ("ICD9CM:2", "OMOP:maps_to", "SNOMEDCT:1")),
+    )
+    save(made, tmp_path / "t.terminology")
+    index = build(load_terminology(tmp_path / "t.terminology"), HashEncoder(), tmp_path / "t.index")
+    for options in ({"filters": Filters(standard_only=True)}, {"target": "SNOMEDCT"}):
+        normalizer = Normalizer(index, encoder=HashEncoder(), **options)
+        [found] = normalizer.normalize(["hyperpyrexia"], explain=True)
+        assert (found.concept_id, found.matched_term, found.method) == ("SNOMEDCT:1", "Hyperpyrexia", "exact")
+        assert found.candidates[0].retired_concept == "ICD9CM:2"
+        assert "a name of ICD9CM:2, which is not standard and maps to this" in str(found.explanation)
+    [found] = Normalizer(index, encoder=HashEncoder()).normalize(["hyperpyrexia"], explain=True)
+    assert (found.concept_id, found.candidates[0].retired_concept) == ("ICD9CM:2", None)
+    assert "not standard" not in str(found.explanation)
 
 
 class TestConcepts:

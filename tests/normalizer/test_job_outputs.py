@@ -8,10 +8,11 @@ import types
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from alphita.errors import UsageError
-from alphita.index.store import Index
+from alphita.index.store import Index, build
 from alphita.mappings.formats import Header
 from alphita.normalizer.audit import read_audit
 from alphita.normalizer.job import format_of, header_of
@@ -19,6 +20,7 @@ from alphita.normalizer.jobs import Job, run
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.tables import Table
 from tests.doubles import HashEncoder
+from tests.normalizer.rich import RichTerminology
 from tests.normalizer.run_job import HEADER
 
 
@@ -70,6 +72,24 @@ def test_what_a_format_cannot_hold_is_counted_and_set_aside(normalizer, tmp_path
         ("4", "mention", "bad\0", "a NUL byte in 'mention'"),
     ]
     assert [row["source_code"] for row in read(tmp_path / "out.stcm.csv")] == ["a1", "a4"]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_index_tells_which_concepts_are_standard(tmp_path, told):
+    terminology = RichTerminology()
+    tables = terminology.side_table
+    terminology.side_table = lambda name: tables(name) if told or name != "properties" else pa.table({})
+    index = build(terminology, HashEncoder(), tmp_path / "rich.index")
+    header = replace(HEADER, target_info=None)
+    source = write(tmp_path / "in.csv", ["mention", "Present", "Dulorin"])
+    job = Job(Table(source), tmp_path / "out.stcm.csv", header=header)
+    summary = run(Normalizer(index, encoder=HashEncoder()), job)
+    written = [row["source_code"] for row in read(tmp_path / "out.stcm.csv")]
+    assert written == (["Dulorin"] if told else ["Present", "Dulorin"])
+    if told:
+        [reject] = read(summary.rejects)
+        assert (reject["line"], reject["value"]) == ("2", "BX:1")
+        assert "Standard Concept" in reject["problem"]
 
 
 def test_a_format_without_what_it_needs_leaves_nothing(normalizer, source, tmp_path):

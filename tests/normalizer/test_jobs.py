@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 from dataclasses import replace
@@ -189,6 +190,32 @@ def test_the_input_is_never_the_output(normalizer, source):
         run(normalizer, Job(Table(source), source), force=True)
 
 
+def test_no_file_serves_two_ends(normalizer, source, tmp_path):
+    out, before = tmp_path / "out.csv", source.read_bytes()
+    for audit_out, what in (
+        (source, "the input"), (out, "the output"), (tmp_path / "x" / ".." / "out.csv.rejects.csv", "the rejects"),
+    ):  # fmt: skip
+        job = Job(Table(source), out, audit=1, audit_out=audit_out)
+        normalizer.calibration = types.SimpleNamespace()
+        with pytest.raises(UsageError, match=f"is {what}; choose another name for the rows to audit"):
+            run(normalizer, job, force=True)
+    normalizer.calibration = None
+    with pytest.raises(UsageError, match="is the input; choose another name for the report"):
+        run(normalizer, Job(Table(source), "-", report=source))
+    rejects = write(tmp_path / "out.csv.rejects.csv", ["mention", "cold"])
+    with pytest.raises(UsageError, match="is the input; choose another name for the rejects"):
+        run(normalizer, Job(Table(rejects), out))
+    assert source.read_bytes() == before
+
+
+def test_a_missing_input_is_told_whether_or_not_there_is_an_output(normalizer, tmp_path):
+    out = write(tmp_path / "out.csv", ["earlier"])
+    for name in ("out.csv", "other.csv"):
+        with pytest.raises(InputError, match=r"missing\.csv: cannot read the input: No such file"):
+            run(normalizer, Job(Table(tmp_path / "missing.csv"), tmp_path / name), force=True)
+    assert out.read_text() == "earlier\n"
+
+
 @pytest.mark.parametrize(
     ("out", "name", "message"),
     [
@@ -232,6 +259,34 @@ def test_to_stdout(normalizer, source, tmp_path, capfdbinary, name):
     assert written == (tmp_path / "out").read_bytes()
     assert b"rejected: " in said
     assert b"in.csv:6: a NUL byte" in said
+
+
+def test_from_a_pipe(normalizer, tmp_path):
+    pipe = tmp_path / "in.csv"
+    os.mkfifo(pipe)
+    content = b"mention\ncongestive cold failure (CCF)\nheadache\ncold\n"
+    writing = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
+    writing.start()
+    summary = run(normalizer, Job(Table(pipe), tmp_path / "out.csv"))
+    writing.join()
+    assert (summary.rows, summary.exact) == (3, 2)
+    with pytest.raises(UsageError, match="a pipe cannot be resumed"):
+        run(normalizer, Job(Table(pipe), tmp_path / "new.csv"), resume=True)
+
+
+def test_what_does_not_go_to_stdout_is_told_row_by_row(normalizer, tmp_path, capfd):
+    source = write(tmp_path / "in.csv", ["code,mention", *["a,bad\0"] * 7, "c,cold", "b,headache"])
+    table = Table(source, column="mention", code_column="code")
+    header = replace(HEADER, target_info=lambda one: None if one == "T:3" else HEADER.target_info(one))
+    for private in (False, True):
+        run(normalizer, Job(table, "-", "usagi", header=header, private=private))
+        written, said = capfd.readouterr()
+        assert written.count("\n") == 2
+        told = [line for line in said.splitlines() if "in.csv:" in line]
+        assert [line.partition(":")[0] for line in told] == ["rejected"] * 7 + ["not written"]
+        assert "in.csv:2: a NUL byte in 'mention' (field 'mention'" in told[0]
+        assert "in.csv:9: a concept without OMOP's concept id (field 'concept_id'" in told[-1]
+        assert ("bad" in said) != private
 
 
 def test_parquet_does_not_go_to_stdout(normalizer, source):

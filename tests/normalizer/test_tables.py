@@ -7,7 +7,10 @@ import csv
 import gzip
 import io
 import json
+import os
+import re
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -18,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.tables import Row, Table
+from alphita.normalizer.tables import UNCLOSED, Row, Table
 
 
 def read(path: Path | str, content: bytes | None = None, **options: str) -> list[Row]:
@@ -86,6 +89,21 @@ def test_another_delimiter_is_suspected(tmp_path):
         read(tmp_path / "x.csv", b"a;b\n1;x\n", column="b")
 
 
+@pytest.mark.parametrize(
+    ("name", "header", "mark"),
+    [("x.csv", "a;b", ";"), ("x.csv", "a\tb", "\\t"), ("x.csv", "a|b", "|"), ("x.tsv", "a,b", ",")],
+)
+def test_whole_lines_are_not_taken_for_mentions(tmp_path, name, header, mark):
+    with pytest.raises(UsageError, match=re.escape(f"say --delimiter '{mark}'; otherwise name it with --column")):
+        read(tmp_path / name, f"{header}\n1{header[1]}x\n".encode())
+    assert len(read(tmp_path / name, column=header)) == 1
+
+
+def test_the_only_column_may_have_a_comma_in_its_name(tmp_path):
+    assert mentions(read(tmp_path / "x.csv", b'"term, raw"\nx\n')) == ["x"]
+    assert mentions(read(tmp_path / "x.jsonl", b'{"a;b": "x"}\n')) == ["x"]
+
+
 def test_a_column_that_stands_twice(tmp_path):
     with pytest.raises(UsageError, match="column 'a' stands more than once"):
         read(tmp_path / "x.csv", b"a,a\n1,2\n", column="a")
@@ -113,11 +131,42 @@ def test_bad_bytes_in_a_column_that_is_not_read_do_no_harm(tmp_path):
 
 def test_a_quote_that_is_never_closed_does_not_swallow_the_file_silently(tmp_path):
     rows = read(tmp_path / "x.csv", b'mention\na\n"b\nc\nd\n')
-    assert mentions(rows) == ["a", None]
-    assert problems(rows) == [(2, 3, "not a row of this format: unexpected end of data")]
-    rows = read(tmp_path / "y.csv", b'mention\n"' + b"x\n" * 600_000 + b"y\n")
-    assert problems(rows)[0] == (1, 2, "not a row of this format: field larger than field limit (1000000)")
+    assert mentions(rows) == ["a", None, "c", "d"]
+    assert problems(rows) == [(2, 3, f"not a row of this format: {UNCLOSED}")]
+    assert rows[1].value == '"b'
+    rows = read(tmp_path / "y.csv", b'mention\n"' + b"x\n" * 6_000 + b'y\n"z\n')
+    assert problems(rows) == [
+        (1, 2, f"not a row of this format: {UNCLOSED}"),
+        (6002, 6003, "not a row of this format: unexpected end of data"),
+    ]
+    assert mentions(rows) == [None, *["x"] * 5_999, "y", None]
+    rows = read(tmp_path / "z.csv", b'mention,b\n"' + b"x" * 600_000 + b"\n" + b"x" * 600_000 + b",1\ny,2\n")
+    assert problems(rows) == [(1, 2, f"not a row of this format: {UNCLOSED}")]
     assert mentions(rows)[-1] == "y"
+
+
+@pytest.mark.parametrize(("suffix", "mark"), [("csv", ","), ("tsv", "\t")])
+def test_rows_after_a_stray_quote_are_read(tmp_path, suffix, mark):
+    lines = [f"{number}{mark}term {number}" for number in range(20_000)]
+    lines[5], lines[700], lines[9_000], lines[9_500] = (
+        f'5{mark}"open', f'700{mark}"shut"', f'9000{mark}"open', f'9500{mark}shut"',
+    )  # fmt: skip
+    rows = read(tmp_path / f"x.{suffix}", "\n".join(["id" + mark + "mention", *lines, ""]).encode())
+    assert problems(rows) == [(at + 1, at + 2, f"not a row of this format: {UNCLOSED}") for at in (5, 9_000)]
+    assert [(row.number, row.line) for row in rows] == [(at + 1, at + 2) for at in range(20_000)]
+    assert [row.mention for row in rows[699:702]] == ["term 699", "shut", "term 701"]
+
+
+def test_quoted_cells_of_many_lines_are_taken_whole(tmp_path):
+    note = "\n".join(f"line {number}, of the note" for number in range(900))
+    rows = read(tmp_path / "x.csv", f'mention,note\na,"{note}"\n"b\nc",d\n'.encode(), context_column="note")
+    assert rows == [Row(1, 2, "a", context=note), Row(2, 902, "b\nc", context="d")]
+
+
+def test_a_row_of_many_lines_with_too_many_cells_says_which(tmp_path):
+    rows = read(tmp_path / "x.csv", b'mention,b\n"a\nb",1,2\nc,1\n')
+    assert problems(rows) == [(1, 2, "3 cells, but the header has 2 (lines 2 to 3)")]
+    assert mentions(rows) == [None, "c"]
 
 
 def test_a_cell_of_100000_characters_is_taken_whole(tmp_path):
@@ -243,7 +292,7 @@ def test_context_language_and_frequency(tmp_path, suffix):
         ("4", "d", "é,\n", "de-AT", " 0 "), ("5", "e", None, None, "7.0"),
     ]  # fmt: skip
     found = read(full_table(tmp_path / f"x.{suffix}", rows), **FULL)
-    assert [row[2:] for row in found] == [
+    assert [row[2:9] for row in found] == [
         ("a", "1", "she has a", "en", 3, None, None),
         ("b", "2", None, None, None, None, None),
         ("c", "" if suffix in ("csv", "tsv") else None, None, None, None, None, None),
@@ -260,6 +309,43 @@ def test_a_frequency_that_is_no_count_is_a_bad_row(tmp_path, suffix, bad):
     assert [(row.mention, row.frequency, row.problem, row.value) for row in found] == [
         (None, None, "'n' is no whole number of 0 or more", bad), ("b", 1, None, None),
     ]  # fmt: skip
+
+
+def test_a_problem_names_the_column_it_is_in(tmp_path):
+    rows = [
+        ("1", "a", "bad\0", "en", "3"),
+        ("1\0", "b", "", "", ""),
+        ("3", "c", "", "", "some"),
+        ("4", "d\0", "", "", ""),
+    ]
+    found = read(full_table(tmp_path / "x.csv", rows), **FULL, column="mention")
+    assert [(row.field, row.value) for row in found] == [
+        (FULL["context_column"], "bad\0"), (FULL["code_column"], "1\0"), (FULL["frequency_column"], "some"),
+        ("mention", "d\0"),
+    ]  # fmt: skip
+    found = read(
+        tmp_path / "x.jsonl", b'{"m": "a", "c": []}\n{"m": 1, "c": 1}\n{"c": 1}\n3\n', column="m", code_column="c"
+    )
+    assert [row.field for row in found] == ["c", "m", "m", None]
+    assert [row.field for row in read(tmp_path / "y.csv", b"a,mention\n1\n")] == [None]
+
+
+def test_a_pipe_is_read_once_and_by_a_files_name(tmp_path):
+    pipe = tmp_path / "x.csv"
+    os.mkfifo(pipe)
+    table = Table(pipe)
+    assert table.is_stream
+    assert not table.is_stdin
+    writing = threading.Thread(target=pipe.write_bytes, args=(b"mention\ncold\n",), daemon=True)
+    writing.start()
+    rows = table.rows()
+    assert next(rows).mention == "cold"
+    assert table.estimate_rows(1) is None
+    assert list(rows) == []
+    writing.join()
+    assert not Table(tmp_path / "missing.csv").is_stream
+    with pytest.raises(UsageError, match="Parquet cannot be read from a pipe"):
+        Table(pipe, "parquet")
 
 
 def test_frequencies_that_are_numbers(tmp_path):

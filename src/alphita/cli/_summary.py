@@ -17,9 +17,11 @@ def text_of(summary: Summary, audit: int = 0) -> str:
     """
     resumed = f" ({summary.resumed_rows:,} done before)" if summary.resumed_rows else ""
     abbreviation = f"{summary.abbreviation:,} by abbreviation, " if summary.abbreviation else ""
+    reviewed = f"{summary.reviewed:,} reviewed before, " if summary.reviewed else ""
     lines = [
-        f"{summary.rows:,} rows{resumed}: {summary.exact:,} exact, {abbreviation}{summary.nearest:,} nearest, "
-        f"{summary.nil:,} NIL, {summary.rejected:,} rejected; {summary.rows_per_second:,.0f} rows/s"
+        f"{summary.rows:,} rows{resumed}: {reviewed}{summary.exact:,} exact, {abbreviation}"
+        f"{summary.nearest:,} nearest, {summary.nil:,} NIL, {summary.rejected:,} rejected; "
+        f"{summary.rows_per_second:,.0f} rows/s"
     ]
     if summary.accepted is not None and summary.review is not None:
         lines.append(f"{summary.accepted:,} accepted, {summary.review:,} for review")

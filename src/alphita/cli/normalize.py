@@ -15,15 +15,16 @@ from alphita.cli._engine_options import Address, Engine, GpusPerWorker, Workers,
 from alphita.cli._mapping_options import prefixes_of
 from alphita.cli._summary import text_of
 from alphita.cli.normalize_shards import normalize_shards, refuse_of_one_file
+from alphita.errors import UsageError
 from alphita.normalizer.records import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
     from alphita.normalizer.filters import Filters
 
-DEFAULT_ERROR = 0.01
 FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
 RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.rankings")])
 OUTPUT, WHICH, HOW = "Output", "Which concepts may be answered", "How"
+REVIEWS = "What was decided before"
 
 
 def normalize(
@@ -93,14 +94,34 @@ def normalize(
     standard_only: Annotated[
         bool, typer.Option("--standard-only", help="Standard concepts (OMOP) only.", rich_help_panel=WHICH)
     ] = False,
+    mappings: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="STORE", help="A store of reviews: what people settled there answers first.",
+            rich_help_panel=REVIEWS,
+        ),
+    ] = None,
+    mappings_source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="What was settled of strings from there; needed if the store has several sources.",
+            rich_help_panel=REVIEWS,
+        ),
+    ] = None,
+    project: Annotated[
+        str | None, typer.Option(help="Only what was settled in this project.", rich_help_panel=REVIEWS)
+    ] = None,
     ranking: Annotated[str, typer.Option(help=f"{RANKINGS}.", rich_help_panel=HOW)] = "auto",
     calibration: Annotated[
         Path | None, typer.Option(help="From 'alphita calibrate'; that of the index otherwise.", rich_help_panel=HOW)
     ] = None,
     error: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="Allowed share of errors among what is accepted.", rich_help_panel=HOW),
-    ] = DEFAULT_ERROR,
+        float | None,
+        typer.Option(
+            min=0.0, max=1.0, rich_help_panel=HOW,
+            help="Allowed share of errors among what is accepted; with a calibration, 0.01 by default.",
+        ),
+    ] = None,
     floor: Annotated[
         float,
         typer.Option(
@@ -142,14 +163,15 @@ def normalize(
     Rows that cannot be read go to OUTPUT.rejects.csv. A job that was killed goes on with --resume.
 
     A file is read twice: first for the abbreviations that it defines, as "congestive heart failure (CHF)"; what comes
-    from stdin is read once, and there a definition serves its own row alone.
+    from stdin or a pipe is read once, and there a definition serves its own row alone.
     """
     filters = _filters(type_, source, language, under, standard_only)
     if engine is not None:
         refuse_of_one_file(
             input_, output, input_format=input_format, delimiter=delimiter, encoding=encoding, format_=format_,
             source_vocabulary=source_vocabulary, source_system=source_system, source_version=source_version,
-            set_id=set_id, licence=licence, prefix=prefix, audit=audit, audit_out=audit_out,
+            set_id=set_id, licence=licence, prefix=prefix, audit=audit, audit_out=audit_out, mappings=mappings,
+            mappings_source=mappings_source, project=project,
         )  # fmt: skip
         from alphita.normalizer.batches import Settings
 
@@ -164,11 +186,14 @@ def normalize(
             report=report,
         )  # fmt: skip
         return
+    if mappings is None and (mappings_source is not None or project is not None):
+        raise UsageError("--mappings-source and --project go with --mappings STORE")
     refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker})
     threads = machine.set_threads(threads)
     from alphita.mappings.formats import Header
     from alphita.normalizer.jobs import Job, run
     from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.remembering import Memory
     from alphita.normalizer.tables import Table
 
     table = Table(
@@ -180,7 +205,9 @@ def normalize(
         source_version=source_version, prefixes=prefixes_of(prefix),
     )  # fmt: skip
     job = Job(
-        table, output, format_, top, private, explain=explain, audit=audit, audit_out=audit_out, header=header
+        table, output, format_, top, private, explain=explain, audit=audit, audit_out=audit_out, header=header,
+        report=report,
+        memory=None if mappings is None else Memory.read(mappings, source=mappings_source, project=project),
     )  # fmt: skip
     normalizer = Normalizer.load(
         index, verify=verify or None, ranking=ranking, calibration=calibration, floor=floor, error=error, target=target,

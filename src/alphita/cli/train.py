@@ -117,6 +117,7 @@ def run(
     from alphita import machine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
+    from alphita.training import runs
 
     if resume and force:
         raise UsageError("--resume and --force exclude each other")
@@ -127,7 +128,7 @@ def run(
         raise UsageError(f"--export {export} does not go with {name}: {offered}")
     if export_settings and not export:
         raise UsageError("--export-set needs --export")
-    plain_out = out.with_name(f"{out.name}.{export}")
+    plain_out = runs.beside(out, f".{export}")
     if export and plain_out.exists() and not force:
         raise UsageError(f"{plain_out} already exists; choose another output or use --force")
     machine.set_threads(threads)

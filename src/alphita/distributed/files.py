@@ -111,6 +111,16 @@ class Place:
         with self._errors("could not be removed"), contextlib.suppress(FileNotFoundError):
             fs.rm(path, recursive=True)
 
+    def move_aside(self) -> Place:
+        """Rename this folder to NAME.old-1 (-2, ...), as artefacts are; return what it is called now."""
+        number = 1
+        while (old := Place(f"{self.url.rstrip('/')}.old-{number}")).exists():
+            number += 1
+        fs, path = self._opened()
+        with self._errors("could not be moved aside"):
+            fs.mv(path.rstrip("/"), old._opened()[1], recursive=True)
+        return old
+
     @contextmanager
     def whole(self, drafts: Place, *, private: bool = False) -> Iterator[IO[bytes]]:
         """Write a file, whole or not at all; one that is there is replaced.
@@ -170,11 +180,21 @@ class Place:
                 found = [path] if fs.exists(path) else []
         if not found:
             raise InputError("no Parquet file is there", file=str(self), remedy="give a file, a folder or a pattern")
+        return [self._place(one) for one in sorted(found)]
+
+    def folders_with(self, *names: str) -> list[Place]:
+        """Return the folders below this one that hold a file of one of these names; none if this is no folder."""
+        fs, path = self._opened()
+        with self._errors("could not be read"):
+            found = [one.rpartition("/") for one in fs.find(path)] if fs.isdir(path) else []
         base = path.rstrip("/")
-        return [
-            Place(self.url.rstrip("/") + one[len(base) :] if one.startswith(base) else fs.unstrip_protocol(one))
-            for one in sorted(found)
-        ]
+        return [self._place(one) for one in sorted({one for one, _, name in found if name in names and one != base})]
+
+    def _place(self, path: str) -> Place:
+        """Return a path that the file system gave as it is called here."""
+        fs, own = self._opened()
+        base = own.rstrip("/")
+        return Place(self.url.rstrip("/") + path[len(base) :] if path.startswith(base) else fs.unstrip_protocol(path))
 
     def _opened(self) -> tuple[Any, str]:
         """Return the file system and the path in it."""

@@ -31,7 +31,7 @@ from alphita.distributed.answering import Answering
 from alphita.distributed.engine import Engine, Opening, SameVersion
 from alphita.distributed.files import Place
 from alphita.distributed.joining import Joining
-from alphita.distributed.outputs import check_apart, clear, locked, look
+from alphita.distributed.outputs import clear, discard, input_files, locked, look
 from alphita.distributed.parts import Columns, Source, cut, sources
 from alphita.distributed.plan import KIND, MANIFEST, REJECTS, Plan
 from alphita.distributed.reading import Reading, facts_of
@@ -96,7 +96,7 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
         shards: input, output and options.
         engine: what runs the tasks.
         resume: go on with a job that was broken off.
-        force: replace an earlier output, finished or not.
+        force: begin anew; an earlier output, finished or not, is moved aside to OUT.old-1 (-2, ...).
 
     Raises:
         UsageError: wrong options, an existing output, or a job that cannot be resumed.
@@ -107,8 +107,7 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
         raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
     start = time.monotonic()
     shards = _absolute(shards)
-    files = Place(shards.input).parquet_files()
-    check_apart(files, shards.out)
+    files = input_files(Place(shards.input), Place(shards.out))
     shards = replace(shards, settings=replace(shards.settings, column=shards.settings.column or _only_column(files[0])))
     settings = shards.settings
     columns = Columns(settings.column, shards.code, settings.context, settings.language, shards.frequency)
@@ -240,7 +239,7 @@ def _discard_if_nothing_is_done(plan: Plan) -> None:
     """Remove a job that has no finished task: there is nothing to resume."""
     with suppress(AlphitaError):
         if not _finished(plan.work / "questions"):
-            Place(plan.out).remove()
+            discard(Place(plan.out))
 
 
 def _input(found: list[Source], plan: Plan) -> dict[str, Any]:

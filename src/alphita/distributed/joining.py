@@ -144,5 +144,5 @@ def _reject(plan: Plan, file: str, row: Row) -> dict[str, Any]:
     value = None if plan.private or row.value is None else shorten(row.value)
     return {
         "problem": row.problem or "it cannot be used", "file": str(Place(file)), "line": row.line,
-        "field": plan.columns.mention, "value": value,
+        "field": row.field, "value": value,
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,13 @@ from typing import Any
 from alphita import progress
 from alphita.distributed.files import Place
 from alphita.distributed.plan import JOB, KIND, MANIFEST, WORK
-from alphita.errors import AlphitaError, UsageError
+from alphita.errors import AlphitaError, InputError, UsageError
 
 
 def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> dict[str, Any] | None:
     """See what is in the output's folder; return the manifest of a finished job that is to be resumed.
+
+    With `force` an earlier output is moved aside, for it may hold more than was written there.
 
     Raises:
         UsageError: it holds what may not be replaced, or another job than the one to be resumed.
@@ -36,7 +38,10 @@ def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> 
     if found.get("kind") != KIND:
         raise UsageError(f"{out} holds something else than an output of alphita normalize; choose another name")
     if force:
-        out.remove()
+        old = out.move_aside()
+        discard(old)
+        if old.exists():
+            progress.say(f"the earlier output is now {old}")
         return None
     if not resume and MANIFEST in names:
         raise UsageError(f"{out} already exists; choose another name or use --force")
@@ -62,11 +67,50 @@ def clear(out: Place) -> None:
     (out / JOB).remove()
 
 
-def check_apart(files: Sequence[Place], out: str) -> None:
-    """Refuse an output among the input's files: the next run would read it."""
-    for file in files:
-        if file.url == out or file.url.startswith(out.rstrip("/") + "/"):
-            raise UsageError(f"{Place(out)} holds the input; choose another folder for the output")
+def discard(out: Place) -> None:
+    """Remove what a job has for the way; of the folder, if nothing else is in it, nothing stays."""
+    clear(out)
+    if not out.names():
+        out.remove()
+
+
+def input_files(given: Place, out: Place) -> list[Place]:
+    """Return the Parquet files of an input; those that earlier jobs wrote into its folder are passed over, and told.
+
+    Raises:
+        InputError: there is none.
+        UsageError: the output lies in the input's folder, or among its files: the next run would read it.
+    """
+    files = given.parquet_files()
+    outputs = [folder for folder in given.folders_with(MANIFEST, JOB) if _is_output(folder)]
+    kept = [file for file in files if not any(_lies_in(file, folder) for folder in outputs)]
+    for file in kept:
+        if file.url == out.url or _lies_in(file, out):
+            raise UsageError(f"{out} holds the input; choose another folder for the output")
+    if files[0].url != given.url and _lies_in(out, given):
+        raise UsageError(f"{out} lies in the folder of the input; choose another one for the output")
+    if len(kept) < len(files):
+        progress.say(
+            f"{len(files) - len(kept)} files are an earlier output, and not read: {', '.join(map(str, outputs))}"
+        )
+    if not kept:
+        raise InputError("no Parquet file is there but earlier outputs", file=str(given), remedy="give the one to read")
+    return kept
+
+
+def _is_output(folder: Place) -> bool:
+    for name in (MANIFEST, JOB):
+        if (folder / name).exists():
+            try:
+                return bool(json.loads((folder / name).content()).get("kind") == KIND)
+            except (ValueError, AttributeError):
+                # Whatever else has a file of this name.
+                return False
+    return False
+
+
+def _lies_in(place: Place, folder: Place) -> bool:
+    return place.url.startswith(folder.url.rstrip("/") + "/")
 
 
 @contextmanager

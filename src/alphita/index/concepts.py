@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 OMOP = "OMOP"
 # How the OMOP loader tells its two kinds of semantic types apart, and our columns.
+STANDARD, MAPS_TO = "standard_concept", "OMOP:maps_to"
 OMOP_TYPES = {"domain_id": "domain", "concept_class_id": "concept_class"}
 
 
@@ -66,6 +67,26 @@ def replacements(terminology: Terminology) -> NDArray[np.int32]:
     end[(end >= 0) & retired[end]] = -1
     stands_for[retired] = end[retired]
     return stands_for
+
+
+def mapped(terminology: Terminology) -> NDArray[np.int64]:
+    """Return which standard concepts of OMOP's vocabularies the live non-standard ones map to.
+
+    Returns:
+        (m, 2): a non-standard concept and a standard one, each pair once, in order.
+    """
+    properties, xrefs = _side(terminology, "properties"), _side(terminology, "xrefs")
+    if not len(properties) or not len(xrefs):
+        return np.zeros((0, 2), np.int64)
+    properties = properties.filter(pc.equal(properties.column("name").cast(pa.string()), STANDARD))
+    properties = properties.filter(pc.equal(properties.column("value").cast(pa.string()), "S"))
+    live = ~np.asarray(terminology.retired, bool)
+    standard = np.zeros(len(live), bool)
+    standard[_numbers(properties, "concept")] = True
+    xrefs = xrefs.filter(pc.equal(xrefs.column("predicate").cast(pa.string()), MAPS_TO))
+    heads, tails = _numbers(xrefs, "concept"), _rows_of(terminology, xrefs.column("object"))
+    kept = (tails >= 0) & live[heads] & ~standard[heads] & (live & standard)[tails]
+    return np.unique(np.stack([heads[kept], tails[kept]], axis=1), axis=0)
 
 
 def gather(terminology: Terminology, used: NDArray[np.int64], stands_for: NDArray[np.int32]) -> Concepts:
@@ -118,7 +139,7 @@ def _omop(
         found[name] = _first(some, "semantic_type", own, n).dictionary_encode()
     properties = _side(terminology, "properties")
     if len(properties):
-        properties = properties.filter(pc.equal(properties.column("name").cast(pa.string()), "standard_concept"))
+        properties = properties.filter(pc.equal(properties.column("name").cast(pa.string()), STANDARD))
     found["standard"] = _first(properties, "value", own, n).dictionary_encode()
     return found
 

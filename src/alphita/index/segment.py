@@ -5,7 +5,9 @@ vectors.npy     (n_strings, dim) float32 or float16, of length 1
 offsets.npy     (n_strings + 1,) int64: the terms of string s are the rows offsets[s] up to offsets[s + 1] of
 terms.arrow     what is shown of each term; within a string: exact scope first, preferred first, official first
 standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best: scope before preference, and
-                from `RETIRED_STANDING` on the terms of retired concepts, which stand for their replacement
+                from `RETIRED_STANDING` on the terms of retired concepts, which stand for their replacement, and
+                those of OMOP's non-standard ones, which stand for what these map to, beside themselves; the column
+                `retired_concept` names either
 concepts.arrow  id, name and what else is kept of each concept that has a term here; with parents.npy,
                 parent_offsets.npy, known_ids.arrow and known_rows.npy (see `concepts`)
 ngrams/         (see `ngrams`), unless left out
@@ -140,7 +142,9 @@ class Content(NamedTuple):
 
 
 def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[str]) -> Content:
-    """Gather what a segment holds of the live concepts of a terminology, and of the retired ones that they replace.
+    """Gather what a segment holds of the live concepts of a terminology, and of those that they stand for.
+
+    They stand for the retired ones that they replace, and for OMOP's non-standard ones that map to them.
 
     Args:
         terminology: where the terms come from; all scopes are taken.
@@ -157,18 +161,19 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     if exclude:
         excluded = pc.is_in(cleaned, value_set=pa.array(sorted(exclude), pa.large_string()))
         kept &= ~excluded.to_numpy(zero_copy_only=False)
-    kept[kept] = _not_said_already(cleaned.filter(pa.array(kept)), own[kept], stands_for)
     rows = np.flatnonzero(kept)
+    rows, concept = _with_mapped(rows, own, stands_for, concepts.mapped(terminology))
+    said = _not_said_already(cleaned.take(pa.array(rows)), own[rows], concept)
+    rows, concept = rows[said], concept[said]
     if len(rows) == 0:
         raise InputError("no terms of live concepts are left to index")
     strings, string_row = _distinct(cleaned.take(pa.array(rows)))
 
     table = terminology.terms.take(pa.array(rows))
     own = own[rows]
-    concept = stands_for[own]
-    retired = concept != own
-    preferred = table.column("preferred").to_numpy() & ~retired
-    standing = 2 * _rank(table, "scope", SCOPES) + ~preferred + RETIRED_STANDING * retired
+    other = concept != own
+    preferred = table.column("preferred").to_numpy() & ~other
+    standing = 2 * _rank(table, "scope", SCOPES) + ~preferred + RETIRED_STANDING * other
     order = np.lexsort((concept, _rank(table, "status", STATUSES), standing, string_row))
     offsets = np.searchsorted(string_row[order], np.arange(len(strings) + 1)).astype(np.int64)
 
@@ -177,7 +182,7 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     columns = {"string": table.column("string").cast(pa.large_string()), "concept": pa.array(place.astype(np.int32))}
     columns |= {name: table.column(name) for name in TERM_COLUMNS if name in table.column_names}
     columns["preferred"] = pa.array(preferred[order])
-    columns["retired_concept"] = concepts.text(terminology.concept_ids).take(pa.array(own[order], mask=~retired[order]))
+    columns["retired_concept"] = concepts.text(terminology.concept_ids).take(pa.array(own[order], mask=~other[order]))
     return Content(
         strings, offsets, pa.table(columns), standing[order].astype(np.uint8),
         concepts.gather(terminology, used.astype(np.int64), stands_for),
@@ -191,16 +196,28 @@ def _distinct(cleaned: pa.LargeStringArray) -> tuple[pa.LargeStringArray, NDArra
     return strings, pc.index_in(cleaned, value_set=strings).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
+def _with_mapped(
+    rows: NDArray[np.int64], own: NDArray[np.int32], stands_for: NDArray[np.int32], mapped: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the rows of terms, those of non-standard concepts again for each target, and what each stands for."""
+    first, end = (np.searchsorted(mapped[:, 0], own[rows], side) for side in ("left", "right"))
+    counts = end - first
+    again = np.repeat(rows, counts)
+    place = np.arange(len(again)) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    targets = mapped[place, 1].astype(np.int32)
+    return np.concatenate([rows, again]), np.concatenate([stands_for[own[rows]], targets])
+
+
 def _not_said_already(
-    cleaned: pa.LargeStringArray, own: NDArray[np.int32], stands_for: NDArray[np.int32]
+    cleaned: pa.LargeStringArray, own: NDArray[np.int32], concept: NDArray[np.int32]
 ) -> NDArray[np.bool_]:
-    """Return which terms to keep: a retired concept's is left out if its replacement has the same string."""
-    retired = stands_for[own] != own
-    if not retired.any():
+    """Return which terms to keep: one of another concept is left out if the concept has the same string itself."""
+    other = concept != own
+    if not other.any():
         return np.ones(len(own), bool)
     string = _distinct(cleaned)[1]
-    pairs = string * len(stands_for) + stands_for[own]
-    return ~(retired & np.isin(pairs, pairs[~retired]))
+    pairs = string * (int(concept.max()) + 1) + concept
+    return ~(other & np.isin(pairs, pairs[~other]))
 
 
 def write(path: Path, content: Content) -> None:

@@ -88,7 +88,8 @@ def build(
 ) -> Index:
     """Encode every distinct cleaned string of the live concepts and write the index folder.
 
-    The strings of retired concepts that have one live replacement are indexed too, as terms of the replacement.
+    The strings of retired concepts that have one live replacement are indexed too, as terms of the replacement; those
+    of OMOP's non-standard concepts for themselves and, standing behind its own terms, for what they map to.
 
     Args:
         terminology: the terms; all scopes are indexed, each with its scope.

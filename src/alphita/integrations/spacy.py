@@ -31,7 +31,7 @@ from alphita import artefact
 from alphita.errors import MissingExtra, UsageError
 from alphita.index.store import KIND
 from alphita.normalizer.filters import Filters
-from alphita.normalizer.normalizer import DEFAULT_ERROR, Normalizer
+from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.records import Candidate, Result
 from alphita.registry import unknown
 
@@ -58,7 +58,7 @@ class Settings:
     Attributes:
         index: the index's folder.
         top_k: candidates kept of each span.
-        error: the allowed error, 0 to 1, at which answers are accepted unseen.
+        error: the allowed error, 0 to 1, at which answers are accepted unseen; None: the usual one, if calibrated.
         context: let the doc's text decide what abbreviations mean.
         only_labels: look at spans with these labels alone; None: at all.
         spans_key: the group of `doc.spans`; None: `doc.ents`.
@@ -68,7 +68,7 @@ class Settings:
 
     index: str
     top_k: int
-    error: float
+    error: float | None
     context: bool
     only_labels: tuple[str, ...] | None
     spans_key: str | None
@@ -80,7 +80,7 @@ class Settings:
     "alphita",
     assigns=["token.ent_kb_id"],
     default_config={
-        "top_k": 1, "error": DEFAULT_ERROR, "context": True, "only_labels": None, "spans_key": None, "prefix": "",
+        "top_k": 1, "error": None, "context": True, "only_labels": None, "spans_key": None, "prefix": "",
         "options": {},
     },
 )  # fmt: skip
@@ -89,7 +89,7 @@ def make(
     name: str,
     index: str,
     top_k: int,
-    error: float,
+    error: float | None,
     context: bool,
     only_labels: list[str] | None,
     spans_key: str | None,
@@ -272,7 +272,7 @@ def _set_kb_id(span: Span, concept_id: str, key: str | None, place: int) -> None
 def _check(settings: Settings) -> None:
     if settings.top_k < 1:
         raise UsageError(f"top_k must be 1 or more, not {settings.top_k}")
-    if not 0.0 < settings.error < 1.0:
+    if settings.error is not None and not 0.0 < settings.error < 1.0:
         raise UsageError(f"error must be between 0 and 1, not {settings.error}")
     known = [name for name in inspect.signature(Normalizer).parameters if name not in _OWN_OPTIONS]
     for name in settings.options:

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from alphita.errors import InputError, UsageError
 from alphita.normalizer import abbreviation_list
-from alphita.normalizer.abbreviation_list import Found, inside
+from alphita.normalizer.abbreviation_list import inside
 from alphita.normalizer.schwartz_hearst import find_pairs, is_short_form, stands_for
 from alphita.normalizer.short_forms import COMMON, TOKEN, Meaning, ShortForms, is_shouted, written
 from alphita.terminology.text import clean
@@ -38,6 +38,8 @@ Source = Literal["terminology", "input", "list"]
 ABBREVIATION = "abbreviation"
 # Expansions of one mention.
 MOST = 8
+# Short forms that are written out in one mention: whoever has more of them gave a whole text.
+MOST_SPANS = 64
 # A short form that is known of more of a concept's names is told no better by its context.
 MOST_NAMES = 12
 _FORMAT = 1
@@ -67,6 +69,15 @@ class _Choice(NamedTuple):
     meaning: Meaning
     source: Source
     decided: bool
+
+
+class _Span(NamedTuple):
+    """Where a short form stands in a mention, what it may mean there, and the cleaned words around it."""
+
+    start: int
+    end: int
+    choices: list[_Choice]
+    rest: str
 
 
 class Abbreviations:
@@ -193,23 +204,25 @@ class Abbreviations:
         stripped = _without_definitions(text, in_mention, found)
         words = None if context is None else _words(context)
         whole = [source for source in (in_mention, own) if source is not None]
-        choices = self._choices(Found(0, len(stripped), []), stripped, whole, words, language)
-        spans = [(0, len(stripped), choices)] if choices else []
+        shouted = is_shouted(stripped)
+        choices = self._choices(stripped, shouted, whole, words, language)
+        spans = [_Span(0, len(stripped), choices, " ")] if choices else []
         if not spans:
             for hit in inside(stripped, [*whole, *self._sources.values()]):
-                if choices := self._choices(hit, stripped, whole, words, language):
-                    spans.append((hit.start, hit.end, choices))
+                if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, words, language):
+                    rest = f" {clean(stripped[: hit.start])} {clean(stripped[hit.end :])} "
+                    spans.append(_Span(hit.start, hit.end, choices, rest))
+                    if len(spans) == MOST_SPANS:
+                        break
         if spans:
-            for chosen in itertools.islice(itertools.product(*(choices for _, _, choices in spans)), 2 * MOST):
+            for chosen in itertools.islice(itertools.product(*(span.choices for span in spans)), 2 * MOST):
                 found.append(_written_out(stripped, spans, chosen))
         return _distinct(found, text)[:MOST]
 
     def _choices(
-        self, hit: Found, text: str, own: Sequence[ShortForms], words: set[str] | None, language: str | None
+        self, string: str, shouted: bool, own: Sequence[ShortForms], words: set[str] | None, language: str | None
     ) -> list[_Choice]:
-        """Return the meanings of one short form in a mention, likeliest first."""
-        string = text[hit.start : hit.end]
-        shouted = is_shouted(text)
+        """Return the meanings of one short form, likeliest first; `shouted` is told of the mention it stands in."""
         for source in own:
             if meanings := source.of(string, shouted=shouted):
                 return [_Choice(meaning, "input", len(meanings) == 1) for meaning in meanings]
@@ -246,16 +259,16 @@ def _without_definitions(text: str, forms: ShortForms, found: list[Expansion]) -
     return stripped
 
 
-def _written_out(text: str, spans: Sequence[tuple[int, int, list[_Choice]]], chosen: tuple[_Choice, ...]) -> Expansion:
+def _written_out(text: str, spans: Sequence[_Span], chosen: tuple[_Choice, ...]) -> Expansion:
     pieces, place = [], 0
-    for (start, end, _), choice in zip(spans, chosen, strict=True):
-        rest = f" {clean(text[:start])} {clean(text[end:])} "
-        pieces += [text[place:start], "" if f" {clean(choice.meaning.long)} " in rest else choice.meaning.long]
-        place = end
+    for span, choice in zip(spans, chosen, strict=True):
+        is_said = f" {clean(choice.meaning.long)} " in span.rest
+        pieces += [text[place : span.start], "" if is_said else choice.meaning.long]
+        place = span.end
     string = " ".join("".join((*pieces, text[place:])).split())
     parts = zip(*((one.meaning.short, one.meaning.long, one.source) for one in chosen), strict=True)
     short, long, source = ("; ".join(dict.fromkeys(part)) for part in parts)
-    open_ones = [one for one, (_, _, choices) in zip(chosen, spans, strict=True) if len(choices) > 1]
+    open_ones = [one for one, span in zip(chosen, spans, strict=True) if len(span.choices) > 1]
     decided = all(one.decided for one in open_ones) and any(one.decided for one in chosen)
     return Expansion(string, short, long, source, decided)
 

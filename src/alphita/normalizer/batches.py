@@ -20,7 +20,7 @@ from alphita import machine
 from alphita.errors import UsageError
 from alphita.normalizer.answers import FIELDS, answer
 from alphita.normalizer.filters import Filters
-from alphita.normalizer.normalizer import AUTO, DEFAULT_ERROR, Normalizer
+from alphita.normalizer.normalizer import AUTO, Normalizer
 from alphita.normalizer.records import DEFAULT_FLOOR
 from alphita.registry import unknown
 
@@ -48,7 +48,7 @@ class Settings:
         ranking: see `Normalizer`, as all below.
         calibration: a folder; None: that of the index, if any.
         floor: similarity, -1 to 1, below which no concept is given; without calibration.
-        error: allowed share of errors, 0 to 1, among what is accepted.
+        error: allowed share of errors, 0 to 1, among what is accepted; None: the usual one, if calibrated.
         target: give codes of this code system.
         filters: which concepts may be answered.
         abbreviations: the user's own list, a file.
@@ -67,7 +67,7 @@ class Settings:
     ranking: str = AUTO
     calibration: str | None = None
     floor: float = DEFAULT_FLOOR
-    error: float = DEFAULT_ERROR
+    error: float | None = None
     target: str | None = None
     filters: Filters | None = None
     abbreviations: str | None = None

@@ -55,6 +55,7 @@ class Explanation:
         expansion: what the mention was taken to stand for, and whence that is known; None for no abbreviation.
         contradictions: in what mention and term contradict each other.
         retired: the retired concept whose term matched; None for a live one.
+        non_standard: the non-standard concept (OMOP) whose term matched, where it maps to this one; else None.
         runners_up: the next candidates, best first.
         nil: the ranker's probability that no concept fits, 0 to 1; None where nothing was learned.
         gave: what each group of features gave the answer, against a middling candidate, greatest first: positive
@@ -75,6 +76,7 @@ class Explanation:
     runners_up: tuple[RunnerUp, ...] = ()
     nil: float | None = None
     gave: Mapping[str, float] = field(default_factory=dict)
+    non_standard: str | None = None
 
     def __str__(self) -> str:
         """Return one line."""
@@ -92,6 +94,8 @@ class Explanation:
             parts.append(self.expansion)
         if self.retired:
             parts.append(f"a name of {self.retired}, retired and replaced by this")
+        if self.non_standard:
+            parts.append(f"a name of {self.non_standard}, which is not standard and maps to this")
         parts += [f"contradiction: {one}" for one in self.contradictions]
         for other in self.runners_up[:1]:
             why = _numbers(other.behind)

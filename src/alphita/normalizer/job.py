@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -13,10 +15,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita import __version__
-from alphita.errors import UsageError
+from alphita.errors import InputError, UsageError
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.formats._names import chosen
@@ -26,6 +29,7 @@ from alphita.normalizer.journal import Chunk
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.parts import beside
 from alphita.normalizer.records import ABBREVIATION, EXACT, NEAREST, NIL
+from alphita.normalizer.remembering import REVIEWED, Memory
 from alphita.normalizer.tables import Table
 from alphita.terminology.prefixes import canonical
 
@@ -41,7 +45,7 @@ GIVEN = (
     "set_id", "version", "licence", "source_vocabulary", "source_system", "source_version", "prefixes",
 )  # fmt: skip
 # Of these every row has one.
-OUTCOMES = (EXACT, ABBREVIATION, NEAREST, NIL, REJECTED)
+OUTCOMES = (EXACT, ABBREVIATION, NEAREST, NIL, REVIEWED, REJECTED)
 
 # An answer of every kind of thing, to try a format with.
 _SAMPLE = Line(
@@ -66,6 +70,8 @@ class Job:
         audit: accepted rows to draw at random for review; 0: none.
         audit_out: the file for them; None: OUT.audit.csv.
         header: what is said of the whole output; its columns, date and sources are filled in.
+        report: the file for the counts, which the caller writes; None: there is none.
+        memory: what people settled before: it answers first; None: nobody is asked.
     """
 
     table: Table
@@ -78,6 +84,8 @@ class Job:
     audit: int = 0
     audit_out: Path | None = None
     header: Header = field(default_factory=Header)
+    report: Path | None = None
+    memory: Memory | None = None
 
     @property
     def to_stdout(self) -> bool:
@@ -89,13 +97,28 @@ class Job:
         """The file of the rows to review."""
         return self.audit_out or Path(f"{self.out}.audit.csv")
 
+    @property
+    def rejects_file(self) -> Path:
+        """The file of the rows set aside."""
+        return beside(Path(self.out), ".rejects.csv")
+
+    def files(self) -> dict[str, Path]:
+        """Return the files that are read or written, each with what it is called."""
+        found = {} if self.table.is_stdin else {"the input": Path(self.table.path)}
+        if not self.to_stdout:
+            found |= {"the output": Path(self.out), "the rejects": self.rejects_file}
+            if self.audit:
+                found["the rows to audit"] = self.audit_file
+        return found if self.report is None else found | {"the report": self.report}
+
     def columns(self) -> list[str]:
         """Return the output's columns."""
         given = {
             "mention_code": self.table.code_column, "frequency": self.table.frequency_column,
             "explanation": self.explain,
         }  # fmt: skip
-        return [name for name in COLUMNS if name not in REVIEW and given.get(name, True)]
+        left_out = REVIEW if self.memory is None else ()
+        return [name for name in COLUMNS if name not in left_out and given.get(name, True)]
 
 
 @dataclass(frozen=True)
@@ -118,6 +141,7 @@ class Summary:
         rejects: the file of rejects, or None if there are none (or no file: the output is stdout).
         audit: the file of accepted rows to review; None if none were asked for, or there are none.
         lost: what the output's format could not hold, counted by field or in words.
+        reviewed: rows answered by what people settled before.
     """
 
     rows: int
@@ -135,6 +159,7 @@ class Summary:
     rejects: str | None
     audit: str | None
     lost: dict[str, int]
+    reviewed: int = 0
 
     @classmethod
     def of(
@@ -154,7 +179,7 @@ class Summary:
             total[ACCEPTED] if calibrated else None, total[FOR_REVIEW] if calibrated else None, resumed,
             round(seconds, 3), round((rows - resumed) / max(seconds, 1e-9), 1), out,
             None if rejects is None else str(rejects), None if audit is None else str(audit),
-            dict(lost.most_common()),
+            dict(lost.most_common()), total[REVIEWED],
         )  # fmt: skip
 
 
@@ -176,6 +201,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "target": normalizer.target,
         "filters": None if normalizer.filters is None else repr(normalizer.filters),
         "abbreviations' hash": None if abbreviations is None else _hash(abbreviations.to_json()),
+        "decisions' hash": None if job.memory is None else job.memory.content_hash,
         "precision": normalizer.precision,
         "top": job.top_k,
         "explain": job.explain,
@@ -209,20 +235,24 @@ def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
     )  # fmt: skip
 
 
-def check_concepts(normalizer: Normalizer, writer: ModuleType, header: Header) -> None:
-    """Refuse before anything is answered what the format cannot write of the index's concepts.
+def check_concepts(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header) -> None:
+    """Refuse before anything is answered what the format cannot write of the concepts of index and memory.
 
-    With filters only the answers tell, for they may leave out what cannot be written.
+    With filters only the index's answers tell, for they may leave out what cannot be written.
 
     Raises:
         UsageError: a prefix of concepts is not declared.
     """
-    if normalizer.filters is not None or not writer.PREFIXED:
+    if not writer.PREFIXED:
         return
+    prefixes = set() if job.memory is None else job.memory.prefixes()
+    if normalizer.filters is None and normalizer.target:
+        prefixes.add(normalizer.target)
+    elif normalizer.filters is None:
+        ids = normalizer.index.segment.concepts.column("id")
+        prefixes |= set(pc.unique(pc.replace_substring_regex(ids, ":.*", "")).to_pylist())
     writer.begin(header)
-    ids = normalizer.index.segment.concepts.column("id")
-    prefixes = pc.unique(pc.replace_substring_regex(ids, ":.*", "")).to_pylist()
-    for prefix in [normalizer.target] if normalizer.target else sorted(prefixes):
+    for prefix in sorted(prefixes):
         writer.encode(header, [replace(_SAMPLE, concept_id=f"{prefix}:1")])
 
 
@@ -238,11 +268,18 @@ def _omop(index: Index) -> Callable[[str], TargetInfo | None] | None:
     if "omop_concept_id" not in table.column_names:
         return None
 
+    # Where no concept is a standard one, it was not told which are.
+    is_known = bool(pc.any(pc.equal(table.column("standard").cast(pa.string()), "S")).as_py())
+
     @cache
     def found(concept_id: str) -> TargetInfo | None:
         row = int(index.concept_rows([concept_id])[0])
-        values = [table.column(name)[row].as_py() for name in ("omop_concept_id", "domain", "vocabulary")]
-        return None if row < 0 or values[0] is None else TargetInfo(values[0], values[1] or "", values[2] or "")
+        number, domain, vocabulary, standard = (
+            table.column(name)[row].as_py() for name in ("omop_concept_id", "domain", "vocabulary", "standard")
+        )
+        if row < 0 or number is None:
+            return None
+        return TargetInfo(number, domain or "", vocabulary or "", standard == "S" if is_known else None)
 
     return found
 
@@ -251,13 +288,20 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool,
     """Refuse what cannot be done before anything is done.
 
     Raises:
-        UsageError: options that do not go together, or an output that exists.
+        UsageError: options that do not go together, an output that exists, or one file for two things.
+        InputError: the input is missing.
     """
     if job.audit and normalizer.calibration is None:
         raise UsageError(
             f"--audit draws from the accepted rows, and without a calibration none is accepted; "
             f"fit one: alphita calibrate --index {normalizer.index.path} --split S.split"
         )
+    if not job.table.is_stdin:
+        try:
+            os.stat(job.table.path)
+        except OSError as error:
+            raise InputError(f"cannot read the input: {error.strerror}", file=job.table.name) from None
+    _check_apart(job.files())
     if job.to_stdout:
         if resume:
             raise UsageError("stdout cannot be resumed; give an output file")
@@ -269,16 +313,22 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool,
     out = Path(job.out)
     if resume and force:
         raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
-    if resume and job.table.is_stdin:
-        raise UsageError("input from stdin cannot be resumed; give a file")
+    if resume and job.table.is_stream:
+        where = "stdin" if job.table.is_stdin else "a pipe"
+        raise UsageError(f"input from {where} cannot be resumed; give a file")
     if out.is_dir():
         raise UsageError(f"{out} is a folder; name a file")
-    if not job.table.is_stdin and out.exists() and out.samefile(job.table.path):
-        raise UsageError(f"{out} is the input; choose another name for the output")
     unfinished = resume and beside(out, ".journal").exists()
     for made in (out, *([job.audit_file] if job.audit else [])):
         if made.exists() and not force and not unfinished:
             raise UsageError(f"{made} already exists; choose another name or use --force")
+
+
+def _check_apart(files: Mapping[str, Path]) -> None:
+    for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
+        is_same = one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
+        if is_same:
+            raise UsageError(f"{other} is {what}; choose another name for {other_what}")
 
 
 def format_of(job: Job) -> ModuleType:

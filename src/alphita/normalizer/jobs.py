@@ -61,7 +61,6 @@ from alphita.normalizer.tables import Row
 # it has this many new questions, which are some ten seconds of work.
 CHUNK_CHARACTERS = 16 * 2**20
 CHUNK_QUESTIONS = 16_384
-REJECTS_SHOWN = 5
 PROGRESS_ROWS = 10_000
 # A text without one of them defines no abbreviation.
 CLOSING_BRACKETS = ")]）"
@@ -106,7 +105,7 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
     today = datetime.now(UTC).date().isoformat()
     if job.to_stdout:
         header = header_of(normalizer, job, today)
-        check_concepts(normalizer, writer, header)
+        check_concepts(normalizer, job, writer, header)
         chunks = list(_to_stdout(normalizer, job, writer, header))
         return Summary.of(chunks, 0, start, "stdout", calibrated=calibrated)
     out = Path(job.out)
@@ -119,21 +118,21 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
             header = header_of(normalizer, job, journal.date)
             resumed = sum(rows_of(chunk.counts) for chunk in journal.chunks)
             try:
-                check_concepts(normalizer, writer, header)
+                check_concepts(normalizer, job, writer, header)
                 if not journal.complete:
                     with _few_collections():
                         _write_parts(normalizer, job, writer, header, journal)
                     journal.mark_complete()
                 rejects, audit = _finish(job, writer, header, journal)
             except BaseException:
-                if not journal.chunks or job.table.is_stdin:
+                if not journal.chunks or job.table.is_stream:
                     _discard(out, journal)
                 raise
             return Summary.of(
                 journal.chunks, resumed, start, str(out), calibrated=calibrated, rejects=rejects, audit=audit
             )  # fmt: skip
     except OSError as error:
-        kept = not job.table.is_stdin and beside(out, ".journal").exists()
+        kept = not job.table.is_stream and beside(out, ".journal").exists()
         what_now = "make room and go on with --resume" if kept else "nothing was changed"
         raise AlphitaError(f"could not write {out}: {error.strerror or error}; {what_now}") from error
 
@@ -225,9 +224,9 @@ def _write(
 def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
     """Let the normaliser learn the abbreviations that the input defines anywhere; return a hash of what it was told.
 
-    What comes from stdin can be read once only, and is not asked.
+    What comes from stdin or a pipe can be read once only, and is not asked.
     """
-    if job.table.is_stdin or normalizer.abbreviations is None:
+    if job.table.is_stream or normalizer.abbreviations is None:
         return ""
     digest = hashlib.blake2b(digest_size=16)
 
@@ -246,17 +245,20 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
 
 
 def _answer(normalizer: Normalizer, job: Job, new: dict[Question, Row]) -> dict[Question, Answer]:
-    """Answer the questions of some rows, together."""
-    if not new:
-        return {}
+    """Answer the questions of some rows, together: by what was settled before, or else by the index."""
+    found: dict[Question, Answer | None] = dict.fromkeys(new)
+    if job.memory is not None:
+        found = {asked: job.memory.answer(row.mention or "", explain=job.explain) for asked, row in new.items()}
+    rows = [new[asked] for asked, settled in found.items() if settled is None]
     results = normalizer.normalize(
-        [row.mention or "" for row in new.values()],
+        [row.mention or "" for row in rows],
         top_k=job.top_k,
-        contexts=[row.context for row in new.values()] if job.table.context_column else None,
-        languages=[row.language for row in new.values()] if job.table.language_column else None,
+        contexts=[row.context for row in rows] if job.table.context_column else None,
+        languages=[row.language for row in rows] if job.table.language_column else None,
         explain=job.explain,
-    )
-    return {asked: answer(result, job.top_k) for asked, result in zip(new, results, strict=True)}
+    ) if rows else []  # fmt: skip
+    answered = (answer(result, job.top_k) for result in results)
+    return {asked: next(answered) if settled is None else settled for asked, settled in found.items()}
 
 
 def _lines(rows: Sequence[Row], found: Sequence[Answer | None]) -> tuple[list[Mapping], dict[str, int]]:
@@ -338,12 +340,16 @@ def _reject_lines(
     try:
         with Rejects(aside, private=job.private) as rejects:
             for row in bad:
-                why = unwritten.get(row.number) or Problem(row.problem or "", job.table.column or "", row.value)
+                why = unwritten.get(row.number) or _problem(row)
                 rejects.add(why.problem, file=job.table.name, line=row.line, field=why.field, value=why.value)
         content = aside.read_bytes()
     finally:
         aside.unlink(missing_ok=True)
     return content if with_header else content.partition(b"\n")[2]
+
+
+def _problem(row: Row) -> Problem:
+    return Problem(row.problem or "", row.field or "", row.value)
 
 
 def _finish(job: Job, writer: ModuleType, header: Header, journal: Journal) -> tuple[Path | None, Path | None]:
@@ -353,7 +359,7 @@ def _finish(job: Job, writer: ModuleType, header: Header, journal: Journal) -> t
         The files of rejects and audit; None for one that there is none of.
     """
     out = Path(job.out)
-    part, rejects_part, rejects = beside(out, PART), beside(out, REJECTS), beside(out, ".rejects.csv")
+    part, rejects_part, rejects = beside(out, PART), beside(out, REJECTS), job.rejects_file
     has_rejects = any(chunk.counts.get(REJECTED) or chunk.counts.get(UNWRITTEN) for chunk in journal.chunks)
     if has_rejects and rejects_part.exists():
         rejects_part.replace(rejects)
@@ -398,7 +404,6 @@ def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Hea
     _learn_abbreviations(normalizer, job)
     answers = Answers()
     file.write(writer.begin(header))
-    shown = 0
     for chunk in _with_progress(job, answers):
         fresh = _answer(normalizer, job, chunk.new)
         found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in chunk.asked]
@@ -406,11 +411,17 @@ def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Hea
         answers.add(fresh.items())
         file.write(writer.encode(header, made))
         file.flush()
+        unwritten, lost = _losses(writer, header, made)
+        # There is no file of rejects, so that each must be told here.
         for row in chunk.rows:
-            if row.problem is not None and shown < REJECTS_SHOWN:
-                shown += 1
-                progress.say(f"rejected: {job.table.name}:{row.line}: {row.problem}")
-        yield Chunk("", {}, counts, _losses(writer, header, made)[1])
+            if row.problem is not None or row.number in unwritten:
+                what, why = "rejected", _problem(row)
+                if row.number in unwritten:
+                    what, why = "not written", unwritten[row.number]
+                value = None if job.private else why.value
+                told = InputError(why.problem, file=job.table.name, line=row.line, field=why.field or None, value=value)
+                progress.say(f"{what}: {told}")
+        yield Chunk("", {}, counts, lost)
 
 
 def _other_input(job: Job) -> UsageError:

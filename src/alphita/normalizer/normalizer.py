@@ -44,7 +44,7 @@ class Normalizer:
         ranking: str = AUTO,
         calibration: Calibration | Path | str | None = None,
         floor: float = DEFAULT_FLOOR,
-        error: float = DEFAULT_ERROR,
+        error: float | None = None,
         target: str | None = None,
         filters: Filters | None = None,
         abbreviations: Path | str | None = None,
@@ -61,7 +61,8 @@ class Normalizer:
                 `vectors`.
             calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, if any.
             floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
-            error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration.
+            error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration. By default
+                `DEFAULT_ERROR` with one, and without one nothing is accepted.
             target: give concepts' codes in this code system, a prefix such as "SNOMEDCT", where they have one.
             filters: which concepts may be answered; all by default.
             abbreviations: your own list: a CSV or TSV with the columns short and long.
@@ -70,14 +71,15 @@ class Normalizer:
             threads: see `TermEncoder.load`.
 
         Raises:
-            UsageError: an option out of range, a ranking that the index has no parts for, or an unknown filter.
+            UsageError: an option out of range, a ranking that the index has no parts for, an allowed error without a
+                calibration, or an unknown filter.
             InputError: `encoder` is not the one the index was built with, or the calibration is not this index's.
         """
         if not -1.0 <= floor <= 1.0:
             raise UsageError(f"floor must be between -1 and 1, not {floor}")
         if encoder is not None:
             index.check_encoder(encoder)
-        self.index, self.floor, self.error, self.target = index, floor, error, target
+        self.index, self.floor, self.target = index, floor, target
         self.precision, self.device, self.threads = precision, device, threads
         self._encoder = encoder
         self._loading = threading.Lock()
@@ -85,7 +87,8 @@ class Normalizer:
         self.ranking = ranking if ranking != AUTO else "learned" if self.calibration is not None else "vectors"
         self._ranking = registry.load(RANKINGS, self.ranking)
         _check_parts(index, self.ranking, self._ranking, self.calibration)
-        self.accept = self.calibration.threshold(error) if self.calibration is not None else None
+        self.error = _allowed(error, self.calibration, index)
+        self.accept = self.calibration.threshold(self.error) if self.calibration is not None else None
         self.abbreviations = _abbreviations(self.calibration, abbreviations)
         self.filters = filters
         self._maker = Maker(index, target, self.calibration.ranker if self.calibration is not None else None)
@@ -250,6 +253,15 @@ def _calibration(index: Index, given: Calibration | Path | str | None, ranking: 
     if given is None and not folder.exists():
         return None
     return Calibration.load(folder, index)
+
+
+def _allowed(error: float | None, calibration: Calibration | None, index: Index) -> float:
+    if error is not None and calibration is None:
+        raise UsageError(
+            f"an allowed error of {error:g} needs a calibration, and there is none here; fit one: "
+            f"alphita calibrate --index {index.path} (a ranking other than 'learned' goes without)"
+        )
+    return DEFAULT_ERROR if error is None else error
 
 
 def _check_parts(index: Index, name: str, ranking: Any, calibration: Calibration | None) -> None:  # noqa: ANN401

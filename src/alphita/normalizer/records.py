@@ -35,7 +35,8 @@ class Candidate:
         relation: how the concept stands to the mention: exact, broad (the concept is broader), narrow or related.
         expansion: what the mention was taken to stand for, if it is or holds an abbreviation.
         contradictions: in what mention and matched term contradict each other.
-        retired_concept: the retired concept whose term matched; `concept_id` is its replacement.
+        retired_concept: the retired concept whose term matched; `concept_id` is its replacement. Of OMOP vocabularies
+            also the non-standard one that maps to `concept_id`.
         score: the learned ranking's, greater is better; comparable within one mention only.
     """
 

@@ -118,7 +118,8 @@ class Maker:
             decision = None
             if confidence is not None:
                 vetoed = scored.features is not None and bool(scored.features.vetoed[top])
-                accepted = accept is not None and confidence >= accept and not vetoed
+                # The threshold was found among confidences that were not rounded.
+                accepted = accept is not None and answers.confidence[number] >= accept and not vetoed
                 decision = "accept" if accepted else "review"
             made.append(
                 Result(mention, best.concept_id, best.concept_name, best.matched_term, best.similarity, confidence,
@@ -214,6 +215,7 @@ class Maker:
         equal = bool(table.routes[top] & EXACT)
         answer = "NIL: too far away or too doubtful; the nearest is" if nil else "equal to" if equal else "nearest to"
         concept = self.index.concept(int(table.concept[top]))
+        maps = self._is_live(best.retired_concept)
         preferred = self.index.segment.terms.column("preferred")[int(table.term[top])].as_py()
         expansion = None if best.expansion is None else f"read as {best.expansion!r} ({best.routes[-1]})"
         return Explanation(
@@ -221,9 +223,15 @@ class Maker:
             "preferred name" if preferred else TERM_KINDS.get(best.scope or ""), best.routes,
             {"cosine": round(float(table.cosine[top]), 3), "letters": round(float(table.letters[top]), 3)},
             concept.definition, concept.parents, concept.semantic_types, expansion, best.contradictions,
-            best.retired_concept, others, round(float(answers.nil[request]), 4) if calibration else None,
-            gave,
+            None if maps else best.retired_concept, others,
+            round(float(answers.nil[request]), 4) if calibration else None,
+            gave, best.retired_concept if maps else None,
         )  # fmt: skip
+
+    def _is_live(self, identifier: str | None) -> bool:
+        """Tell whether a concept is indexed under its own id; that of a retired one leads to another."""
+        row = -1 if identifier is None else int(self.index.concept_rows([identifier])[0])
+        return row >= 0 and self.index.segment.concepts.column("id")[row].as_py() == identifier
 
 
 def _reading(asked: Asked, request: int, number: int) -> Reading | None:

@@ -11,9 +11,11 @@ import csv
 import gzip
 import io
 import json
+import os
 import re
 import sys
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,8 +34,12 @@ SUFFIXES = {
 FORMATS = ("csv", "tsv", "parquet", "jsonl", "lines")
 # The column that is taken if none is named.
 DEFAULT_COLUMN = "mention"
-# A quote that is never closed would swallow the rest of the file into one cell.
+# A quote that is never closed would swallow the rows after it into one cell. A note may well have hundreds of lines,
+# a mention hardly.
 MAX_CELL_CHARACTERS = 1_000_000
+MAX_ROW_LINES = 1_000
+MAX_MENTION_LINES = 100
+UNCLOSED = "a quote is opened, and where it is closed the row does not end"
 MAX_LINE_BYTES = 64 * 2**20
 PARQUET_ROWS_AT_ONCE = 8_192
 # A count, also as spreadsheets and data frames write it where a cell of the column is missing: 3.0.
@@ -61,6 +67,7 @@ class Row(NamedTuple):
         frequency: how often the mention occurs, 0 or more, likewise.
         problem: why the row cannot be used, or None.
         value: the offending value.
+        field: the column it stands in; None where the whole row is meant, or the column was not named.
     """
 
     number: int
@@ -72,6 +79,7 @@ class Row(NamedTuple):
     frequency: int | None = None
     problem: str | None = None
     value: object = None
+    field: str | None = None
 
 
 @dataclass
@@ -115,8 +123,8 @@ class Table:
             raise UsageError(unknown("input format", self.format, FORMATS))
         if self.format == "lines" and (self.column or any(self._further())):
             raise UsageError("plain lines have no columns; say --input-format csv, tsv or jsonl")
-        if self.format == "parquet" and self.is_stdin:
-            raise UsageError("Parquet cannot be read from stdin; give a file")
+        if self.format == "parquet" and self.is_stream:
+            raise UsageError(f"Parquet cannot be read from {'stdin' if self.is_stdin else 'a pipe'}; give a file")
         if len(self.delimiter) > 1:
             raise UsageError(f"the delimiter must be one character, not {self.delimiter!r}")
         try:
@@ -132,15 +140,21 @@ class Table:
         return str(self.path) == STDIN
 
     @property
+    def is_stream(self) -> bool:
+        """Whether the input can be read once only: stdin, or a pipe that goes by a file's name."""
+        path = self.path
+        return self.is_stdin or (os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path))
+
+    @property
     def name(self) -> str:
         """What errors call the input."""
         return "stdin" if self.is_stdin else str(self.path)
 
     def estimate_rows(self, read: int) -> int | None:
-        """Return about how many rows there are, going by how much of the file `read` rows took; None for stdin."""
+        """Return about how many rows there are, going by how much of the file `read` rows took; None for a stream."""
         if self._rows is not None:
             return self._rows
-        if self._raw is None or self._raw.closed or not self._raw.tell():
+        if self.is_stream or self._raw is None or self._raw.closed or not self._raw.tell():
             return None
         return max(read, round(read * Path(self.path).stat().st_size / self._raw.tell()))
 
@@ -198,8 +212,9 @@ class Table:
 
     def _delimited(self, file: IO[bytes]) -> Iterator[Row]:
         csv.field_size_limit(MAX_CELL_CHARACTERS)
-        delimiter = self.delimiter or ("\t" if self.format == "tsv" else ",")
-        reader = csv.reader(self._lines(file), delimiter=delimiter, strict=True)
+        delimiter = self._delimiter()
+        lines = _Lines(self._lines(file))
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
         except csv.Error as error:
@@ -211,7 +226,7 @@ class Table:
         )
         number = 0
         while True:
-            line = reader.line_num + 1
+            line = lines.begin_row()
             try:
                 cells = next(reader)
             except StopIteration:
@@ -219,16 +234,25 @@ class Table:
                 return
             except csv.Error as error:
                 number += 1
-                yield Row(number, line, None, problem=f"not a row of this format: {error}")
+                problem = UNCLOSED if len(lines.row) > 1 else str(error)
+                first = lines.take_back()
+                yield Row(number, line, None, problem=f"not a row of this format: {problem}", value=_printable(first))
                 continue
             if not cells:
                 continue
             number += 1
             if len(cells) != len(header):
                 problem = f"{len(cells)} cells, but the header has {len(header)}"
+                if len(lines.row) > 1:
+                    problem += f" (lines {line} to {line + len(lines.row) - 1})"
                 yield Row(number, line, None, problem=problem, value=delimiter.join(cells))
                 continue
-            yield self.checked(number, line, *pick([*cells, None]))
+            picked = pick([*cells, None])
+            if len(lines.row) > MAX_MENTION_LINES and picked[0].count("\n") >= MAX_MENTION_LINES:
+                first = lines.take_back()
+                yield Row(number, line, None, problem=f"not a row of this format: {UNCLOSED}", value=_printable(first))
+                continue
+            yield self.checked(number, line, *picked)
 
     def _plain(self, file: IO[bytes]) -> Iterator[Row]:
         for number, text in enumerate(self._lines(file), 1):
@@ -263,14 +287,15 @@ class Table:
     def _json_row(self, number: int, line: int, record: dict[str, Any], column: str) -> Row:
         mention = record.get(column, ...)
         if mention is ...:
-            return Row(number, line, None, problem=f"no {column!r} in this object", value=list(record))
+            return Row(number, line, None, problem=f"no {column!r} in this object", value=list(record), field=column)
         code, context, language, frequency = (name and record.get(name) for name in self._further())
         for name, text in ((column, mention), (self.context_column, context), (self.language_column, language)):
             if not isinstance(text, str | None):
-                return Row(number, line, None, problem=f"{name!r} is not a string", value=text)
+                return Row(number, line, None, problem=f"{name!r} is not a string", value=text, field=name)
         for name, value in ((self.code_column, code), (self.frequency_column, frequency)):
             if not isinstance(value, str | int | float | None):
-                return Row(number, line, None, problem=f"{name!r} is neither string nor number", value=value)
+                problem = f"{name!r} is neither string nor number"
+                return Row(number, line, None, problem=problem, value=value, field=name)
         code, frequency = (None if value is None else str(value) for value in (code, frequency))
         return self.checked(number, line, mention or "", code, context, language, frequency)
 
@@ -322,16 +347,19 @@ class Table:
             name = (self.column, *self._further())[place]
             where = f" in {name!r}" if name else ""
             if "\0" in text:
-                return Row(number, line, None, problem=f"a NUL byte{where}", value=text)
+                return Row(number, line, None, problem=f"a NUL byte{where}", value=text, field=name)
             try:
                 text.encode("utf-8")
             except UnicodeEncodeError:
-                return Row(number, line, None, problem=f"not valid {self.encoding} text{where}", value=_printable(text))
+                problem = f"not valid {self.encoding} text{where}"
+                return Row(number, line, None, problem=problem, value=_printable(text), field=name)
         count = None
         if frequency is not None and (frequency := frequency.strip()):
             if not (whole := WHOLE.fullmatch(frequency)):
                 problem = f"{self.frequency_column!r} is no whole number of 0 or more"
-                return Row(number, line, None, problem=problem, value=_printable(frequency))
+                return Row(
+                    number, line, None, problem=problem, value=_printable(frequency), field=self.frequency_column
+                )
             count = int(whole[1])
         return Row(number, line, mention, code, context or None, language or None, count)
 
@@ -339,17 +367,69 @@ class Table:
         """Return which of `names` is `column`, or is the one to take when none is named."""
         shown = [_printable(name) for name in names]
         if column is None and len(names) == 1:
+            if other := self._other_delimiter(names[0]):
+                raise UsageError(
+                    f"{self.name}: the only column is {shown}; are its cells divided by {other!r}? "
+                    f"then say --delimiter {other!r}; otherwise name it with --column"
+                )
             return 0
         if column is None and DEFAULT_COLUMN not in names:
             raise UsageError(f"{self.name} has several columns; name one with --column: {shown}")
         wanted = column or DEFAULT_COLUMN
         if wanted not in names:
-            other = next((mark for mark in ";\t|," if len(names) == 1 and mark in names[0]), None)
+            other = self._other_delimiter(names[0]) if len(names) == 1 else None
             hint = f"; are its cells divided by {other!r}? then say --delimiter {other!r}" if other else ""
             raise UsageError(f"{self.name}: {unknown('column', wanted, shown)}{hint}")
         if list(names).count(wanted) > 1:
             raise UsageError(f"{self.name}: column {wanted!r} stands more than once in the header {shown}")
         return list(names).index(wanted)
+
+    def _other_delimiter(self, name: str) -> str | None:
+        """Return the sign that seems to divide cells in the name of the only column of a CSV or TSV."""
+        if self.format not in ("csv", "tsv"):
+            return None
+        # What divides the cells stands in a name only where it was quoted, and so meant.
+        return next((mark for mark in ";\t|," if mark in name and mark != self._delimiter()), None)
+
+    def _delimiter(self) -> str:
+        return self.delimiter or ("\t" if self.format == "tsv" else ",")
+
+
+class _Lines:
+    """Hands lines to a CSV reader, and takes back those that it took for more of one row.
+
+    Attributes:
+        row: the lines of the row being read.
+    """
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self._ahead: deque[str] = deque()
+        self._line = 1
+        self.row: list[str] = []
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        # To the reader the input ends here, within quotes: an error that it gets over.
+        if len(self.row) >= MAX_ROW_LINES:
+            raise StopIteration
+        line = self._ahead.popleft() if self._ahead else next(self._lines)
+        self.row.append(line)
+        return line
+
+    def begin_row(self) -> int:
+        """Begin the next row; return the number of its first line."""
+        self._line += len(self.row)
+        self.row.clear()
+        return self._line
+
+    def take_back(self) -> str:
+        """Let the row be its first line alone, which is returned; the others are read again."""
+        self._ahead.extendleft(reversed(self.row[1:]))
+        del self.row[1:]
+        return self.row[0].rstrip("\r\n")
 
 
 def _format_of(path: Path) -> str:

@@ -76,6 +76,6 @@ def in_base_unit(number: Fraction, unit: str) -> tuple[int, Fraction]:
     return dimension, number * factor
 
 
-def hashed(number: Fraction) -> int:
-    """Return 32 bits of a number, the same in every process."""
-    return zlib.crc32(str(number).encode())
+def hashed(*numbers: Fraction) -> int:
+    """Return 32 bits of one or more numbers, the same in every process."""
+    return zlib.crc32(" ".join(map(str, numbers)).encode())

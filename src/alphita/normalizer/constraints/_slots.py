@@ -16,7 +16,8 @@ class Slots:
 
     Two values exclude each other if they are of one kind and differ in the major part, or in minor parts that both
     have (0 is none): "type 1" and "type 1a" do not. Two codes contradict each other if there is a kind of which both
-    speak and of which no two values agree.
+    speak and of which no two values agree; or of which both have as many values, two or more, and not the same ones:
+    two strengths are two ingredients, and half a combination is another drug.
     """
 
     count: int
@@ -39,32 +40,33 @@ class Slots:
 
     def agree(self, left: Codes, right: Codes) -> Flags:
         """Tell which pairs of codes have values of one kind that do not exclude each other."""
-        found = np.zeros(len(left), dtype=bool)
-        other = self._split(right)
-        for kind, major, minor in self._split(left):
-            for kind_2, major_2, minor_2 in other:
-                found |= _agree(kind, kind_2, major, major_2, minor, minor_2)
-        return found
+        return np.asarray(self._agreements(left, right).any(axis=(0, 1)))
 
     def contradict(self, left: Codes, right: Codes) -> Flags:
         """Tell which pairs of codes exclude each other."""
         mine, other = self._split(left), self._split(right)
-        spoken, agreed = [], []
-        for kind, major, minor in mine:
-            speaks = np.zeros(len(left), dtype=bool)
-            agrees = np.zeros(len(left), dtype=bool)
-            for kind_2, major_2, minor_2 in other:
-                speaks |= (kind == kind_2) & (kind != 0)
-                agrees |= _agree(kind, kind_2, major, major_2, minor, minor_2)
-            spoken.append(speaks)
-            agreed.append(agrees)
+        agreements = self._agreements(left, right)
+        agreed, agreed_2 = agreements.any(axis=1), agreements.any(axis=0)
         clash = np.zeros(len(left), dtype=bool)
-        for (kind, _, _), speaks in zip(mine, spoken, strict=True):
-            settled = np.zeros(len(left), dtype=bool)
-            for (kind_2, _, _), agrees in zip(mine, agreed, strict=True):
-                settled |= (kind == kind_2) & agrees
-            clash |= speaks & ~settled
+        for kind, _, _ in mine:
+            here = np.array([kind_2 == kind for kind_2, _, _ in mine])
+            there = np.array([kind_2 == kind for kind_2, _, _ in other])
+            number, number_2 = here.sum(axis=0), there.sum(axis=0)
+            settled = (here & agreed).any(axis=0)
+            is_left_open = (here & ~agreed).any(axis=0) | (there & ~agreed_2).any(axis=0)
+            are_others = (number == number_2) & (number > 1) & is_left_open
+            clash |= np.asarray((kind != 0) & (number_2 > 0) & (~settled | are_others))
         return clash
+
+    def _agreements(self, left: Codes, right: Codes) -> Flags:
+        """Tell which slots of n pairs of codes are of one kind and do not exclude each other: (count, count, n)."""
+        other = self._split(right)
+        return np.array(
+            [
+                [_agree(kind, kind_2, major, major_2, minor, minor_2) for kind_2, major_2, minor_2 in other]
+                for kind, major, minor in self._split(left)
+            ]
+        )
 
     def _split(self, codes: Codes) -> list[tuple[Codes, Codes, Codes]]:
         """Return kind, major and minor of each slot, each (n,) int64."""

@@ -2,9 +2,9 @@
 
 Each dimension is compared for itself: plain numbers, mass, volume, time, length, ... What is part of a name
 ("22q11.2", "IL2", "B12"), of a range ("10-20 mg") or a fraction ("2/3"), a bound ("over 65 years", "< 5 cm") or a
-ratio ("10 mg/ml", rule `strength`) is not read, nor what rule `stage` reads ("type 2"). English ordinals and words
-from two to ten are numbers ("3rd", "third", "three"), Roman numerals from II on too ("IV" and one-letter ones only
-as the last word: they may be a route or a name).
+ratio ("10 mg/ml", "875/125", rule `strength`) is not read, nor what rule `stage` reads ("type 2"). English ordinals
+and words from two to ten are numbers ("3rd", "third", "three"), Roman numerals from II on too ("IV" and one-letter
+ones only as the last word: they may be a route or a name).
 
 Days and years are not compared (a month has no fixed number of days). More than two different numbers in a string
 are not judged.
@@ -38,7 +38,8 @@ _LAST = {"i": 1, "iv": 4, "v": 5, "x": 10}
 _QUANTITY = re.compile(
     rf"""(?<![^\s(\[;:=])(?P<sign>-?)(?P<digits>{NUMBER})
          (?:(?P<ordinal>st|nd|rd|th)(?!\w)|\s?(?P<unit>{NAMES})(?![^\W\u3400-\u9fff]))?+
-         (?![^\W\u3400-\u9fff]|\.\d|\s?[-/^*×]\s?\d|\s?(?:/|per\b|pro\b|je\b)
+         (?![^\W\u3400-\u9fff]|\.\d|\s?[-/^*×]\s?\d|\s?(?:per\b|pro\b|je\b)
+         |\s?/(?(unit)\s?(?:{NAMES})(?!\w))
          |\s(?:and\sover|and\solder|or\solder|or\smore|or\sless|y\smás))""",
     re.VERBOSE,
 )

@@ -2,8 +2,12 @@
 
 Strengths of one dimension are compared: mass in volume, units in volume, mass in time, mass a dose, ... A plain
 quantity ("500 mg") is read by rule `number`, as is a percentage: 1 % is 10 mg/ml in a solution and 10 mg/g in a
-cream. Two masses after one another ("875 mg/125 mg") are two ingredients, and are not judged. More than two
-different strengths are not either.
+cream. More than two different strengths are not judged.
+
+Two or three amounts after one another are those of a combination: "875 mg/125 mg", "5/325 mg", and without a unit
+after a name: "co-amoxiclav 875/125", "insulin 70/30". Their order does not matter, for that of the ingredients is not
+the same everywhere. Not read are what looks like a date or a fraction, and any of them in a string that speaks of
+blood pressure or eyesight.
 """
 
 from __future__ import annotations
@@ -21,7 +25,9 @@ from alphita.normalizer.constraints._quantities import (
     MASS,
     NAMES,
     NUMBER,
+    PERCENT,
     UNITS,
+    UNITS_OF_MEASURE,
     VOLUME,
     fraction,
     hashed,
@@ -42,6 +48,21 @@ _RATIO = re.compile(
          (?P<in_digits>{NUMBER})?+\s?(?P<in_unit>{NAMES})(?!\w)""",
     re.VERBOSE,
 )
+# Kinds beyond those of the ratios, by the number of amounts.
+_COMBINATION = {2: len(_OF) * len(_IN) + 1, 3: len(_OF) * len(_IN) + 2}
+_AMOUNTS = re.compile(
+    rf"""(?<![\w.,/<>=≤≥~±+-])(?:{NUMBER})(?:\s?(?:{NAMES}))?
+         (?:\s?/\s?(?:{NUMBER})(?:\s?(?:{NAMES})(?!\w))?){{1,2}}
+         (?!\w|[.,]\d|\s?[-/^*×]\s?\d|\s?/|\s?(?:mm\s?hg|cm\s?h2o)\b)""",
+    re.VERBOSE,
+)
+_AMOUNT = re.compile(rf"(?P<digits>{NUMBER})(?:\s?(?P<unit>{NAMES})(?!\w))?")
+_NAME = re.compile(r"[^\W\d_]{3}")
+# Pairs of numbers in their strings are other things than strengths.
+_OTHER_PAIRS = {
+    "pressure", "bp", "rr", "systolic", "diastolic", "blutdruck", "pressione", "pression", "tension", "tensione",
+    "vision", "visual", "visus", "acuity", "eyesight", "snellen", "sehscharfe", "visivo", "visuelle",
+}  # fmt: skip
 
 
 def concerns(word: str) -> bool:
@@ -61,7 +82,44 @@ def find(text: Text) -> list[Found]:
             continue
         kind = 1 + _OF.index(of) * len(_IN) + _IN.index(within)
         found.append(Found(_SLOTS.value(kind, hashed(Fraction(number, divisor))), part[0]))
+    if _OTHER_PAIRS.isdisjoint(text.words):
+        for part in _AMOUNTS.finditer(text.string):
+            if amounts := _combination(part[0], after_name=bool(_NAME.search(text.string, 0, part.start()))):
+                kind = _COMBINATION[len(amounts)]
+                found.append(Found(_SLOTS.value(kind, hashed(*sorted(amounts))), part[0]))
     return found
+
+
+def _combination(string: str, *, after_name: bool) -> list[Fraction]:
+    """Return the amounts of a combination's ingredients; none if it is something else."""
+    parts = [(fraction(part["digits"]), part["unit"]) for part in _AMOUNT.finditer(string)]
+    numbers = [number for number, _ in parts if number is not None]
+    units = [unit for _, unit in parts]
+    if len(numbers) < len(parts):
+        return []
+    if not any(units):
+        return numbers if after_name and not _is_date_or_fraction(numbers) else []
+    # A unit at the end is that of all of them.
+    if units[-1] is None or not (all(units) or not any(units[:-1])):
+        return []
+    measures = [UNITS_OF_MEASURE[unit or units[-1]] for unit in units]
+    dimensions, factors = zip(*measures, strict=True)
+    if len(set(dimensions)) > 1 or dimensions[0] not in (MASS, UNITS, PERCENT):
+        return []
+    # Milligrams in a gram are a concentration.
+    if any(later > factors[0] for later in factors[1:]):
+        return []
+    # Grams as milligrams; micrograms stay, for so they are written without a unit.
+    return [number * max(factor, Fraction(1)) for number, factor in zip(numbers, factors, strict=True)]
+
+
+def _is_date_or_fraction(numbers: list[Fraction]) -> bool:
+    if any(number.denominator > 1 for number in numbers):
+        return False
+    first, second = numbers[:2]
+    if len(numbers) > 2:
+        return max(first, second) <= 31
+    return first < second < 10 or (first <= 12 and 1900 <= second < 2100)
 
 
 code = _SLOTS.code
