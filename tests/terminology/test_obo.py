@@ -228,6 +228,12 @@ def test_qualifiers_are_no_part_of_a_name(load: Load, write: Write, given: str, 
     assert terminology.manifest["dropped"] == ({"trailing qualifiers": 1} if name == "plain name" else {})
 
 
+@pytest.mark.parametrize("start", ["{a=", "{a", "{", '{a="x"'])
+def test_a_run_of_spaces_in_braces_takes_no_time(start: str) -> None:
+    value = f"plain {start}{' ' * 2_000_000}x}}y"
+    assert obo._parted(value) == (value, "")
+
+
 def test_qualifiers_of_every_tag_are_left_out(load: Load, write: Write) -> None:
     lines = [
         'synonym: "Eins" EXACT [PMID:1] {note="see [1]"}', 'def: "Text {a=\\"b\\"}" [PMID:2] {note="see [2]"}',

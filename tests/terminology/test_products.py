@@ -75,6 +75,15 @@ def test_a_stray_quote_costs_its_own_row(load: Load, write: Write) -> None:
     assert len(triples(terminology)) == 499
 
 
+@pytest.mark.parametrize(("values", "names"), [([0.5, 1.25], {"0.5", "1.25"}), ([2.0, None], {"2"})])
+def test_numbers_of_a_parquet_file_are_values(load: Load, tmp_path: Path, values: list[float], names: set[str]) -> None:
+    path = tmp_path / "p.parquet"
+    titles = ["Glove L", "Glove S"]
+    frame = pl.DataFrame({"title": titles, "attribute_name": ["weight"] * 2, "attribute_values": values})
+    frame.write_parquet(path)
+    assert {value for _, _, value in triples(load(products, path)[0])} == names
+
+
 def test_one_product_a_row(load: Load) -> None:
     terminology, rejects = load(products, WIDE, **WIDE_OPTIONS)
     assert rejects == []

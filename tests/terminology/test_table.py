@@ -233,6 +233,44 @@ def test_quoted_cells_of_several_lines_are_read(load: Load, write: Write, text: 
     assert terminology.concept_names.to_pylist() == ["One", "Two"]
 
 
+def test_a_numbered_list_in_a_cell_is_no_rows(load: Load, write: Write) -> None:
+    text = "Degrees:\n1, redness, no blister\n2, blister, painful\n3, full thickness, painless"
+    path = write("x.csv", f'id,term,definition\n7,Burn,"{text}"\n8,Bruise,x\n')
+    terminology, rejects = load(table, path, prefix="LAB")
+    assert rejects == []
+    assert terminology.concept_names.to_pylist() == ["Burn", "Bruise"]
+    assert [one.text for one in terminology.concept("LAB:7").definitions] == [text]
+
+
+def test_lines_that_each_open_a_quote_are_not_read_again_and_again(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("x.csv", "id,term\n" + 'L:1","foo\n' * 300 + "L:2,Two\n")
+    monkeypatch.setattr("alphita.terminology.loaders._table_rows.MOST_LINES", 10)
+    taken = 0
+    following = _table_rows._Feed.__next__
+
+    def counted(feed: _table_rows._Feed) -> str:
+        nonlocal taken
+        taken += 1
+        return following(feed)
+
+    monkeypatch.setattr(_table_rows._Feed, "__next__", counted)
+    rejects = Rejects(None)
+    tables = table.load([path], table.Options(), rejects)
+    assert tables.concepts["id"].to_list() == ["L:2"]
+    assert rejects.count == 300
+    assert taken < 300 * 12
+
+
+def test_control_signs_around_a_cell_are_white_space(load: Load, write: Write) -> None:
+    path = write("x.csv", "id,term\nHP:1,a\nHP:1\x1f,\x1cb\nHP:\x1c2,c\nMSH:D1,\x1d\n")
+    terminology, rejects = load(table, path)
+    assert [one.string for one in terminology.concept("HP:1").terms] == ["a", "b"]
+    assert [(reject[1], reject[2]) for reject in rejects] == [("4", "id"), ("5", "term")]
+    assert terminology.n_concepts == 1
+
+
 def test_a_row_of_several_lines_that_lacks_a_cell_is_one_reject(load: Load, write: Write) -> None:
     path = write("x.csv", 'id,term,language\nL:1,"One\ntwo"\nL:2,Two,en\n')
     terminology, [reject] = load(table, path)
@@ -353,6 +391,8 @@ def test_codes_under_a_prefix_are_not_taken_for_curies(load: Load, write: Write,
     said = capsys.readouterr().err
     assert "2 ids were taken as those of other systems, not as codes of LAB" in said
     assert "1 of HP" in said
+    assert "1 ids under DO: were taken as codes of LAB; if they are DOID's, write DOID:" in said
+    assert "X:" not in said
 
 
 def test_a_prefix_has_no_colon() -> None:

@@ -13,6 +13,9 @@ import polars as pl
 
 from alphita.terminology import prefixes
 
+# What Python takes for white space, and polars does not in part.
+WHITE = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+
 # An id has no space. "%20" in a code is written "%2520", so that it is not taken for one.
 _TO_ENCODE = re.compile(r"\s|%(?=[0-9A-Fa-f]{2})")
 _PLAIN_BYTES = 900
@@ -86,7 +89,7 @@ def _parts(cells: pl.Series) -> pl.DataFrame:
     halves = cell.str.splitn(":", 2)
     local = halves.struct.field("field_1")
     is_odd = (
-        (cell == "") | (local == "") | cell.str.starts_with(":") | cell.str.contains(r"[\s%]")
+        (cell == "") | (local == "") | cell.str.starts_with(":") | cell.str.contains(r"[\s\x1c-\x1f%]")
         | cell.str.contains("://", literal=True) | (cell.str.len_bytes() > _PLAIN_BYTES)
     )  # fmt: skip
     return cells.to_frame("cell").select(

@@ -5,9 +5,10 @@ is read row by row. A quoted cell may have line breaks in it. Where a quote was 
 would be read as one cell, so a row of several lines is not believed if
 
 - its quotes are not closed as they should be, or it has another number of cells than the header;
-- a cell is longer than any text, while a line in it may begin a row;
+- it has more than a thousand lines, or a cell is longer than any text, while a line in it may begin a row;
 - most of the lines in it look like rows themselves: without the quote they have the header's number of cells, one of
-  them with digits in it that is formed like the row's (`L:100` and `L:101`).
+  which is a code of the row's own series, other digits among the same letters (`L:100` and `L:101`). Bare numbers are
+  no sign of it, for a text may hold a numbered list.
 
 Then its first line is left out, together with lines after it that cannot begin a row, and the rest is read again.
 """
@@ -33,6 +34,8 @@ from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._text_blocks import Block
 
 ROWS_AT_ONCE = 200_000
+# Of a row. Where each row opens a quote by mistake, so many are looked at again and again.
+MOST_LINES = 1_000
 # Names of such files, where they lie among others.
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
 
@@ -86,8 +89,14 @@ class Table(Protocol):
         ...
 
 
-def opened(member: Member, format_: Format, rejects: Rejects) -> Table:
+def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool = False) -> Table:
     """Open a table; its rows of another length than the header go to `rejects`.
+
+    Args:
+        member: the file.
+        format_: how it is written.
+        rejects: see above.
+        fractions: numbers of a Parquet file may be measures, such as 0.5, and no codes.
 
     Raises:
         InputError: the file is empty, no table, or unreadable.
@@ -95,15 +104,15 @@ def opened(member: Member, format_: Format, rejects: Rejects) -> Table:
     """
     with member.open() as file:
         is_parquet = _files.read_block(file, member.place, 4) == b"PAR1"
-    return _Parquet(member) if is_parquet else _Delimited(member, format_, rejects)
+    return _Parquet(member, fractions) if is_parquet else _Delimited(member, format_, rejects)
 
 
 # --- Parquet ---------------------------------------------------------------------------------------------------------
 
 
 class _Parquet:
-    def __init__(self, member: Member) -> None:
-        self.member = member
+    def __init__(self, member: Member, fractions: bool) -> None:
+        self.member, self.fractions = member, fractions
         try:
             with member.open() as file:
                 self.scanned = pl.scan_parquet(io.BytesIO(file.read()) if member.inside else member.path)
@@ -139,6 +148,8 @@ class _Parquet:
         if column.dtype.is_float():
             column = column.fill_nan(None)
             broken = (column != column.round()).fill_null(False) | column.is_infinite().fill_null(False)
+            if broken.any() and self.fractions:
+                return column.cast(pl.String).fill_null("")
             if broken.any():
                 row = broken.arg_true()[0]
                 raise self._unusable(column, row=start + 1 + row, value=column[row])
@@ -312,7 +323,7 @@ class _Delimited:
             return not self._is_like(last, before)
         # The cells after the one with line breaks are the last line's own.
         after = {place: _form(cell) for place, cell in enumerate(cells) if place not in before and "\n" not in cell}
-        forms = before | {place: form for place, form in after.items() if "0" in form}
+        forms = before | {place: form for place, form in after.items() if form}
         return 2 * sum(self._is_like(line, forms) for line in inner) <= len(inner)
 
     def _is_like(self, line: str, forms: dict[int, str]) -> bool:
@@ -346,20 +357,23 @@ class _Feed:
     def __next__(self) -> str:
         while not self.waiting:
             self.load(next(self.blocks))
+        if len(self.taken) == MOST_LINES:
+            raise csv.Error(f"a row of more than {MOST_LINES:,} lines")
         line = self.waiting.popleft()
         self.taken.append(line)
         return line[1] + "\n"
 
 
 def _form(cell: str) -> str:
-    """Return how a cell is written: "L:100" as "a:0"."""
-    return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", cell))
+    """Return how the codes of a series are written: "L:0" for "L:100"; "" unless there are letters and digits."""
+    form = re.sub(r"\d+", "0", cell)
+    return form if "0" in form and any(map(str.isalpha, form)) else ""
 
 
 def _forms_before(cells: list[str]) -> dict[int, str]:
-    """Return the forms of the cells with digits, by their places, that stand before the first with a line break."""
+    """Return the forms of codes, by their places, that stand before the first cell with a line break."""
     forms = {place: _form(cell) for place, cell in enumerate(takewhile(lambda cell: "\n" not in cell, cells))}
-    return {place: form for place, form in forms.items() if "0" in form}
+    return {place: form for place, form in forms.items() if form}
 
 
 def _delimiter(member: Member, header: str) -> str:

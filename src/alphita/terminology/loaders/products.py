@@ -80,7 +80,7 @@ class _Reader:
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""
         self.file = member.place
-        table = _table_rows.opened(member, self.format, self.rejects)
+        table = _table_rows.opened(member, self.format, self.rejects, fractions=True)
         header = table.names
         # "Attribute Name" and attribute_name are the same column.
         names = self.names = [model.snake_case(name) for name in header]

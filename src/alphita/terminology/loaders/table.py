@@ -20,11 +20,11 @@ from pydantic import Field
 from alphita import progress
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology import languages, model
+from alphita.terminology import languages, model, prefixes
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _table_rows
 from alphita.terminology.loaders._files import Member
-from alphita.terminology.loaders._table_ids import Ids, normalized
+from alphita.terminology.loaders._table_ids import WHITE, Ids, normalized
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "CSV, TSV or Parquet with named columns"
@@ -122,7 +122,7 @@ class _Reader:
         for frame in table.frames(list(fields.values())):
             accept(
                 frame.select(
-                    "line", *(pl.col(str(place)).str.strip_chars().alias(field) for field, place in fields.items())
+                    "line", *(pl.col(str(place)).str.strip_chars(WHITE).alias(field) for field, place in fields.items())
                 )
             )
         return _files.source(member, name=member.name.split(".")[0])
@@ -152,7 +152,7 @@ class _Reader:
         retired = concepts.filter("retired")["id"].unique()
         concepts = concepts.filter(pl.col("id").is_first_distinct())
         found["concepts"] = concepts.with_columns(retired=pl.col("id").is_in(retired.implode()))
-        self._say_whose(concepts["source"])
+        self._say_whose(found["concepts"])
         is_open = pl.col("preferred").is_null()
         first = pl.col("concept").is_first_distinct().over(is_open)
         found["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first).otherwise("preferred"))
@@ -170,16 +170,27 @@ class _Reader:
         self.dropped["repeated rows"] += len(lost)
         return frame.filter(~pl.col("place").is_in(lost.implode())).drop("place")
 
-    def _say_whose(self, sources: pl.Series) -> None:
-        if not self.options.prefix:
+    def _say_whose(self, concepts: pl.DataFrame) -> None:
+        """Say where codes under a prefix may be ids of other systems, and where ids that were taken so may be codes."""
+        own = self.ids.prefix
+        if not own:
             return
-        others = sources.cast(pl.String).value_counts(sort=True).filter(pl.col(sources.name) != self.ids.prefix)
+        others = concepts["source"].cast(pl.String).value_counts(sort=True).filter(pl.col("source") != own)
         if len(others):
             listed = ", ".join(f"{count:,} of {prefix}" for prefix, count in others.head(5).iter_rows())
             progress.say(
                 f"{others['count'].sum():,} ids were taken as those of other systems, not as codes of "
-                f"{self.ids.prefix}, for they have a known prefix: {listed}" + (", ..." if len(others) > 5 else "")
+                f"{own}, for they have a known prefix: {listed}" + (", ..." if len(others) > 5 else "")
             )
+        codes = concepts.filter(pl.col("source").cast(pl.String) == own)["id"].str.strip_prefix(f"{own}:")
+        spelled = codes.str.extract(r"^([^:]+):.").drop_nulls().value_counts(sort=True)
+        for spelling, count in spelled.iter_rows():
+            known = prefixes.canonical(spelling)
+            if known != own and known in prefixes.table():
+                progress.say(
+                    f"{count:,} ids under {spelling}: were taken as codes of {own}; "
+                    f"if they are {known}'s, write {known}:"
+                )
 
     # --- terms -------------------------------------------------------------------------------------------------------
 
@@ -225,7 +236,7 @@ class _Reader:
     def _add_listed(self, field: str, target: str, rows: pl.DataFrame) -> None:
         """Add what a column names that takes several values joined by '|'."""
         several = rows.select("concept", "source", "id_column.prefix", "line", "file", pl.col(field).str.split("|"))
-        several = several.explode(field).with_columns(pl.col(field).str.strip_chars()).filter(pl.col(field) != "")
+        several = several.explode(field).with_columns(pl.col(field).str.strip_chars(WHITE)).filter(pl.col(field) != "")
         if field == "xref_column":
             found = normalized(several[field])
             self._add("xrefs", several.with_columns(found.alias(target)), "concept", "source", target)
