@@ -274,6 +274,25 @@ def test_an_output_is_not_written_into_the_input_nor_read_as_one(shards, folder,
     assert run(replace(shards, input=str(copied), out=shards.out + "2"), Serial()).summary.rows == 191
     parts = len(list(Path(shards.out).glob("part-*")))
     assert f"{parts} files are an earlier output, and not read: {copied / 'coded'}" in capfd.readouterr().err
+    pattern = str(copied / "**" / "[!._]*.parquet")
+    assert run(replace(shards, input=pattern, out=shards.out + "3"), Serial()).summary.rows == 191
+    assert f"{parts} files are an earlier output, and not read:" in capfd.readouterr().err
+    # Asked for by name, it is read.
+    assert run(replace(shards, input=str(copied / "coded" / "*.parquet"), out=shards.out + "4"), Serial())
+
+
+def test_an_unfinished_output_that_was_moved_aside_is_not_read(shards, folder, tmp_path):
+    copied = tmp_path / "in"
+    shutil.copytree(folder, copied)
+    with pytest.raises(Broken):
+        run(shards, Serial(most=14))
+    run(shards, Serial(), force=True)
+    aside = Path(shards.out + ".old-1")
+    assert list(aside.glob("part-*"))
+    aside.rename(copied / "coded.old-1")
+    for number, given in enumerate((copied, copied / "**" / "[!._]*.parquet")):
+        done = run(replace(shards, input=str(given), out=f"{shards.out}-{number}"), Serial())
+        assert done.summary.rows == 181
     # Named itself, an output is an input like others.
     made = run(asking(replace(shards, input=shards.out, out=shards.out + "3", code=None, frequency=None)), Serial())
     assert made.summary.rows > 181

@@ -175,6 +175,13 @@ def test_terms_of_non_standard_concepts_stand_for_what_these_map_to(make, tmp_pa
     other = np.array([one is not None for one in index.segment.terms.column("retired_concept").to_pylist()])
     assert index.segment.standing[other].min() >= RETIRED_STANDING > index.segment.standing[~other].max()
     assert ids_of(index, index.concept_rows(["T:3", "T:4"])) == ["T:3", "T:4"]
+    named = {"cold": ["T:3", "T:1"], "chill": ["T:4", "T:1", "T:2"], "fit": ["T:1"]}
+    joined = {
+        string: index.segment.mapped_homonyms(index.rows([string] * len(ids)), index.concept_rows(ids)).tolist()
+        for string, ids in named.items()
+    }
+    # T:1 and T:2 are two concepts all the same.
+    assert joined == {"cold": [1, 1], "chill": [2, 1, 1], "fit": [0]}
     assert len(index) == len(set(index.strings))
 
 

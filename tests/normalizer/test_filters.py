@@ -54,9 +54,11 @@ def test_standard_concepts_are_found_by_the_names_of_those_that_map_to_them(tmp_
         [found] = normalizer.normalize(["hyperpyrexia"], explain=True)
         assert (found.concept_id, found.matched_term, found.method) == ("SNOMEDCT:1", "Hyperpyrexia", "exact")
         assert found.candidates[0].retired_concept == "ICD9CM:2"
+        assert all(one.homonyms == () for one in found.candidates)
         assert "a name of ICD9CM:2, which is not standard and maps to this" in str(found.explanation)
     [found] = Normalizer(index, encoder=HashEncoder()).normalize(["hyperpyrexia"], explain=True)
     assert (found.concept_id, found.candidates[0].retired_concept) == ("ICD9CM:2", None)
+    assert all(one.homonyms == () for one in found.candidates)
     assert "not standard" not in str(found.explanation)
 
 

@@ -8,10 +8,12 @@ import pytest
 
 from alphita.errors import UsageError
 from alphita.mappings.formats import Header
+from alphita.mappings.record import REVIEW
 from alphita.mappings.review.failures import Unknown
 from alphita.mappings.review.records import Decision, Project, Row
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer import jobs
+from alphita.normalizer.answers import FIELDS
 from alphita.normalizer.jobs import Job, run
 from alphita.normalizer.remembering import Memory
 from alphita.normalizer.tables import Table
@@ -63,6 +65,14 @@ def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
     run(normalizer, Job(table, plain, top_k=2))
     without = [row for row in read(plain) if row["row"] in ("2", "4")]
     assert [{name: row[name] for name in without[0]} for row in rows if row["row"] in ("2", "4")] == without
+
+
+def test_a_decision_of_no_known_time(store):
+    said = Decision("5", "ris", 0, "cy", "choose", "HP:8", "exact")
+    store.add_rows("ris", [Row(0, "ris", 2, "", "cough", 1, decided=(said,))])
+    (values,) = Memory.read(store.path, project="ris").answer("cough", explain=True)
+    told = dict(zip((*FIELDS, *REVIEW), values, strict=True))
+    assert (told["explanation"], told["reviewed_at"]) == ("reviewed: choose by cy", None)
 
 
 def test_whose_decisions_count(store):

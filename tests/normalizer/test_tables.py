@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.tables import UNCLOSED, Row, Table
+from alphita.normalizer.tables import UNCLOSED, Row, Table, _Lines
 
 
 def read(path: Path | str, content: bytes | None = None, **options: str) -> list[Row]:
@@ -149,7 +149,7 @@ def test_a_quote_that_is_never_closed_does_not_swallow_the_file_silently(tmp_pat
 def test_rows_after_a_stray_quote_are_read(tmp_path, suffix, mark):
     lines = [f"{number}{mark}term {number}" for number in range(20_000)]
     lines[5], lines[700], lines[9_000], lines[9_500] = (
-        f'5{mark}"open', f'700{mark}"shut"', f'9000{mark}"open', f'9500{mark}shut"',
+        f'5{mark}"open', f'700{mark}"shut"', f'9000{mark}"open', f'9500{mark}shut" again',
     )  # fmt: skip
     rows = read(tmp_path / f"x.{suffix}", "\n".join(["id" + mark + "mention", *lines, ""]).encode())
     assert problems(rows) == [(at + 1, at + 2, f"not a row of this format: {UNCLOSED}") for at in (5, 9_000)]
@@ -161,6 +161,37 @@ def test_quoted_cells_of_many_lines_are_taken_whole(tmp_path):
     note = "\n".join(f"line {number}, of the note" for number in range(900))
     rows = read(tmp_path / "x.csv", f'mention,note\na,"{note}"\n"b\nc",d\n'.encode(), context_column="note")
     assert rows == [Row(1, 2, "a", context=note), Row(2, 902, "b\nc", context="d")]
+
+
+def test_quoted_cells_are_taken_whole_however_many_lines_they_have(tmp_path):
+    long = "\n".join(f"line {number}, of the note" for number in range(5_000))
+    rows = read(tmp_path / "x.csv", f'mention,note\na,"{long}"\n"{long}",b\nc,d\n'.encode(), context_column="note")
+    assert rows == [
+        Row(1, 2, "a", context=long), Row(2, 5_002, long, context="b"), Row(3, 10_002, "c", context="d"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ['x",1,"y', 'x",1,2,"y', 'x"",1', '"x,1', 'x,"'])
+def test_lines_are_read_a_few_times_only_however_quotes_stand_in_them(tmp_path, line, monkeypatch):
+    handed_out = 0
+    hand_out = _Lines.__next__
+
+    def counted(lines):
+        nonlocal handed_out
+        handed_out += 1
+        return hand_out(lines)
+
+    monkeypatch.setattr(_Lines, "__next__", counted)
+    rows = read(tmp_path / "x.csv", ("mention,b\n" + 'a,"b\n' + f"{line}\n" * 3_000).encode())
+    assert len(rows) >= 1_000
+    assert handed_out < 6 * 3_000
+
+
+def test_rows_within_a_row_with_too_many_cells_are_read(tmp_path):
+    rows = read(tmp_path / "x.csv", b'mention,b\nx,"open\ny,1\nz,2\n",3\n')
+    assert [(number, line) for number, line, _ in problems(rows)] == [(1, 2), (4, 5)]
+    assert rows[0].problem == f"not a row of this format: {UNCLOSED}"
+    assert mentions(rows)[1:3] == ["y", "z"]
 
 
 def test_a_row_of_many_lines_with_too_many_cells_says_which(tmp_path):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
+from datetime import UTC, datetime
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from fhir.resources.conceptmap import ConceptMap as R5
 from fhir.resources.R4B.conceptmap import ConceptMap as R4
@@ -14,6 +18,7 @@ from alphita import registry
 from alphita.errors import Rejects
 from alphita.mappings.formats import Header
 from alphita.mappings.review.records import Decision
+from alphita.service import review_files
 from tests.mappings import sample
 from tests.mappings.test_fhir import faults
 from tests.service.review_service import index_of, mapping, service
@@ -95,6 +100,28 @@ def test_an_import_brings_its_decisions_and_sets_unsound_rows_aside(lab):
     (decision,) = lab.store.history("new")
     assert (decision.reviewer, decision.at) == ("eve", "2024-05-06T07:08:09.000+00:00")
     assert decision.uid.endswith(":old.csv")
+
+
+def test_an_import_leaves_what_another_reviewer_decided_here(lab):
+    row = lab.ids()[0]
+    facts = lab.store.row(row)
+    lab.store.decide(Decision("d", "lab", row, "eve", "nil"))
+    time.sleep(0.002)
+    head = "row,mention_code,mention,concept_id,status,reviewer,reviewed_at\n"
+    body = f"{head}1,{facts.code},{facts.mention},AX:4,approved,eve,{datetime.now(UTC).isoformat()}\n"
+    said = send(lab, body, name="lab", source=lab.store.project("lab").source).json()
+    assert (said["decided"], said["overtaken"]) == (0, 1)
+    assert [one.kind for one in lab.store.history("lab", row)] == ["nil"]
+
+
+@pytest.mark.parametrize(("standard", "expected"), [(["S", None], [True, False]), ([None, None], [None, None])])
+def test_an_index_tells_which_concepts_are_standard(standard, expected):
+    table = pa.table({
+        "id": ["SNOMEDCT:1", "ICD10CM:A"], "omop_concept_id": [1, 2], "domain": ["C", "C"],
+        "vocabulary": ["SNOMED", "ICD10CM"], "standard": pa.array(standard, pa.string()).dictionary_encode(),
+    })  # fmt: skip
+    known = review_files.omop_of(SimpleNamespace(segment=SimpleNamespace(concepts=table)))
+    assert [one.standard for one in known.values()] == expected
 
 
 def test_imported_rows_have_a_place_in_the_order_of_learning(lab):

@@ -49,12 +49,14 @@ def written(path: Path, *, names: list[str], definitions: list[str]) -> Terminol
     return store.load_terminology(path)
 
 
-def test_definitions_are_taken_in_the_languages_of_the_names(tmp_path) -> None:
+def test_definitions_are_taken_in_the_languages_of_the_names_and_in_english(tmp_path) -> None:
     italian = written(tmp_path / "it.terminology", names=["it"], definitions=["it"])
     assert len(read(italian, CONTRAST).texts) == 9
     # Regions do not part names and definitions.
     mixed = written(tmp_path / "de.terminology", names=["de-CH"], definitions=["de-AT", "it", "en"])
-    assert len(read(mixed, CONTRAST).texts) == 3
+    assert len(read(mixed, CONTRAST).texts) == 6
+    german = written(tmp_path / "german.terminology", names=["de"], definitions=["en"])
+    assert len(read(german, CONTRAST).texts) == 9
     both = written(tmp_path / "both.terminology", names=["de", "it", "en-US"], definitions=["de-AT", "it", "en"])
     assert len(read(both, CONTRAST).texts) == 9
     assert len(read(both, CONTRAST.model_copy(update={"languages": "it:2,de"})).texts) == 6

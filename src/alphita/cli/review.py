@@ -82,7 +82,10 @@ def import_(
     if added.decided:
         print(f"  {added.decided:,} decisions taken over from {answers.name}")
     if added.overtaken:
-        print(f"  {added.overtaken:,} decisions not taken over: their reviewers decided later here")
+        print(
+            f"  {added.overtaken:,} decisions not taken over: not newer than what is here, or a rejection of another "
+            "concept than the answer"
+        )
     options.tell_losses(answers, left_out, rejects.count)
     progress.say(f"next: alphita serve --index X.index --mappings {mappings}")
 

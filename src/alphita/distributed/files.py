@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
@@ -189,6 +189,25 @@ class Place:
             found = [one.rpartition("/") for one in fs.find(path)] if fs.isdir(path) else []
         base = path.rstrip("/")
         return [self._place(one) for one in sorted({one for one, _, name in found if name in names and one != base})]
+
+    def folders_matched(self, files: Sequence[Place]) -> list[Place]:
+        """Return the folders that files of this pattern lie in, below its part without wildcards; else none.
+
+        Args:
+            files: as `parquet_files` gives them.
+        """
+        fs, path = self._opened()
+        wild = _WILD.search(path)
+        if wild is None or fs.exists(path):
+            return []
+        base = self._place(path[: wild.start()].rpartition("/")[0]).url.rstrip("/") + "/"
+        found = set()
+        for file in files:
+            folder = file.url.rpartition("/")[0]
+            while folder.startswith(base) and folder not in found:
+                found.add(folder)
+                folder = folder.rpartition("/")[0]
+        return [Place(folder) for folder in sorted(found)]
 
     def _place(self, path: str) -> Place:
         """Return a path that the file system gave as it is called here."""

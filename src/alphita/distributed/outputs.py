@@ -39,7 +39,10 @@ def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> 
         raise UsageError(f"{out} holds something else than an output of alphita normalize; choose another name")
     if force:
         old = out.move_aside()
-        discard(old)
+        (old / WORK).remove()
+        # By its description an unfinished job's folder is still known as an output.
+        if MANIFEST in names or old.names() == [JOB]:
+            discard(old)
         if old.exists():
             progress.say(f"the earlier output is now {old}")
         return None
@@ -82,7 +85,8 @@ def input_files(given: Place, out: Place) -> list[Place]:
         UsageError: the output lies in the input's folder, or among its files: the next run would read it.
     """
     files = given.parquet_files()
-    outputs = [folder for folder in given.folders_with(MANIFEST, JOB) if _is_output(folder)]
+    below = [*given.folders_with(MANIFEST, JOB), *given.folders_matched(files)]
+    outputs = [folder for folder in below if _is_output(folder)]
     kept = [file for file in files if not any(_lies_in(file, folder) for folder in outputs)]
     for file in kept:
         if file.url == out.url or _lies_in(file, out):

@@ -16,6 +16,7 @@ hnsw.faiss, ivf_pq.faiss      what a backend prepared, if any
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -105,6 +106,38 @@ class Segment:
         for wrong in np.flatnonzero(place < 0).tolist():
             place[wrong] = self._known_ids.rows([prefixes.normalize(ids[wrong])])[0]
         return np.where(place >= 0, self._known_rows[np.maximum(place, 0)], -1).astype(np.int64)
+
+    def mapped_homonyms(self, string: NDArray[np.int64], concept: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many of the other concepts of a string have it by a mapping from or to this concept alone.
+
+        Args:
+            string: (n,) rows of strings.
+            concept: (n,) rows of concepts, each with a term of that string.
+
+        Returns:
+            (n,) int64.
+        """
+        known, counts = self._mapped_homonyms
+        keys = string * len(self.concepts) + concept
+        place = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
+        return np.where(known[place] == keys, counts[place], 0) if len(known) else np.zeros(len(keys), np.int64)
+
+    @functools.cached_property
+    def _mapped_homonyms(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The strings and concepts that a mapping joins to others, as sorted keys, and to how many each."""
+        if "retired_concept" not in self.terms.column_names:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        retired = concepts.text(self.terms.column("retired_concept"))
+        copies = np.flatnonzero(pc.is_valid(retired).to_numpy(zero_copy_only=False))
+        place = pc.index_in(retired.take(pa.array(copies)), value_set=concepts.text(self.concepts.column("id")))
+        source = pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        # Concepts that are retired are not indexed.
+        copies, source = copies[source >= 0], source[source >= 0]
+        string = np.searchsorted(self.offsets, copies, "right") - 1
+        pairs = np.unique(np.stack([string, self.term_concept[copies].astype(np.int64), source], axis=1), axis=0)
+        ends = np.concatenate([pairs[:, 0] * len(self.concepts) + pairs[:, end] for end in (1, 2)])
+        keys, counts = np.unique(ends, return_counts=True)
+        return keys, counts.astype(np.int64)
 
     def parents_of(self, concept: int) -> NDArray[np.int32]:
         """Return the rows of a concept's nearest ancestors that are indexed too, sorted."""

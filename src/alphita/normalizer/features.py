@@ -179,7 +179,7 @@ def _features(
     columns["strings_found"] = np.log1p(table.strings)
     for name, flags in kept._terms.items():
         columns[name] = flags[table.term]
-    columns["homonyms"] = np.log1p(table.homonyms)
+    columns["homonyms"] = np.log1p(table.homonyms - kept.segment.mapped_homonyms(table.string, table.concept))
     given = kept.languages.given(context.language)[table.request]
     same = kept.languages.of_term[table.term] == given
     columns["language_given_and_same"], columns["language_given_and_other"] = (given >= 0) & same, (given >= 0) & ~same

@@ -71,11 +71,11 @@ class Memory:
         decision = self.decisions.get(clean(mention))
         if decision is None:
             return None
-        why = f"reviewed: {decision.kind} by {decision.reviewer}, {decision.at}"
+        why = ", ".join(filter(None, (f"reviewed: {decision.kind} by {decision.reviewer}", decision.at)))
         values = {
             "concept_id": decision.concept_id, "concept_name": decision.concept_name, "relation": decision.relation,
             "method": REVIEWED, "explanation": why if explain else None, "status": "approved",
-            "mapping_type": "maps_to", "reviewer": decision.reviewer, "reviewed_at": decision.at,
+            "mapping_type": "maps_to", "reviewer": decision.reviewer, "reviewed_at": decision.at or None,
             "comment": decision.comment or None,
         }  # fmt: skip
         return (tuple(values.get(name) for name in (*FIELDS, *REVIEW)),)

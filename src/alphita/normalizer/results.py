@@ -175,14 +175,24 @@ class Maker:
     def _homonyms(
         self, string: NDArray[np.int64], concept: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> list[tuple[str, ...]]:
-        """Return the ids of the other concepts of each string."""
+        """Return the ids of the other concepts of each string, without what a mapping alone joins to the concept."""
         segment = self.index.segment
+        terms = segment.terms
+        retired = terms.column("retired_concept") if "retired_concept" in terms.column_names else None
         ids = segment.concepts.column("id")
         found: list[tuple[str, ...]] = [()] * len(string)
         for place in np.flatnonzero(counts > 0).tolist():
             start, end = int(segment.offsets[string[place]]), int(segment.offsets[string[place] + 1])
-            others = dict.fromkeys(segment.term_concept[start:end].tolist())
-            found[place] = tuple(ids[other].as_py() for other in others if other != concept[place])
+            named, own = segment.term_concept[start:end].tolist(), int(concept[place])
+            others = {other: ids[other].as_py() for other in dict.fromkeys(named) if other != own}
+            if retired is not None:
+                copies = set(zip(named, retired.slice(start, end - start).to_pylist(), strict=True))
+                own_id = ids[own].as_py()
+                others = {
+                    other: name for other, name in others.items()
+                    if (other, own_id) not in copies and (own, name) not in copies
+                }  # fmt: skip
+            found[place] = tuple(others.values())
         return found
 
     def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -34,11 +35,8 @@ SUFFIXES = {
 FORMATS = ("csv", "tsv", "parquet", "jsonl", "lines")
 # The column that is taken if none is named.
 DEFAULT_COLUMN = "mention"
-# A quote that is never closed would swallow the rows after it into one cell. A note may well have hundreds of lines,
-# a mention hardly.
+# A quote that is never closed would swallow the rows after it into one cell.
 MAX_CELL_CHARACTERS = 1_000_000
-MAX_ROW_LINES = 1_000
-MAX_MENTION_LINES = 100
 UNCLOSED = "a quote is opened, and where it is closed the row does not end"
 MAX_LINE_BYTES = 64 * 2**20
 PARQUET_ROWS_AT_ONCE = 8_192
@@ -224,6 +222,7 @@ class Table:
             self._choose(header, self.column),
             *(len(header) if name is None else self._choose(header, name) for name in self._further()),
         )
+        lines.cells = len(header)
         number = 0
         while True:
             line = lines.begin_row()
@@ -241,18 +240,17 @@ class Table:
             if not cells:
                 continue
             number += 1
+            if len(cells) != len(header) and any(one.count(delimiter) == len(header) - 1 for one in lines.row[1:]):
+                first = lines.take_back()
+                yield Row(number, line, None, problem=f"not a row of this format: {UNCLOSED}", value=_printable(first))
+                continue
             if len(cells) != len(header):
                 problem = f"{len(cells)} cells, but the header has {len(header)}"
                 if len(lines.row) > 1:
                     problem += f" (lines {line} to {line + len(lines.row) - 1})"
                 yield Row(number, line, None, problem=problem, value=delimiter.join(cells))
                 continue
-            picked = pick([*cells, None])
-            if len(lines.row) > MAX_MENTION_LINES and picked[0].count("\n") >= MAX_MENTION_LINES:
-                first = lines.take_back()
-                yield Row(number, line, None, problem=f"not a row of this format: {UNCLOSED}", value=_printable(first))
-                continue
-            yield self.checked(number, line, *picked)
+            yield self.checked(number, line, *pick([*cells, None]))
 
     def _plain(self, file: IO[bytes]) -> Iterator[Row]:
         for number, text in enumerate(self._lines(file), 1):
@@ -400,22 +398,28 @@ class _Lines:
 
     Attributes:
         row: the lines of the row being read.
+        cells: how many a row has.
     """
 
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
         self._ahead: deque[str] = deque()
         self._line = 1
+        self._closing = 0
         self.row: list[str] = []
+        self.cells: float = math.inf
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        # To the reader the input ends here, within quotes: an error that it gets over.
-        if len(self.row) >= MAX_ROW_LINES:
+        # Each of these lines ends a cell. To the reader the input ends here, within quotes: an error that it gets over.
+        # Without it, lines that each close a quote and open one would be read again from every one of them on.
+        if self._closing > self.cells:
             raise StopIteration
         line = self._ahead.popleft() if self._ahead else next(self._lines)
+        if self.row and '"' in line.replace('""', ""):
+            self._closing += 1
         self.row.append(line)
         return line
 
@@ -423,6 +427,7 @@ class _Lines:
         """Begin the next row; return the number of its first line."""
         self._line += len(self.row)
         self.row.clear()
+        self._closing = 0
         return self._line
 
     def take_back(self) -> str:

@@ -35,7 +35,7 @@ class Remembered(BaseModel):
     concept_id: str | None = Field(description="CURIE; null: no concept fits", examples=["HP:0001658"])
     relation: Relation | None = Field(description="how the concept stands to the string", examples=["exact"])
     reviewer: str = Field(examples=["ann"])
-    at: str = Field(description="ISO 8601, UTC", examples=["2030-06-15T09:30:00+00:00"])
+    at: str = Field(description="ISO 8601, UTC; empty: not known", examples=["2030-06-15T09:30:00+00:00"])
     project: str = Field(examples=["lab 2030"])
 
 

@@ -55,8 +55,9 @@ def release_of(index: Index | None) -> str:
 
 
 def add(
-    store: ReviewStore, project: Project, rows: Iterable[Row], index: Index | None, *, by: str = imports.UNNAMED
-) -> Added:
+    store: ReviewStore, project: Project, rows: Iterable[Row], index: Index | None, *, by: str = imports.UNNAMED,
+    guarded: bool = False,
+) -> Added:  # fmt: skip
     """Add rows to a project, which is made if there is none of its name; and put them in the order "learning".
 
     Args:
@@ -65,6 +66,7 @@ def add(
         rows: of its file.
         index: knows the types of their answers; None: nothing does.
         by: who brings the decisions that come with them.
+        guarded: see `ReviewStore.add_rows`.
 
     Raises:
         InputError: there are no rows, or the project is there and its codes come from another source.
@@ -86,7 +88,7 @@ def add(
                 f"the project is there already, with codes of {known.source!r}", field="source", value=project.source,
                 remedy="give that source, or another name",
             )  # fmt: skip
-        added = store.add_rows(project.name, found, by=by)
+        added = store.add_rows(project.name, found, by=by, guarded=guarded)
     asking.update(store, project.name)
     return added
 
@@ -128,10 +130,12 @@ def omop_of(index: Index) -> dict[str, TargetInfo] | None:
     table = index.segment.concepts
     if "omop_concept_id" not in table.column_names:
         return None
-    columns = [table.column(name).to_pylist() for name in ("id", "omop_concept_id", "domain", "vocabulary")]
+    columns = [table.column(name).to_pylist() for name in ("id", "omop_concept_id", "domain", "vocabulary", "standard")]
+    # Where no concept is a standard one, it was not told which are.
+    is_known = "S" in columns[-1]
     return {
-        curie: TargetInfo(number, domain or "", vocabulary or "")
-        for curie, number, domain, vocabulary in zip(*columns, strict=True) if number is not None
+        curie: TargetInfo(number, domain or "", vocabulary or "", standard == "S" if is_known else None)
+        for curie, number, domain, vocabulary, standard in zip(*columns, strict=True) if number is not None
     }  # fmt: skip
 
 

@@ -287,7 +287,7 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
                 rows = files.read(path, reader, name, rejects, name=filename or "an upload", left_out=left_out)
             problems = review_files.told(rejected)
         project = review_files.project_of(name, source, column, normalizer.index, blind=blind)
-        added = review_files.add(store, project, rows, normalizer.index, by=reviewer)
+        added = review_files.add(store, project, rows, normalizer.index, by=reviewer, guarded=True)
         return {
             "new": added.new, "known": added.known, "decided": added.decided, "overtaken": added.overtaken,
             "left_out": dict(left_out), "set_aside": rejects.count, "problems": problems,

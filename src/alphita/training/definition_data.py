@@ -151,7 +151,7 @@ def read(
     trained, defining = _places(config.kinds), _places(config.distil_kinds)
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
     kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]
-    spoken = tuple(languages) or _without_regions(names.languages)
+    spoken = tuple(languages) or _spoken(names.languages)
     try:
         texts = verbalise(
             terminology, exclude=exclude, held_out=held_out, languages=spoken, kinds=kinds,
@@ -188,9 +188,12 @@ def read(
     })  # fmt: skip
 
 
-def _without_regions(tags: Sequence[str]) -> tuple[str, ...]:
-    """Return the languages of some tags, "en" for "en-GB": definitions in English go with the names of either."""
-    return tuple(sorted({tag.partition("-")[0] for tag in tags})) or ("en",)
+def _spoken(tags: Sequence[str]) -> tuple[str, ...]:
+    """Return the languages of texts for names of these languages: theirs without regions, and English.
+
+    English definitions go with names in any language, and descriptions are made in English alone.
+    """
+    return tuple(sorted({"en", *(tag.partition("-")[0] for tag in tags)}))
 
 
 def _places(setting: str) -> list[int]:

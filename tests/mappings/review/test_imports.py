@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -11,7 +13,7 @@ from alphita.mappings.formats import Header, csv, usagi
 from alphita.mappings.review import files
 from alphita.mappings.review.records import Added
 from tests.mappings import sample
-from tests.mappings.review.samples import Say, store
+from tests.mappings.review.samples import Say, project, store
 from tests.mappings.sample import mapping
 
 AT = "2024-05-06T07:08:09.000+00:00"
@@ -28,6 +30,10 @@ USAGI = (
 def read(path, *lines, left_out=None):
     given = sample.write(csv, Header(), lines, path / "in.csv")
     return files.read(given, csv, "codes", Rejects(strict=True), left_out=left_out)
+
+
+def hours_ahead(hours):
+    return (datetime.now(UTC) + timedelta(hours=hours)).isoformat()
 
 
 def told(reviews):
@@ -93,14 +99,106 @@ def test_two_reviewers_who_say_the_same_are_both_kept(tmp_path):
 
 
 def test_a_file_does_not_overtake_what_was_decided_here(tmp_path):
-    old, new = (read(tmp_path, mapping("toe", **SAID | {"reviewed_at": at})) for at in (AT, "2999-01-01"))
     with store(tmp_path) as reviews:
         reviews.add_rows("codes", read(tmp_path, mapping("toe")))
         Say(reviews)("ann", 1, "nil")
+        time.sleep(0.002)
+        old, new = (read(tmp_path, mapping("toe", **SAID | {"reviewed_at": at})) for at in (AT, hours_ahead(0)))
         assert reviews.add_rows("codes", old) == Added(0, 1, overtaken=1)
         assert reviews.standing(1).concept_id is None
         assert reviews.add_rows("codes", new) == Added(0, 1, decided=1)
         assert reviews.standing(1).concept_id == "HP:0000001"
+
+
+def test_a_rejection_of_another_concept_than_the_answer_is_left_out_and_counted(tmp_path):
+    with store(tmp_path) as reviews:
+        reviews.add_rows("codes", read(tmp_path, mapping("toe")))
+        other = read(tmp_path, mapping("toe", "HP:9", **SAID | {"status": "rejected"}))
+        assert reviews.add_rows("codes", other) == Added(0, 1, overtaken=1)
+        assert reviews.standing(1).state == "open"
+        same = read(tmp_path, mapping("toe", **SAID | {"status": "rejected"}))
+        assert reviews.add_rows("codes", same) == Added(0, 1, decided=1)
+        assert told(reviews) == [(1, "ann", "reject", None, None, "seen", AT)]
+
+
+@pytest.mark.parametrize("at", [AT, "2024-05-06", None])
+def test_a_corrected_file_counts_though_its_time_is_the_same(tmp_path, at):
+    said = SAID | {"reviewed_at": at}
+    with store(tmp_path) as reviews:
+        reviews.add_rows("codes", read(tmp_path, mapping("toe", **said)))
+        assert reviews.add_rows("codes", read(tmp_path, mapping("toe", "HP:2", **said))) == Added(0, 1, decided=1)
+        assert reviews.standing(1).concept_id == "HP:2"
+
+
+def test_a_file_of_the_same_time_as_what_was_decided_here_is_left_out_and_counted(tmp_path):
+    with store(tmp_path) as reviews:
+        reviews.add_rows("codes", read(tmp_path, mapping("toe")))
+        at = Say(reviews)("ann", 1, "nil").at
+        given = read(tmp_path, mapping("toe", **SAID | {"reviewed_at": at}))
+        assert reviews.add_rows("codes", given) == Added(0, 1, overtaken=1)
+
+
+def test_one_without_a_time_has_none_and_is_older_than_all_others(tmp_path):
+    undated = mapping("toe", **SAID | {"reviewed_at": None})
+    with store(tmp_path) as reviews:
+        reviews.add_project(project("later"))
+        reviews.add_rows("codes", read(tmp_path, mapping("toe", "HP:2", **SAID)))
+        reviews.add_rows("later", read(tmp_path, undated))
+        assert [one.at for one in reviews.history("later")] == [""]
+        assert [one.reviewed_at for one in reviews.mappings("later")] == [None]
+        assert reviews.remembered("LAB", ["toe"])["toe"].concept_id == "HP:2"
+
+
+def test_an_old_file_brought_late_is_old(tmp_path):
+    with store(tmp_path) as reviews:
+        reviews.add_project(project("old"))
+        reviews.add_rows("codes", read(tmp_path, mapping("toe")))
+        said = Say(reviews)("ann", 1, "nil")
+        reviews.add_rows("old", read(tmp_path, mapping("toe", **SAID)))
+        assert reviews.remembered("LAB", ["toe"]) == {"toe": said}
+        assert reviews.settled(source="LAB") == {"toe": said}
+        flag = mapping("toe", **SAID | {"status": "flagged", "reviewer": "bob"})
+        assert reviews.add_rows("codes", read(tmp_path, flag)).decided == 1
+        assert reviews.standing(1).state == "decided"
+
+
+def test_a_guarded_import_leaves_what_reviewers_decided_here(tmp_path):
+    with store(tmp_path) as reviews:
+        reviews.add_rows("codes", read(tmp_path, mapping("toe")))
+        Say(reviews)("ann", 1, "nil")
+        time.sleep(0.002)
+        new = read(tmp_path, mapping("toe", **SAID | {"reviewed_at": hours_ahead(0)}))
+        assert reviews.add_rows("codes", new, by="bob", guarded=True) == Added(0, 1, overtaken=1)
+        assert reviews.add_rows("codes", new, by="ann", guarded=True) == Added(0, 1, decided=1)
+
+
+def test_a_time_in_the_future_sets_the_row_aside(tmp_path):
+    # A time without a zone may be that of a clock east of here.
+    times = [hours_ahead(1), hours_ahead(1)[:19], hours_ahead(15)[:19], "2999-01-01", hours_ahead(-1)]
+    lines = [mapping(f"toe {row}", row=row, **SAID | {"reviewed_at": at}) for row, at in enumerate(times, 1)]
+    given = sample.write(csv, Header(), lines, tmp_path / "in.csv")
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        rows = files.read(given, csv, "codes", rejects)
+    assert [one.number for one in rows] == [2, 5]
+    told = (tmp_path / "rejects.csv").read_text()
+    assert (rejects.count, told.count("reviewed_at"), told.count("a time in the future")) == (3, 3, 3)
+
+
+def test_what_a_row_means_is_what_it_maps_to(tmp_path):
+    value = {"mapping_type": "maps_to_value"} | SAID
+    lines = [
+        mapping("nuts", "HP:2", **value), mapping("nuts", **SAID), mapping("red", row=2, **value),
+        mapping("red", row=2, **SAID | {"reviewer": "bob", "mapping_type": "maps_to_unit"}),
+    ]  # fmt: skip
+    left_out = Counter()
+    with store(tmp_path) as reviews:
+        added = reviews.add_rows("codes", read(tmp_path, *lines, left_out=left_out))
+        assert added.decided == 1
+        assert told(reviews) == [(1, "ann", "accept", "HP:0000001", "exact", "seen", AT)]
+    assert left_out == {
+        "further approved mappings of a row": 1,
+        "approved mappings that do not say what a row means (not maps_to)": 2,
+    }
 
 
 def test_what_was_exported_here_is_known_here(tmp_path):

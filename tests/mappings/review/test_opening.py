@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from alphita.errors import AlphitaError, InputError
-from alphita.mappings.review import place, schema
+from alphita.mappings.review import place, schema, upgrade
 from alphita.mappings.review.records import Decision
 from alphita.mappings.review.store import Busy, NotStored, ReviewStore
 from tests.mappings.review.samples import TOE, Say, project, row, store
@@ -122,6 +122,46 @@ def test_one_of_a_newer_version(tmp_path):
         connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     with pytest.raises(InputError, match=rf"version {schema.VERSION + 1}; .* version {schema.VERSION}.*newer alphita"):
         ReviewStore.open(path)
+
+
+def test_one_of_an_older_version_is_brought_up_to_this_one(tmp_path):
+    with store(tmp_path, [row(1), row(2), row(3)]) as reviews:
+        say = Say(reviews)
+        say("ann", 1, "accept", relation="exact"), say("bob", 1, "accept", relation="broad")
+        say("ann", 2, "accept"), say("bob", 2, "accept"), say("ann", 3, "reject")
+        now = [reviews.standing(number) for number in (1, 2, 3)]
+    path = tmp_path / "reviews.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        meanings = "SELECT row, slot, meaning FROM in_force ORDER BY row, slot"
+        new = connection.execute(meanings).fetchall()
+        connection.execute("UPDATE in_force SET meaning = concept_id FROM decision d WHERE d.id = decision")
+        connection.execute("UPDATE row SET state = 'decided', settled_by = 2 WHERE id = 1")
+        connection.execute("PRAGMA user_version = 1")
+        connection.commit()
+        with ReviewStore.open(path) as reviews:
+            assert [reviews.standing(number) for number in (1, 2, 3)] == now
+            assert [one.row.id for one in reviews.disagreements("codes")] == [1]
+            assert set(reviews.settled(source="LAB")) == {"mention 2"}
+        assert connection.execute(meanings).fetchall() == new
+        assert connection.execute("PRAGMA user_version").fetchone() == (schema.VERSION,)
+
+
+def test_one_that_cannot_be_brought_up_stays_as_it_is(tmp_path, monkeypatch):
+    with store(tmp_path, [row(1)]) as reviews:
+        Say(reviews)("ann", 1, "accept")
+    path = tmp_path / "reviews.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    before = path.read_bytes()
+
+    def fails(connection, ids):
+        connection.execute("DELETE FROM in_force")
+        raise RuntimeError("broken off")
+
+    monkeypatch.setattr(upgrade.deciding, "refresh", fails)
+    with pytest.raises(RuntimeError):
+        ReviewStore.open(path)
+    assert path.read_bytes() == before
 
 
 def test_a_damaged_one(tmp_path):

@@ -26,7 +26,7 @@ def state(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
     Args:
         decisions: those in force, one a reviewer, and an adjudication beside them, in any order.
     """
-    ordered = sorted(decisions, key=lambda one: one.id)
+    ordered = sorted(decisions, key=_age)
     for one in ordered:
         if one.kind == "adjudicate":
             return "decided", one
@@ -34,9 +34,14 @@ def state(decisions: Iterable[Decision]) -> tuple[State, Decision | None]:
     flags = [one for one in ordered if one.kind == "flag"]
     if len({meaning(one) for one in final}) > 1:
         return "disagreed", None
-    if flags and (not final or flags[-1].id > final[-1].id):
+    if flags and (not final or _age(flags[-1]) > _age(final[-1])):
         return "flagged", None
     return ("decided", final[-1]) if final else ("open", None)
+
+
+def _age(decision: Decision) -> tuple[str, int]:
+    """Return what decisions are ordered by: a file may bring old ones late."""
+    return decision.at, decision.id
 
 
 def kappa(pairs: Sequence[tuple[str, str]]) -> float | None:

@@ -128,9 +128,9 @@ def history(
     yield from select(connection, f"{clauses} ORDER BY d.id", *values)
 
 
-def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, *, at: str = "") -> Decision:
-    """Store a decision as it is, with id and the time `at`, "" for now; the row is to be refreshed."""
-    at = at or rows.now()
+def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, *, at: str | None = None) -> Decision:
+    """Store a decision as it is, with id and the time `at`, None for now; the row is to be refreshed."""
+    at = rows.now() if at is None else at
     values = [getattr(decision, name) for name in _STORED]
     values[_STORED.index("project")], values[_STORED.index("at")] = project_id, at
     values[_STORED.index("shown")] = json.dumps(decision.shown)

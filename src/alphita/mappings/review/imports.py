@@ -1,12 +1,13 @@
 """What a file says was decided already: its reviewed mappings become decisions like all others.
 
     approved    accept, choose or nil
-    rejected    reject, if it is the answer that was
+    rejected    reject, if it is the answer that was, in the file and in the store
     flagged     flag
     ignored     skip: nothing was said of what the row means
 
 A row means one concept here, so that one mapping of a row becomes a decision, and a further one only where another
-reviewer said the same. What is left out is counted. Reviewer, time and comment are those of the file; `Decision.uid`
+reviewer said the same; what the target gives of a row besides (a value, a unit) is not what it means. What is left out
+is counted. Reviewer, time and comment are those of the file; `Decision.uid`
 names it.
 """
 
@@ -16,32 +17,41 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from alphita import artefact
 from alphita.errors import InputError
 from alphita.mappings.record import Mapping
-from alphita.mappings.review import deciding, rows
+from alphita.mappings.review import agreement, deciding, rows
 from alphita.mappings.review.records import Decision, Kind, Project, Row
 
 # Who decided, where the file does not say it.
 UNNAMED = "imported"
 IGNORED = "ignored"
 KIND = "import"
+MEANS = "maps_to"
+# A time without a zone is read as UTC; where it was written, the clock may be that much ahead.
+AHEAD = timedelta(hours=14)
 # Which of the mappings of one rank is shown first, and which says what the row means.
 FIRST = {"approved": 0, "rejected": 2}
 
 
 def in_order(mappings: Iterable[Mapping]) -> list[Mapping]:
-    """Return the mappings of one row, the answer first: by rank, then approved ones, rejected ones and NIL last."""
-    return sorted(mappings, key=lambda one: (one.rank, FIRST.get(one.status, 1), one.concept_id is None))
+    """Return the mappings of one row, the answer first: by rank, then approved ones, rejected ones and NIL last.
+
+    Of those, what the row means comes before what the target gives of it besides.
+    """
+    return sorted(
+        mappings,
+        key=lambda one: (one.rank, FIRST.get(one.status, 1), one.mapping_type != MEANS, one.concept_id is None),
+    )
 
 
 def check(mapping: Mapping) -> None:
     """See that a mapping that was reviewed can become a decision.
 
     Raises:
-        InputError: its concept is no CURIE, or its time no time.
+        InputError: its concept is no CURIE, or its time none that has been.
     """
     if mapping.status != "unreviewed":
         deciding.check_meaning(mapping.concept_id, None)
@@ -57,6 +67,8 @@ def uid(decision: Decision, key: tuple[str, str], file: str) -> str:
 def decided(mappings: Sequence[Mapping], project: str, file: str, left_out: Counter[str]) -> tuple[Decision, ...]:
     """Return the decisions that a file brings about one row, none of them stored yet.
 
+    A rejection names the concept that it rejects, for `take_over` to compare with the answer.
+
     Args:
         mappings: all of the row, `in_order` and sound (see `check`).
         project: its name.
@@ -69,7 +81,9 @@ def decided(mappings: Sequence[Mapping], project: str, file: str, left_out: Coun
         if one.status == "unreviewed":
             continue
         said = _decision(one, project, file)
-        if _says(one) != _says(main):
+        if one.status == "approved" and one.mapping_type != MEANS and (main is None or main.status != "approved"):
+            left_out[f"approved mappings that do not say what a row means (not {MEANS})"] += 1
+        elif _says(one) != _says(main):
             left_out[f"further {one.status} mappings of a row"] += 1
         elif said.reviewer not in found:
             found[said.reviewer] = said
@@ -79,12 +93,20 @@ def decided(mappings: Sequence[Mapping], project: str, file: str, left_out: Coun
 
 
 def take_over(
-    connection: sqlite3.Connection, project_id: int, project: Project, given: Iterable[Row], by: str
+    connection: sqlite3.Connection, project_id: int, project: Project, given: Iterable[Row], by: str, *, guarded: bool
 ) -> tuple[int, int]:
     """Store the decisions that rows bring, each once; the rows are there.
 
+    Args:
+        connection: of the store, writing.
+        project_id: the project's.
+        project: the project.
+        given: the rows.
+        by: who brings them.
+        guarded: see `ReviewStore.add_rows`.
+
     Returns:
-        How many were stored, and how many not, for the store has a newer one of the same reviewer about the row.
+        How many were stored, and how many not (see `Added.overtaken`).
     """
     stored: list[Decision] = []
     overtaken = 0
@@ -94,19 +116,22 @@ def take_over(
         ).fetchone()
         (row,) = rows.load(connection, [id])
         answer = row.candidates[0].concept_id if row.candidates else None
+        in_force = {one.reviewer: one for one in deciding.in_force(connection, [id]) if one.kind != "adjudicate"}
         for decision in one.decided:
             if connection.execute("SELECT 1 FROM decision WHERE uid = ?", (decision.uid,)).fetchone():
                 continue
-            last = connection.execute(
-                "SELECT d.at FROM in_force f JOIN decision d ON d.id = f.decision WHERE f.row = ? AND f.slot = ?",
-                (id, decision.reviewer),
-            ).fetchone()
-            # One without a time may be of any; one of the same time is the one that is there.
-            if last is not None and decision.at <= last[0]:
-                overtaken += decision.at != last[0]
+            if decision.kind == "reject" and decision.concept_id != answer:
+                overtaken += 1
+                continue
+            last = in_force.get(decision.reviewer)
+            if last is not None and _is_known(decision, last):
+                continue
+            if last is not None and not _replaces(decision, last, guarded=guarded and decision.reviewer != by):
+                overtaken += 1
                 continue
             kind: Kind = "accept" if decision.kind == "choose" and decision.concept_id == answer else decision.kind
-            full = deciding.fill(replace(decision, row=id, kind=kind), row, project)
+            means = None if kind == "reject" else decision.concept_id
+            full = deciding.fill(replace(decision, row=id, kind=kind, concept_id=means), row, project)
             stored.append(deciding.insert(connection, project_id, full, at=decision.at))
     deciding.refresh(connection, [one.row for one in stored])
     if stored:
@@ -115,9 +140,27 @@ def take_over(
     return len(stored), overtaken
 
 
+def _is_known(decision: Decision, last: Decision) -> bool:
+    return decision.at == last.at and _said(decision) == _said(last)
+
+
+def _replaces(decision: Decision, last: Decision, *, guarded: bool) -> bool:
+    """Tell whether a decision of a file takes the place of the one in force, which is another."""
+    if last.uid.startswith(f"{KIND}:"):
+        # A corrected file brings the time of the first one again.
+        return decision.at >= last.at
+    return decision.at > last.at and not guarded
+
+
+def _said(decision: Decision) -> tuple[str, str]:
+    """Return what a decision says; to choose the answer is to accept it."""
+    means = agreement.meaning(decision)
+    return decision.kind if means is None else f"={means}", decision.comment
+
+
 def _settling(mappings: Sequence[Mapping]) -> Mapping | None:
     """Return the mapping that says what the row means; None: none does, or was put off."""
-    approved = [one for one in mappings if one.status == "approved"]
+    approved = [one for one in mappings if one.status == "approved" and one.mapping_type == MEANS]
     rejected = [one for one in mappings[:1] if one.status == "rejected"]
     others = [one for status in ("flagged", "ignored") for one in mappings if one.status == status]
     approved.sort(key=lambda one: one.concept_id is None)
@@ -127,7 +170,7 @@ def _settling(mappings: Sequence[Mapping]) -> Mapping | None:
 def _says(mapping: Mapping | None) -> tuple[object, ...]:
     if mapping is None:
         return ()
-    return mapping.status, mapping.concept_id, mapping.relation or "exact"
+    return mapping.status, mapping.concept_id, mapping.relation or "exact", mapping.mapping_type
 
 
 def _decision(mapping: Mapping, project: str, file: str) -> Decision:
@@ -141,17 +184,25 @@ def _decision(mapping: Mapping, project: str, file: str) -> Decision:
         "", project, 0, reviewer, kinds[mapping.status], means, relation, "; ".join(filter(None, said)),
         _time(mapping.reviewed_at), concept_name=mapping.concept_name if means is not None else None,
     )  # fmt: skip
-    return replace(made, uid=uid(made, (mapping.mention_code or "", mapping.mention), file))
+    named = replace(made, uid=uid(made, (mapping.mention_code or "", mapping.mention), file))
+    return replace(named, concept_id=mapping.concept_id) if named.kind == "reject" else named
 
 
 def _time(text: str | None) -> str:
-    """Return a time as the store writes it, in UTC; "" if there is none."""
+    """Return a time as the store writes it, in UTC; "" if there is none.
+
+    Raises:
+        InputError: it is no time, or one still to come.
+    """
     if not text:
         return ""
     try:
-        moment = datetime.fromisoformat(text)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return moment.astimezone(UTC).isoformat(timespec="milliseconds")
+        read = datetime.fromisoformat(text)
+        moment = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError):
         remedy = "as in 2026-01-31T09:30:00+00:00"
         raise InputError("not a time", field="reviewed_at", value=text, remedy=remedy) from None
+    # It would count as newer than all that is decided until then.
+    if moment - datetime.now(UTC) > (timedelta() if read.tzinfo else AHEAD):
+        raise InputError("a time in the future", field="reviewed_at", value=text, remedy="give the time of the review")
+    return moment.isoformat(timespec="milliseconds")

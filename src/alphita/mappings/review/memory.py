@@ -33,7 +33,7 @@ def remembered(
         found = connection.execute(
             "SELECT i.value, r.settled_by FROM json_each(?) i CROSS JOIN row r ON r.cleaned = i.value"
             " JOIN project p ON p.id = r.project JOIN decision d ON d.id = r.settled_by"
-            " WHERE p.source = ? AND (? IS NULL OR p.name = ?) AND d.kind <> 'reject' ORDER BY d.id",
+            " WHERE p.source = ? AND (? IS NULL OR p.name = ?) AND d.kind <> 'reject' ORDER BY d.at, d.id",
             (json.dumps(forms[start : start + PAGE]), source, project, project),
         )
         by_form = dict(found.fetchall())
@@ -52,7 +52,7 @@ def settled(connection: sqlite3.Connection, source: str | None, project: str | N
     found = connection.execute(
         "SELECT r.cleaned, d.id FROM row r JOIN project p ON p.id = r.project JOIN decision d ON d.id = r.settled_by"
         " WHERE d.kind <> 'reject' AND r.cleaned <> '' AND (? IS NULL OR p.source = ?) AND (? IS NULL OR p.name = ?)"
-        " ORDER BY d.id",
+        " ORDER BY d.at, d.id",
         (source, source, project, project),
     )
     by_form = dict(found.fetchall())
@@ -116,7 +116,7 @@ def mapping(standing: Standing) -> Mapping:
         return plain
     flags = (one for one in standing.decisions if one.kind == "flag")
     by = agreement.state(standing.decisions)[1] or next(flags)
-    signed = replace(plain, reviewer=by.reviewer, reviewed_at=by.at, comment=by.comment or None)
+    signed = replace(plain, reviewer=by.reviewer, reviewed_at=by.at or None, comment=by.comment or None)
     if standing.state == "flagged":
         return replace(signed, status="flagged")
     if by.kind == "reject":
@@ -133,8 +133,9 @@ def _meant(signed: Mapping, row: Row, by: Decision) -> Mapping:
             kept = ("row", "mention", "mention_code", "rank", "frequency", "reviewer", "reviewed_at", "comment")
             return replace(one, **{name: getattr(signed, name) for name in kept})
     blank = replace(
-        _bare(row), frequency=signed.frequency, reviewer=by.reviewer, reviewed_at=by.at, comment=by.comment or None
-    )
+        _bare(row), frequency=signed.frequency, reviewer=signed.reviewer, reviewed_at=signed.reviewed_at,
+        comment=signed.comment,
+    )  # fmt: skip
     if by.concept_id is None:
         return blank
     return replace(blank, concept_id=by.concept_id, concept_name=by.concept_name, method="nearest")

@@ -102,7 +102,7 @@ class Decision:
         concept_id: CURIE that the row means; None for nil, reject, skip, flag and undo.
         relation: how the concept stands to the mention: exact, broad, narrow or related; None without a concept.
         comment: theirs.
-        at: when, ISO 8601 with time zone, UTC; "" until it is stored.
+        at: when, ISO 8601 with time zone, UTC; "" until it is stored, and of an imported one whose file names no time.
         id: of the store, ascending in the order of deciding; 0 until it is stored.
         undoes: id of the decision that an undo takes back.
         bulk: uid of the action (bulk, undo of one, change of release) that it was part of; "" if taken by itself.
@@ -144,7 +144,8 @@ class Added:
         new: rows that are new.
         known: rows that were known; those stay as they are.
         decided: decisions that were taken over with them.
-        overtaken: decisions that were not, for the store has a newer one of that reviewer about the row.
+        overtaken: decisions that were not: not newer than what the store has of that reviewer about the row, or a
+            rejection of another concept than the row's answer here.
     """
 
     new: int

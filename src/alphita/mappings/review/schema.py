@@ -15,7 +15,7 @@ from alphita.mappings.review import place
 
 # "Alph", so that `file` and we can tell a store from other databases.
 APPLICATION = 0x416C7068
-VERSION = 1
+VERSION = 2
 MAGIC = b"SQLite format 3\0"
 
 TABLES = """
@@ -147,7 +147,7 @@ def prepare(path: Path, *, create: bool, timeout: float) -> None:
                 raise InputError("not a review store: it is empty", file=path)
             _log_ahead(connection, path, timeout)
             _make(connection)
-        application, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
+        application, version = (pragma(connection, name) for name in ("application_id", "user_version"))
         if application != APPLICATION:
             raise InputError("a database, but not a review store", file=path)
         if version > VERSION:
@@ -219,8 +219,9 @@ def _make(connection: sqlite3.Connection) -> None:
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    return not (tables or _pragma(connection, "application_id") or _pragma(connection, "user_version"))
+    return not (tables or pragma(connection, "application_id") or pragma(connection, "user_version"))
 
 
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
+def pragma(connection: sqlite3.Connection, name: str) -> int:
+    """Return a number that the file holds beside its tables."""
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from alphita.mappings.record import Mapping
-from alphita.mappings.review import bulk, deciding, imports, memory, progress, queueing, schema
+from alphita.mappings.review import bulk, deciding, imports, memory, progress, queueing, schema, upgrade
 from alphita.mappings.review import rows as rows_
 from alphita.mappings.review.connections import Connections
 from alphita.mappings.review.failures import Busy, Conflict, NotStored, Unknown, explained
@@ -63,6 +63,7 @@ class ReviewStore:
         path = Path(path).resolve()
         with explained(path):
             schema.prepare(path, create=create, timeout=timeout)
+            upgrade.bring(path, timeout)
         return cls(Connections(path, timeout))
 
     def close(self) -> None:
@@ -95,7 +96,7 @@ class ReviewStore:
         rows = list(rows)
         with self._connections.writing() as connection:
             rows_.add_project(connection, project)
-            return _add(connection, project.name, rows, by)
+            return _add(connection, project.name, rows, by, guarded=False)
 
     def projects(self) -> list[Project]:
         """Return all projects, oldest first."""
@@ -111,7 +112,9 @@ class ReviewStore:
         with self._connections.reading() as connection:
             return rows_.project(connection, name)[1]
 
-    def add_rows(self, project: str, rows: Iterable[Row], *, by: str = imports.UNNAMED) -> Added:
+    def add_rows(
+        self, project: str, rows: Iterable[Row], *, by: str = imports.UNNAMED, guarded: bool = False
+    ) -> Added:  # fmt: skip
         """Add rows, all or none; a pair of code and mention that is there stays as it is.
 
         Decisions that they bring are stored with them, of known rows, too: each once, and none that its reviewer has
@@ -121,6 +124,8 @@ class ReviewStore:
             project: its name.
             rows: their `id` and `project` are not looked at.
             by: who brings the decisions.
+            guarded: what a reviewer has decided here stands against a file of anybody else's, however new it says it
+                is.
 
         Raises:
             Unknown: there is no such project.
@@ -129,7 +134,7 @@ class ReviewStore:
         # They may take their time to come, and others write meanwhile.
         rows = list(rows)
         with self._connections.writing() as connection:
-            return _add(connection, project, rows, by)
+            return _add(connection, project, rows, by, guarded=guarded)
 
     def row(self, id: int) -> Row:
         """Return one row.
@@ -436,8 +441,8 @@ class ReviewStore:
             yield from read(connection, *rows_.project(connection, project))
 
 
-def _add(connection: sqlite3.Connection, name: str, given: Sequence[Row], by: str) -> Added:
+def _add(connection: sqlite3.Connection, name: str, given: Sequence[Row], by: str, *, guarded: bool) -> Added:
     project_id, project = rows_.project(connection, name)
     added = rows_.add_rows(connection, project_id, given)
-    stored, overtaken = imports.take_over(connection, project_id, project, given, by)
+    stored, overtaken = imports.take_over(connection, project_id, project, given, by, guarded=guarded)
     return replace(added, decided=stored, overtaken=overtaken)

@@ -2,9 +2,9 @@
 
 Each dimension is compared for itself: plain numbers, mass, volume, time, length, ... What is part of a name
 ("22q11.2", "IL2", "B12"), of a range ("10-20 mg") or a fraction ("2/3"), a bound ("over 65 years", "< 5 cm") or a
-ratio ("10 mg/ml", "875/125", rule `strength`) is not read, nor what rule `stage` reads ("type 2"). English ordinals
-and words from two to ten are numbers ("3rd", "third", "three"), Roman numerals from II on too ("IV" and one-letter
-ones only as the last word: they may be a route or a name).
+ratio ("10 mg/ml", "75 mg/m2", "875/125", rule `strength`) is not read, nor what rule `stage` reads ("type 2").
+English ordinals and words from two to ten are numbers ("3rd", "third", "three"), Roman numerals from II on too ("IV"
+and one-letter ones only as the last word: they may be a route or a name).
 
 Days and years are not compared (a month has no fixed number of days). More than two different numbers in a string
 are not judged.
@@ -17,7 +17,19 @@ from fractions import Fraction
 
 from alphita.normalizer.constraints import Found, Text, stage
 from alphita.normalizer.constraints._lexicon import nonzero
-from alphita.normalizer.constraints._quantities import NAMES, NUMBER, PLAIN, fraction, hashed, in_base_unit
+from alphita.normalizer.constraints._quantities import (
+    AMOUNT,
+    MASS,
+    NAMES,
+    NUMBER,
+    PERCENT,
+    PLAIN,
+    UNITS,
+    UNITS_OF_MEASURE,
+    fraction,
+    hashed,
+    in_base_unit,
+)  # fmt: skip
 from alphita.normalizer.constraints._slots import Slots
 
 DESCRIPTION = "numbers, and measures in one unit: 0.5 g = 500 mg"
@@ -35,11 +47,16 @@ _WORDS = {
     for word in words.split()
 }  # fmt: skip
 _LAST = {"i": 1, "iv": 4, "v": 5, "x": 10}
+_OF_INGREDIENTS = "|".join(
+    re.escape(name) for name, (dimension, _) in UNITS_OF_MEASURE.items() if dimension in (MASS, UNITS, AMOUNT, PERCENT)
+)
+# After a "/": the next ingredient of a combination, "800 mg/trimethoprim 160 mg".
+_INGREDIENT = rf"\s?(?!(?:{NAMES})(?!\w))[^\W\d_]{{4}}[^\d/]{{0,60}}?\s(?:{NUMBER})\s?(?:{_OF_INGREDIENTS})(?!\w)"
 _QUANTITY = re.compile(
     rf"""(?<![^\s(\[;:=])(?P<sign>-?)(?P<digits>{NUMBER})
          (?:(?P<ordinal>st|nd|rd|th)(?!\w)|\s?(?P<unit>{NAMES})(?![^\W\u3400-\u9fff]))?+
          (?![^\W\u3400-\u9fff]|\.\d|\s?[-/^*×]\s?\d|\s?(?:per\b|pro\b|je\b)
-         |\s?/(?(unit)\s?(?:{NAMES})(?!\w))
+         |\s?/(?(unit)(?!{_INGREDIENT}))
          |\s(?:and\sover|and\solder|or\solder|or\smore|or\sless|y\smás))""",
     re.VERBOSE,
 )

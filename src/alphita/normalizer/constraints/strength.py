@@ -6,8 +6,9 @@ cream. More than two different strengths are not judged.
 
 Two or three amounts after one another are those of a combination: "875 mg/125 mg", "5/325 mg", and without a unit
 after a name: "co-amoxiclav 875/125", "insulin 70/30". Their order does not matter, for that of the ingredients is not
-the same everywhere. Not read are what looks like a date or a fraction, and any of them in a string that speaks of
-blood pressure or eyesight.
+the same everywhere. Without a unit they may be of any: "160/4.5" equals "160 mcg/4.5 mcg" and "0.16 mg/0.0045 mg". Not
+read are what looks like a date or a fraction, and any of them in a string that speaks of blood pressure, eyesight or
+the Apgar score.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ DESCRIPTION = "drug strengths and concentrations: 500 mg/5 ml = 100 mg/ml"
 LANGUAGES = ("de", "en", "es", "fr", "it")
 VETO = True
 
-_SLOTS = Slots(count=2, kind_bits=5, major_bits=26)
+_SLOTS = Slots(count=2, kind_bits=5, major_bits=22, minor_bits=4)
 _OF = (MASS, UNITS, AMOUNT, VOLUME)
 _IN = (VOLUME, MASS, CLOCK, CALENDAR, DOSE)
 _RATIO = re.compile(
@@ -61,6 +62,7 @@ _NAME = re.compile(r"[^\W\d_]{3}")
 # Pairs of numbers in their strings are other things than strengths.
 _OTHER_PAIRS = {
     "pressure", "bp", "rr", "systolic", "diastolic", "blutdruck", "pressione", "pression", "tension", "tensione",
+    "hypertension", "hypertonie", "ipertensione", "apgar",
     "vision", "visual", "visus", "acuity", "eyesight", "snellen", "sehscharfe", "visivo", "visuelle",
 }  # fmt: skip
 
@@ -85,32 +87,47 @@ def find(text: Text) -> list[Found]:
     if _OTHER_PAIRS.isdisjoint(text.words):
         for part in _AMOUNTS.finditer(text.string):
             if amounts := _combination(part[0], after_name=bool(_NAME.search(text.string, 0, part.start()))):
-                kind = _COMBINATION[len(amounts)]
-                found.append(Found(_SLOTS.value(kind, hashed(*sorted(amounts))), part[0]))
+                found.append(Found(_combination_value(*amounts), part[0]))
     return found
 
 
-def _combination(string: str, *, after_name: bool) -> list[Fraction]:
-    """Return the amounts of a combination's ingredients; none if it is something else."""
+def _combination_value(amounts: list[Fraction], unit_is_known: bool) -> int:
+    """Return the slot of a combination: its amounts up to thousands, and, where the unit is known, how many of these.
+
+    Grams, milligrams and micrograms are thousands apart, so the first part is the same whatever the unit.
+    """
+    thousands = 0
+    while max(amounts) >= 1000 ** (thousands + 1):
+        thousands += 1
+    while 0 < max(amounts) < Fraction(1000) ** thousands:
+        thousands -= 1
+    scaled = sorted(amount / Fraction(1000) ** thousands for amount in amounts)
+    return _SLOTS.value(_COMBINATION[len(amounts)], hashed(*scaled), 1 + thousands % 15 if unit_is_known else 0)
+
+
+def _combination(string: str, *, after_name: bool) -> tuple[list[Fraction], bool] | None:
+    """Return the amounts of a combination's ingredients, in milligrams where it says so, and whether it does.
+
+    None if it is something else.
+    """
     parts = [(fraction(part["digits"]), part["unit"]) for part in _AMOUNT.finditer(string)]
     numbers = [number for number, _ in parts if number is not None]
     units = [unit for _, unit in parts]
     if len(numbers) < len(parts):
-        return []
+        return None
     if not any(units):
-        return numbers if after_name and not _is_date_or_fraction(numbers) else []
+        return (numbers, False) if after_name and not _is_date_or_fraction(numbers) else None
     # A unit at the end is that of all of them.
     if units[-1] is None or not (all(units) or not any(units[:-1])):
-        return []
+        return None
     measures = [UNITS_OF_MEASURE[unit or units[-1]] for unit in units]
     dimensions, factors = zip(*measures, strict=True)
     if len(set(dimensions)) > 1 or dimensions[0] not in (MASS, UNITS, PERCENT):
-        return []
+        return None
     # Milligrams in a gram are a concentration.
     if any(later > factors[0] for later in factors[1:]):
-        return []
-    # Grams as milligrams; micrograms stay, for so they are written without a unit.
-    return [number * max(factor, Fraction(1)) for number, factor in zip(numbers, factors, strict=True)]
+        return None
+    return [number * factor for number, factor in zip(numbers, factors, strict=True)], dimensions[0] == MASS
 
 
 def _is_date_or_fraction(numbers: list[Fraction]) -> bool:

@@ -67,7 +67,7 @@ export class Files {
       const { new: added, known, set_aside: aside, decided = 0, overtaken = 0, left_out: leftOut = {} } = await this.api.send("/api/projects", { name, source: byId("import-source").value.trim(), column: byId("import-column").value.trim(), filename: file.name }, file);
       const said = [
         ...decided ? [`${several(decided, "decision")} taken over`] : [],
-        ...overtaken ? [`not taken over, for their reviewers decided later here: ${overtaken}`] : [],
+        ...overtaken ? [`not taken over, for they are not newer than what is here or reject another concept than the answer: ${overtaken}`] : [],
         ...Object.entries(leftOut).map(([what, number]) => `not held: ${number} ${what}`),
       ];
       this.#say(`Imported into ${name}: ${several(added, "new row")}, ${several(known, "known row")}.`, said.length ? ` ${said.join("; ")}.` : "", aside ? ` ${several(aside, "line")} set aside, for they could not be read.` : "");
