@@ -76,21 +76,6 @@ def test_the_directions_of_a_symmetric_relation_stay_together() -> None:
         assert {(tail, relation, head) for head, relation, tail in found} == found
 
 
-def symmetric(pairs: int) -> np.ndarray:
-    one_way = np.array([[place, 0, (place + step) % 5] for place in range(5) for step in (1, 2)])[:pairs]
-    return np.concatenate([one_way, one_way[:, ::-1]])
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_parts_of_a_tiny_symmetric_graph(seed: int) -> None:
-    for test, validation, wanted in (
-        (0.05, 0.05, (2, 0)), (0.1, 0.1, (2, 2)), (0.15, 0.05, (2, 2)), (0.05, 0.15, (2, 2)), (0, 0.1, (0, 2)),
-        (0.1, 0, (2, 0)), (0.01, 0.2, (0, 4)), (0.2, 0.01, (2, 2)),
-    ):  # fmt: skip
-        parts = triples.split(symmetric(10), test=test, validation=validation, seed=seed)
-        assert tuple(map(len, parts[1:])) == wanted, (test, validation)
-
-
 def test_a_split_of_pairs_of_one_triple_is_a_draw_of_triples() -> None:
     rows = np.array([[place, 0, (place + step) % 40] for place in range(40) for step in (1, 5, 9)])
     order = np.random.default_rng(3).permutation(len(rows))

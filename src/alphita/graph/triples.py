@@ -174,8 +174,7 @@ def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[I
 
     Pairs of concepts are drawn in a seeded order, each with all its triples: of the two directions of a symmetric
     relation one would else give the other away. A pair that holds the last triple of one of its concepts or relations
-    in the training part stays there. The parts may so be smaller than asked. Where few pairs are held out, the first is
-    the test's and the last the validation's, unless the first has more triples than the test is to have.
+    in the training part stays there. The parts may so be smaller than asked.
 
     Args:
         triples: (t, 3).
@@ -218,9 +217,6 @@ def split(triples: Int, *, test: float, validation: float, seed: int) -> tuple[I
     held = np.array(out, np.int64)
     # Where fewer could be taken than asked, both parts shrink alike; no pair is cut.
     cut = max(end for end in ends if end <= round(len(held) * sizes["test"] / max(1, wanted)))
-    least = ends[1] if test and len(ends) > 1 and ends[1] <= sizes["test"] + 1 else 0
-    most = ends[-2] if validation and len(ends) > 2 else ends[-1]
-    cut = min(max(cut, least), most)
     kept = np.ones(len(triples), bool)
     kept[held] = False
     return triples[kept], triples[np.sort(held[:cut])], triples[np.sort(held[cut:])]
