@@ -33,6 +33,7 @@ def reusing(old: Index, encoder: Encoder, *, half: bool = False) -> Blocks:
         raise UsageError(f"{old.path} holds its vectors in half precision; give --half too, or leave --update out")
 
     def blocks(strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401
+        """Yield the vectors of the strings' blocks, in order; see `store.Blocks`."""
         encoded = 0
         with progress.bar("Encoding new terms", total=len(strings), unit="terms") as bar:
             for start in range(0, len(strings), STRINGS_A_BLOCK):

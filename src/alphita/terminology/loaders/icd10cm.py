@@ -154,6 +154,11 @@ class _Reader:
         return _files.source(self.member, name=PREFIX, version=self.version, licence=LICENCE)
 
     def read_order(self, member: Member) -> dict[str, Any]:
+        """Read one order file; return its entry for the manifest.
+
+        Raises:
+            InputError: no line of it is a row of an order file.
+        """
         self.file = member.place
         for line, text in _lines.lines(member, "utf-8", self.rejects):
             if not text.strip():
