@@ -458,12 +458,43 @@ def test_synonym_similarity_draws_synonyms_and_others(terminology):
         module.load(Source(terminology=terminology), module.Options(language="it"))
 
 
-def test_pictures_need_two_systems_with_vectors(terminology, tmp_path):
+def test_pictures_need_two_systems_with_vectors(terminology):
     with pytest.raises(UsageError, match="two systems with vectors"):
-        pictures.draw(terminology, {"tfidf": load_system("tfidf"), "one": system("one")}, tmp_path)
+        pictures.choose(terminology, {"tfidf": load_system("tfidf"), "one": system("one")})
 
 
 def test_pictures_are_drawn(terminology, tmp_path):
-    drawn = pictures.draw(terminology, {"one": system("one"), "two": system("two")}, tmp_path)
+    chosen = pictures.choose(terminology, {"one": system("one"), "two": system("two")})
+    drawn = list(pictures.draw(terminology, chosen, tmp_path))
     assert all(isinstance(one, page.Picture) and one.png.startswith(b"\x89PNG") for one in drawn)
     assert "silhouette by concept: one" in drawn[0].caption
+
+
+def test_what_cannot_be_drawn_is_said_before_anything_is_scored(folds, terminology, tmp_path, capsys):
+    assert alphita("evaluate", "psytar", "-m", "tfidf", "--data", folds, "-t", terminology.path, "--pictures",
+                   "-o", tmp_path / "report") == 2  # fmt: skip
+    said = capsys.readouterr().err
+    assert "two systems with vectors" in said
+    assert "psytar: tfidf" not in said
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_picture_that_fails_leaves_the_figures_and_the_other_picture(
+    folds, terminology, tmp_path, monkeypatch, capsys
+):  # fmt: skip
+    made = {"one": system("one"), "two": system("two")}
+    monkeypatch.setattr(run, "load_system", made.__getitem__)
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("too few concepts")
+
+    monkeypatch.setattr(pictures.plots, "type_maps", broken)
+    out = tmp_path / "report"
+    code = alphita("evaluate", "psytar", "-m", "one", "-m", "two", "--data", folds, "-t", terminology.path,
+                   "--pictures", "-o", out)  # fmt: skip
+    assert code == 1
+    assert "pictures (not drawn)" in capsys.readouterr().err
+    report = json.loads((out / "report.json").read_text())
+    assert report["pictures"]["not_applicable"] == "ValueError: too few concepts"
+    assert [one["name"] for one in report["benchmarks"][0]["systems"] if one["figures"]] == ["one", "two"]
+    assert (out / "report.html").read_text().count("data:image/png") == 1

@@ -321,7 +321,9 @@ def test_who_is_not_let_in_and_what_is_not_there(lab):
 def test_codings():
     assert coding_of("HP:0001250") == ("http://human-phenotype-ontology.org", "HP:0001250")
     assert coding_of("SNOMEDCT:5") == ("http://snomed.info/sct", "5")
-    for curie in ("HP:0001250", "SNOMEDCT:5", "MINE:a b/c"):
+    assert coding_of("NCIT:C3262") == ("http://ncicb.nci.nih.gov/xml/owl/EVS/Thesaurus.owl", "C3262")
+    assert curie_of("http://purl.obolibrary.org/obo/NCIT_", "C3262") == "NCIT:C3262"
+    for curie in ("HP:0001250", "SNOMEDCT:5", "NCIT:C3262", "MONDO:0005148", "MINE:a b/c"):
         assert curie_of(*coding_of(curie)) == curie
     assert curie_of("http://nowhere.example.org", "1") is None
     assert source_system("https://example.org/codes") == "https://example.org/codes"

@@ -162,6 +162,8 @@ def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> Non
         for one in entry["systems"]
         if one.get("failed")
     ]
+    if "pictures" in report:
+        failed.append("pictures (not drawn)")
     if failed:
         print(f"not scored, for reasons that the report gives: {'; '.join(failed)}", file=sys.stderr)
         raise typer.Exit(1)

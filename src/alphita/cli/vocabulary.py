@@ -67,7 +67,7 @@ def extend(
     min_frequency: Annotated[
         int, typer.Option(min=1, help="Times a character, or a pair that is joined, must occur.")
     ] = 2,
-    seed: Annotated[int, typer.Option(help="Of the first embeddings that cannot be composed of old ones.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first embeddings that cannot be composed of old ones.")] = 0,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
 ) -> None:

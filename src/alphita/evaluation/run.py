@@ -86,14 +86,14 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
     All data are read before anything is scored. Of "all", benchmarks without data stand in the report as not run, with
     where to get the data; one that was asked for by name and has none is an error. A system that fails on a benchmark
     stands there as not scored, with the reason, and the others go on, whatever went wrong; only if nothing was scored
-    its error is raised.
+    its error is raised. So do pictures that cannot be drawn, under "pictures".
 
     Returns:
         The report, as report.json holds it.
 
     Raises:
         UsageError: an unknown benchmark, system or setting; two benchmarks of one name; no system fits a benchmark;
-            `out` exists without `force`.
+            nothing to draw pictures of; `out` exists without `force`.
         InputError: data are missing or damaged.
         AlphitaError: nothing was scored, for a reason that nobody foresaw.
     """
@@ -102,6 +102,9 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
     tasks = _read(plan)
     systems = _open([*plan.models, *plan.baselines])
     baseline = _baseline(plan, systems)
+    shown = None
+    if plan.pictures and plan.terminology is not None:
+        shown = pictures.choose(plan.terminology, systems, seed=plan.seed)
     with artefact.create(out, KIND, force=force) as draft:
         (draft.path / "rows").mkdir()
         everything = list(plan.benchmarks) == [ALL]
@@ -113,11 +116,17 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
         if plan.terminology is not None:
             files["terminology"] = plan.terminology.manifest["content_hash"]
         provenance = report.provenance(config=_resolved(tasks, plan), seed=plan.seed, data=files)
-        whole = report.write(draft.path / "report.json", {"benchmarks": entries}, provenance=provenance)
-        shown = []
-        if plan.pictures and plan.terminology is not None:
-            shown = pictures.draw(plan.terminology, systems, draft.path, seed=plan.seed)
-        page.write_page(whole, draft.path / "report.html", pictures=shown)
+        scored: dict[str, Any] = {"benchmarks": entries}
+        drawn: list[page.Picture] = []
+        if shown is not None and plan.terminology is not None:
+            try:
+                for picture in pictures.draw(plan.terminology, shown, draft.path, seed=plan.seed):
+                    drawn.append(picture)
+            except Exception as error:
+                # The figures are made: a picture that fails is told, and they stay.
+                scored["pictures"] = _unforeseen(error, "pictures: not drawn", failed)
+        whole = report.write(draft.path / "report.json", scored, provenance=provenance)
+        page.write_page(whole, draft.path / "report.html", pictures=drawn)
         (draft.path / "report.md").write_text(markdown.to_markdown(whole), encoding="utf-8")
     return whole
 

@@ -8,7 +8,8 @@ from alphita.errors import UsageError
 from alphita.mappings.formats import Header
 from alphita.terminology import prefixes
 
-OBO = "http://purl.obolibrary.org/obo/"
+# FHIR systems whose codes are whole CURIEs ("HP:0001250"); those of NCIT, of OBO as well, are local ids ("C3262").
+CODED_BY_CURIES = ("http://human-phenotype-ontology.org",)
 
 
 def uri(header: Header, prefix: str) -> str:
@@ -37,10 +38,10 @@ def fhir_system(header: Header, prefix: str) -> str:
 
 
 def fhir_code(curie: str) -> str:
-    """Return the code of a concept in its FHIR system; ids of OBO ontologies are their own codes ("HP:0001250")."""
+    """Return the code of a concept in its FHIR system: the local id, or the CURIE where that is the code."""
     prefix, _, local = curie.partition(":")
     known = prefixes.table().get(prefixes.canonical(prefix))
-    return curie if known and known.uri.startswith(OBO) and known.fhir_system else local
+    return curie if known and known.fhir_system in CODED_BY_CURIES else local
 
 
 def from_fhir(header: Header, system: str, code: str) -> str | None:

@@ -10,7 +10,8 @@ Further candidates and rejections of NIL, which would say nothing in SSSOM, are 
 match_string and reviewer_label have several values, joined by `|`. A matched term is one of them, whatever marks it
 holds; reviewers are joined by `|` in a mapping as well.
 
-Rows are sorted in memory when the file is finished: about 1 GB for a million.
+Rows are sorted in memory when the file is finished: about 1 GB for a million. Rows alike in all are written once: of
+strings without codes, those that occur twice.
 """
 
 from __future__ import annotations
@@ -101,13 +102,14 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
 
 
 def finish(header: Header, part: Path, out: Path) -> None:
-    """Sort the rows, write metadata and rows aside, rename, and remove the part."""
+    """Sort the rows, write metadata and each distinct row aside, rename, remove the part, and tell of repeats."""
     import polars as pl
 
     private = not os.stat(part).st_mode & 0o077
     schema = dict.fromkeys(SLOTS, pl.String)
     rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
-    rows = rows.fill_null("").sort(SLOTS)
+    written = len(rows)
+    rows = rows.fill_null("").unique().sort(SLOTS)
     said = {
         name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]
     }  # fmt: skip
@@ -123,6 +125,8 @@ def finish(header: Header, part: Path, out: Path) -> None:
         for row in rows.select(columns).iter_rows():
             file.write("\t".join(map(_cell, row)) + "\n")
     part.unlink()
+    if repeats := written - len(rows):
+        header.tell(f"{out}: {repeats:,} rows that repeat another one in all were left out")
 
 
 def unfit(header: Header, mapping: Mapping) -> Problem | None:
