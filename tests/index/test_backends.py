@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from alphita import registry
 from alphita.errors import InputError, UsageError
-from alphita.index.backends import FLAT_UP_TO, _rounded, choose, exact, faiss, ivf_pq
+from alphita.index.backends import FLAT_UP_TO, IndexBackend, _rounded, choose, exact, faiss, ivf_pq
 from alphita.index.neighbours import nearest, unit
 
 BACKENDS = registry.names("alphita.index.backends")
@@ -297,3 +297,56 @@ def test_faiss_multiplies_matrices_for_batches(vectors):
 
     search("faiss", vectors, vectors[:2], 1)
     assert library.cvar.distance_compute_blas_threshold == 20
+
+
+def opened(name: str, vectors: np.ndarray, asked: np.ndarray, folder) -> IndexBackend:
+    module = registry.load("alphita.index.backends", name)
+    return module.attach(vectors, folder, module.build(vectors, folder, lambda: asked))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("copied", [True, False], ids=["copied", "where they lie"])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_only_what_is_allowed_is_found(name, copied, dtype, tmp_path, monkeypatch):
+    whole, asked = many()
+    vectors = whole.astype(dtype)
+    backend = opened(name, vectors, asked, tmp_path)
+    if not copied:
+        monkeypatch.setattr(faiss, "ROUNDED_UP_TO_BYTES", 0)
+    allowed = np.random.default_rng(4).random(len(vectors)) < 0.4
+    rows = np.flatnonzero(allowed)
+    few = backend.only(allowed)
+    for k in (1, 5, 400):  # so many that all are compared
+        found, places = nearest(few, (len(rows), vectors.shape[1]), asked, k)
+        expected, nearest_rows = brute_force(vectors[rows].astype(np.float32), asked, k)
+        assert allowed[places].all()
+        assert all(len(set(line)) == k for line in places.tolist())
+        # Nothing may be missed where all are compared, and little elsewhere.
+        missed = (found < expected - 1e-5).any(axis=1).mean()
+        assert missed <= (0.02 if name in ("hnsw", "ivf_pq") and not copied and k < 400 else 0)
+        assert (places == rows[nearest_rows]).mean() > 0.97
+    again = few.only(~allowed | (np.arange(len(vectors)) % 2 == 0))
+    assert set(nearest(again, (int((allowed[::2]).sum()), vectors.shape[1]), asked, 9)[1].ravel() % 2) == {0}
+
+
+@pytest.mark.parametrize("name", ["hnsw", "ivf_pq"])
+def test_a_small_part_is_not_missed_by_an_approximate_search(name, tmp_path, monkeypatch):
+    # The nearest of a part lie farther away than the nearest of all. With as few lists as a search of all, some are missed.
+    vectors, asked = many(40_000)
+    backend = opened(name, vectors, asked, tmp_path)
+    monkeypatch.setattr(faiss, "ROUNDED_UP_TO_BYTES", 0)
+    allowed = np.random.default_rng(5).random(len(vectors)) < 0.1
+    rows = np.flatnonzero(allowed)
+    found = nearest(backend.only(allowed), (len(rows), vectors.shape[1]), asked, 1)[0]
+    assert (found >= brute_force(vectors[rows], asked, 1)[0] - 1e-5).mean() >= 0.99
+
+
+@pytest.mark.parametrize("name", ["hnsw", "ivf_pq"])
+def test_a_part_that_is_not_met_is_compared_whole(name, tmp_path, monkeypatch):
+    vectors, asked = many(8000)
+    backend = opened(name, vectors, asked, tmp_path)
+    monkeypatch.setattr(faiss, "ROUNDED_UP_TO_BYTES", 0)
+    allowed = np.zeros(len(vectors), bool)
+    allowed[[5, 17, 4711]] = True
+    found = nearest(backend.only(allowed), (3, vectors.shape[1]), asked, 2)[1]
+    assert (found == np.flatnonzero(allowed)[brute_force(vectors[allowed], asked, 2)[1]]).all()

@@ -28,3 +28,12 @@ def blocks(vectors: NDArray[Any], rows: int | None = None) -> Iterator[tuple[int
     rows = rows or ROWS_AT_ONCE
     for start in range(0, len(vectors), rows):
         yield start, full(vectors[start : start + rows])
+
+
+def blocks_of(
+    vectors: NDArray[Any], chosen: NDArray[np.int64], rows: int | None = None
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Return the `chosen` rows of vectors (n, d) as `blocks` does all; each block comes with its place among these."""
+    rows = rows or ROWS_AT_ONCE
+    for start in range(0, len(chosen), rows):
+        yield start, full(vectors[chosen[start : start + rows]])

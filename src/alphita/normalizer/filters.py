@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import UsageError
-from alphita.index.backends import faiss
 from alphita.index.neighbours import nearest, unit
 from alphita.index.ngrams import Ngrams
 from alphita.index.segment import Segment
@@ -102,10 +101,10 @@ class Restricted:
     """An index of which only some strings are found; everything else is the index's own."""
 
     def __init__(self, index: Index, strings: NDArray[np.bool_]) -> None:
-        """Find only `strings`, (n_strings,) bool, of an index. Their vectors are copied."""
+        """Find only `strings`, (n_strings,) bool, of an index."""
         self._index, self._allowed = index, strings
-        self._rows = np.flatnonzero(strings)
-        self._backend = faiss.attach(index.vectors[self._rows], index.segment.path, None)
+        self._n = int(strings.sum())
+        self._backend = index.backend.only(strings)
         self.ngrams = None if index.ngrams is None else _of_strings(index.ngrams, strings)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the index's own
@@ -121,9 +120,7 @@ class Restricted:
 
     def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest of the strings that may be found; see `Index.search`."""
-        shape = (len(self._rows), self._index.dim)
-        similarity, places = nearest(self._backend, shape, unit(vectors), k)
-        return similarity, self._rows[places]
+        return nearest(self._backend, (self._n, self._index.dim), unit(vectors), k)
 
 
 def allowed_concepts(index: Index, filters: Filters | None, targets: Targets | None) -> NDArray[np.bool_] | None:

@@ -4,7 +4,8 @@ Each module has
 
     DESCRIPTION                                      one line
     build(vectors, folder, probes) -> settings       writes into the segment's folder what the search needs, if anything
-    attach(vectors, folder, settings) -> Backend     opens it; must not copy the vectors
+    attach(vectors, folder, settings) -> IndexBackend
+                                                     opens it; must not copy the vectors
 
 The vectors are float32 or, of an index that stores them so, float16 (see `alphita.index.half`).
 
@@ -48,6 +49,34 @@ class Backend(Protocol):
             Inner products (q, k) float32 and rows (q, k) int64.
         """
         ...
+
+
+class IndexBackend(Backend, Protocol):
+    """What the modules here attach."""
+
+    def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
+        """Return a search among the rows that are allowed, (n,) bool; rows are numbered as before.
+
+        A search that does not compare every vector looks through more of what it has, so that no more is missed.
+        """
+        ...
+
+
+class Among:
+    """A search among some rows, whose vectors were copied."""
+
+    def __init__(self, backend: IndexBackend, rows: NDArray[np.int64]) -> None:
+        """Search with `backend`, which has the vectors of `rows`."""
+        self._backend, self._rows = backend, rows
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return inner products (q, k) and rows (q, k); see `Backend`."""
+        similarity, places = self._backend.search(queries, k)
+        return similarity, self._rows[places]
+
+    def only(self, allowed: NDArray[np.bool_]) -> Among:
+        """Return a search among fewer rows; see `Backend`."""
+        return Among(self._backend.only(allowed[self._rows]), self._rows)
 
 
 def choose(n: int) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.errors import InputError, UsageError
 from alphita.index import half
-from alphita.index.backends import Probes
+from alphita.index.backends import IndexBackend, Probes
 from alphita.index.backends import faiss as flat
 from alphita.index.half import Vectors
 
@@ -33,26 +33,50 @@ QUERIES_AT_ONCE = 4096
 PAIRS_AT_ONCE = 2048
 
 Search = Callable[[NDArray[np.float32], int], tuple[NDArray[np.float32], NDArray[np.int64]]]
+Maker = Callable[[NDArray[np.bool_] | None, float], Search]
 
 
 class Refined:
     """An approximate search whose answers are scored again on the vectors, which may be memory-mapped."""
 
-    def __init__(self, vectors: Vectors, search: Search, scored_again: int) -> None:
-        """Search with `search(queries, k)` and score at least `scored_again` of its rows again."""
-        self.vectors, self._search, self._scored_again = vectors, search, scored_again
+    def __init__(
+        self, vectors: Vectors, make: Maker, scored_again: int, *, allowed: NDArray[np.bool_] | None = None
+    ) -> None:
+        """Search among all rows, or those that are allowed, and score at least `scored_again` rows again.
+
+        `make(allowed, share)` gives what searches among the rows of a mask (all: None) that is true of so large a
+        share of them.
+        """
+        self.vectors, self._make, self._scored_again, self._allowed = vectors, make, scored_again, allowed
+        self._n = len(vectors) if allowed is None else int(allowed.sum())
+        self._search = make(allowed, self._n / len(vectors))
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return inner products (q, k) and rows (q, k); see `Backend`."""
         depth = max(self._scored_again, 2 * k)
-        if depth > PART_WANTED * len(self.vectors):
-            return flat.attach(self.vectors).search(queries, k)
+        if depth > PART_WANTED * self._n:
+            return self._exact().search(queries, k)
         similarity = np.empty((len(queries), k), np.float32)
         rows = np.empty((len(queries), k), np.int64)
         for start in range(0, len(queries), QUERIES_AT_ONCE):
             part = slice(start, start + QUERIES_AT_ONCE)
             similarity[part], rows[part] = self._refine(queries[part], k, depth)
         return similarity, rows
+
+    def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
+        """Return a search among the rows that are allowed, (n,) bool; see `Backend`. Few are all compared."""
+        both = allowed if self._allowed is None else allowed & self._allowed
+        if flat.is_small(int(both.sum()), self.vectors.shape[1]):
+            return flat.only(self.vectors, np.flatnonzero(both))
+        return self.part(both)
+
+    def part(self, allowed: NDArray[np.bool_]) -> Refined:
+        """Return an approximate search among the rows that are allowed, (n,) bool, however few."""
+        return Refined(self.vectors, self._make, self._scored_again, allowed=allowed)
+
+    def _exact(self) -> IndexBackend:
+        every = flat.attach(self.vectors)
+        return every if self._allowed is None else every.only(self._allowed)
 
     def _refine(
         self, queries: NDArray[np.float32], k: int, depth: int
@@ -65,7 +89,7 @@ class Refined:
         few = np.flatnonzero((rows < 0).any(axis=1))
         if len(few):
             # Not enough rows in the part that was searched.
-            similarity[few], rows[few] = flat.attach(self.vectors).search(np.ascontiguousarray(queries[few]), k)
+            similarity[few], rows[few] = self._exact().search(np.ascontiguousarray(queries[few]), k)
         return similarity, rows
 
 
@@ -148,6 +172,16 @@ def attach(
         InputError: the file is damaged.
     """
     return flat.attach(vectors) if len(vectors) < FEWEST else search(read(file, name))
+
+
+def selector(allowed: NDArray[np.bool_] | None) -> Any:  # noqa: ANN401 - FAISS has no types
+    """Return what tells FAISS which rows are allowed; None: all."""
+    import faiss
+
+    if allowed is None:
+        return None
+    bits: Any = np.packbits(allowed, bitorder="little")
+    return faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg]
 
 
 def read(file: Path | None, name: str) -> Any:  # noqa: ANN401 - FAISS has no types

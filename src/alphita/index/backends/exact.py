@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.index import half
-from alphita.index.backends import Probes
+from alphita.index.backends import Among, Probes
 from alphita.index.half import Vectors
 
 DESCRIPTION = "exact search in NumPy, block by block; slow, the reference"
@@ -33,6 +33,11 @@ class ExactBackend:
             block = slice(start, start + QUERY_BLOCK)
             similarity[block], rows[block] = self._search_block(queries[block], k)
         return similarity, rows
+
+    def only(self, allowed: NDArray[np.bool_]) -> Among:
+        """Return a search among the rows that are allowed, (n,) bool; see `Backend`."""
+        rows = np.flatnonzero(allowed)
+        return Among(ExactBackend(self.vectors[rows]), rows)
 
     def _search_block(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         best = np.empty((len(queries), 0), dtype=np.float32)

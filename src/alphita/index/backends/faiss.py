@@ -14,6 +14,7 @@ as comparing them with some dozens of queries does.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.index import half
-from alphita.index.backends import Probes, _rounded
+from alphita.index.backends import Among, IndexBackend, Probes, _rounded
 from alphita.index.backends._rounded import Rounded
 from alphita.index.half import Vectors
 
@@ -69,6 +70,10 @@ class FaissBackend:
             similarity[block], rows[block] = self._by_rounded(copy, queries[block], k)
         return similarity, rows
 
+    def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
+        """Return a search among the rows that are allowed, (n,) bool; see `Backend`."""
+        return only(self.vectors, np.flatnonzero(allowed))
+
     def _copy(self, queries: int) -> Rounded:
         """Return the copy in whole numbers, made when it is first needed for so many queries."""
         fast = ("torch" in sys.modules or queries >= LOADS_TORCH) and _rounded.multiplies_fast()
@@ -95,19 +100,60 @@ class FaissBackend:
         return similarity, rows
 
 
+class Scattered:
+    """Exact search among some rows of a matrix, gathered block by block: too many to be copied."""
+
+    def __init__(self, vectors: Vectors, rows: NDArray[np.int64]) -> None:
+        """Search the `rows` (m,), in order, of `vectors` (n, d)."""
+        self.vectors, self._rows = vectors, rows
+
+    def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return inner products (q, k) and rows (q, k); see `Backend`."""
+        similarity, places = _compare_blocks(queries, half.blocks_of(self.vectors, self._rows), k)
+        return similarity, self._rows[places]
+
+    def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
+        """Return a search among fewer rows; see `Backend`."""
+        return only(self.vectors, self._rows[allowed[self._rows]])
+
+
+def is_small(n: int, dim: int) -> bool:
+    """Whether n vectors are so few that they may be copied: of those, whole numbers make the exact search quick."""
+    return n * dim <= ROUNDED_UP_TO_BYTES
+
+
+def only(vectors: Vectors, rows: NDArray[np.int64]) -> Among | Scattered:
+    """Return an exact search among some rows (m,), in order, of `vectors` (n, d)."""
+    if is_small(len(rows), vectors.shape[1]):
+        return Among(FaissBackend(vectors[rows]), rows)
+    return Scattered(vectors, rows)
+
+
 def _compare(queries: NDArray[np.float32], vectors: Vectors, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return the k nearest rows of each query, all compared; `vectors` (n, d) float32 are not copied."""
+    return (
+        _nearest(queries, vectors, k)
+        if vectors.dtype == np.float32
+        else _compare_blocks(queries, half.blocks(vectors), k)
+    )
+
+
+def _nearest(
+    queries: NDArray[np.float32], block: NDArray[Any], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     import faiss
 
-    def search(block: NDArray[Any], most: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        products, rows = faiss.knn(queries, block, most, metric=faiss.METRIC_INNER_PRODUCT)
-        return products, rows
+    products, rows = faiss.knn(queries, block, k, metric=faiss.METRIC_INNER_PRODUCT)
+    return products, rows
 
-    if vectors.dtype == np.float32:
-        return search(vectors, k)
+
+def _compare_blocks(
+    queries: NDArray[np.float32], blocks: Iterable[tuple[int, NDArray[np.float32]]], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the k nearest of all rows of the blocks, which come with the number of their first row."""
     best, best_rows = np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64)
-    for start, block in half.blocks(vectors):
-        products, rows = search(block, min(k, len(block)))
+    for start, block in blocks:
+        products, rows = _nearest(queries, block, min(k, len(block)))
         best, best_rows = np.hstack([best, products]), np.hstack([best_rows, rows + start])
         order = np.argsort(-best, axis=1, kind="stable")[:, :k]
         best, best_rows = np.take_along_axis(best, order, axis=1), np.take_along_axis(best_rows, order, axis=1)

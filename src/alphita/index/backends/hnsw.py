@@ -6,6 +6,7 @@ graphs", 2018. A search walks from vector to nearer vector and keeps the `efSear
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.index import half
-from alphita.index.backends import Backend, Probes
+from alphita.index.backends import IndexBackend, Probes
 from alphita.index.backends import _approximate as approximate
 from alphita.index.half import Vectors
 
@@ -49,7 +50,7 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     return approximate.calibrate("hnsw", vectors, probes, lambda step: _search(vectors, graph, step), STEPS)
 
 
-def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> Backend:
+def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> IndexBackend:
     """Search by the graph in `folder`, mapped.
 
     Raises:
@@ -65,9 +66,17 @@ def _search(vectors: Vectors, graph: Any, settings: dict[str, Any]) -> approxima
 
     width = int(settings["efSearch"])
 
-    def search(queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        wide = faiss.SearchParametersHNSW(efSearch=max(width, k))  # type: ignore[attr-defined]
-        products, rows = graph.search(queries, k, params=wide)
-        return products, rows
+    def make(allowed: NDArray[np.bool_] | None, share: float) -> approximate.Search:
+        selector = approximate.selector(allowed)
 
-    return approximate.Refined(vectors, search, int(settings["scored_again"]))
+        def search(queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+            # Vectors that are not allowed are walked over, and take the places of such as are.
+            wide = faiss.SearchParametersHNSW(  # type: ignore[attr-defined]
+                efSearch=math.ceil(max(width, k) / share), sel=selector
+            )
+            products, rows = graph.search(queries, k, params=wide)
+            return products, rows
+
+        return search
+
+    return approximate.Refined(vectors, make, int(settings["scored_again"]))

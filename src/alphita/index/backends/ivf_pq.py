@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.index import half
-from alphita.index.backends import Backend, Probes
+from alphita.index.backends import IndexBackend, Probes
 from alphita.index.backends import _approximate as approximate
 from alphita.index.half import Vectors
 
@@ -60,7 +60,7 @@ def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:
     )
 
 
-def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> Backend:
+def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any] | None = None) -> IndexBackend:
     """Search in the inverted file in `folder`, mapped.
 
     Raises:
@@ -76,11 +76,17 @@ def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any
 def _search(vectors: Vectors, inverted: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401
     import faiss
 
-    probed = int(settings["nprobe"])
+    probed, of = int(settings["nprobe"]), int(inverted.nlist)
 
-    def search(queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        part = faiss.SearchParametersIVF(nprobe=probed)  # type: ignore[call-arg]
-        products, rows = inverted.search(queries, k, params=part)
-        return products, rows
+    def make(allowed: NDArray[np.bool_] | None, share: float) -> approximate.Search:
+        # As many allowed vectors are looked at as there would be of all.
+        lists = min(of, math.ceil(probed / share))
+        part = faiss.SearchParametersIVF(nprobe=lists, sel=approximate.selector(allowed))  # type: ignore[call-arg]
 
-    return approximate.Refined(vectors, search, int(settings["scored_again"]))
+        def search(queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+            products, rows = inverted.search(queries, k, params=part)
+            return products, rows
+
+        return search
+
+    return approximate.Refined(vectors, make, int(settings["scored_again"]))
