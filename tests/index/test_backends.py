@@ -331,7 +331,7 @@ def test_only_what_is_allowed_is_found(name, copied, dtype, tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", ["hnsw", "ivf_pq"])
 def test_a_small_part_is_not_missed_by_an_approximate_search(name, tmp_path, monkeypatch):
-    # The nearest of a part lie farther away than the nearest of all. With as few lists as a search of all, some are missed.
+    # The nearest of a part lie farther away: with as few lists as a search of all looks through, some are missed.
     vectors, asked = many(40_000)
     backend = opened(name, vectors, asked, tmp_path)
     monkeypatch.setattr(faiss, "ROUNDED_UP_TO_BYTES", 0)

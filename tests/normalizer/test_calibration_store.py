@@ -17,8 +17,11 @@ from alphita.index.store import Index, build
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import EVIDENCE, FOLDER, KIND, Calibration, evidence_of, ordered
 from alphita.normalizer.features import NAMES, languages_of
+from alphita.normalizer.filters import Filters
+from alphita.normalizer.jobs import Job, run
 from alphita.normalizer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.normalizer.pipeline import Pipeline
+from alphita.normalizer.tables import Table
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
@@ -292,6 +295,16 @@ def test_an_index_with_a_calibration_is_normalised_by_it(calibrated):
     assert foreign.decision == "nil"
     assert foreign.confidence > normalizer.calibration.nil_threshold
     assert foreign.candidates
+
+
+def test_a_job_with_filters_says_that_confidence_was_measured_without(calibrated, tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    source.write_text("mention\n" + "\n".join(MENTIONS) + "\n")
+    concept = Index.open(calibrated).segment.concepts.column("id")[0].as_py()
+    for name, filters in (("all", None), ("part", Filters(under=(concept,)))):
+        normalizer = Normalizer.load(calibrated, encoder=ENCODER, filters=filters)
+        run(normalizer, Job(Table(source), tmp_path / f"{name}.csv"))
+        assert ("measured without filters" in capsys.readouterr().err) == (name == "part")
 
 
 def test_nothing_is_accepted_at_an_error_that_is_not_certified(calibrated):

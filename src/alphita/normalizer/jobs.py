@@ -102,6 +102,8 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
     check(normalizer, job, writer, resume=resume, force=force)
     start = time.monotonic()
     calibrated = normalizer.calibration is not None
+    if calibrated and (normalizer.filters is not None or normalizer.target is not None):
+        progress.say("confidence was measured without filters and target; an audit (--audit) measures it with them")
     today = datetime.now(UTC).date().isoformat()
     if job.to_stdout:
         header = header_of(normalizer, job, today)
