@@ -136,6 +136,25 @@ def test_held_out_strings_do_not_train(terminology: Terminology, model: Path, tm
     assert manifest["config"]["k"] == 16
 
 
+def test_names_train_with_noise_too_but_held_out_ones_in_no_form(
+    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    split = hold_out_synonyms(terminology, fraction=0.5, seed=1)
+    plain = TrainingNames(terminology, exclude=split.cleaned)
+    noised: list[str] = []
+
+    def spying(string: str, _: object) -> str:
+        noised.append(string)
+        return f"{string} today"
+
+    monkeypatch.setattr("alphita.training.names.noisy", spying)
+    config = coder.Config(**SMALL | {"steps": 2, "noise": 1.0})
+    coder.train(terminology, str(model), tmp_path / "m", config, split=split)
+    assert sorted(noised) == sorted(plain.strings)
+    assert f"training on {2 * len(plain.strings):,} names" in capsys.readouterr().err
+    assert artefact.verify(tmp_path / "m", "model")["config"]["noise"] == 1.0
+
+
 @pytest.mark.parametrize("kind", ["full", "low_rank"])
 def test_relation_matrices_are_saved_with_their_labels(
     kind: str, terminology: Terminology, model: Path, tmp_path: Path

@@ -103,3 +103,54 @@ def test_names_of_equal_strings_have_one_number(terminology: Terminology) -> Non
     numbers = names.string_numbers()
     assert len(numbers) == len(names.strings)
     assert len(set(numbers.tolist())) == len(set(names.strings))
+
+
+def test_noisy_twins_are_names_of_their_concepts_and_weigh_what_these_do(terminology, monkeypatch) -> None:
+    monkeypatch.setattr("alphita.training.names.noisy", lambda string, _: f"{string} Nos")
+    plain = TrainingNames(terminology, languages={"en": 1.0, "it": 3.0})
+    names = TrainingNames(terminology, languages={"en": 1.0, "it": 3.0}, noise=0.5, seed=3)
+    assert 5 < names.twins == len(names.strings) - len(plain.strings) < 25
+    weights = dict(zip(names.strings, names.weights.tolist(), strict=True))
+    for concept in range(10):
+        own = plain.strings[plain.offsets[concept] : plain.offsets[concept + 1]]
+        found = names.strings[names.offsets[concept] : names.offsets[concept + 1]]
+        assert found[: len(own)] == own
+        for twin in found[len(own) :]:
+            name = twin.removesuffix(" nos")  # cleaned
+            assert name != twin
+            assert name in own
+            assert weights[twin] == weights[name]
+
+
+def test_the_seed_decides_on_twins(terminology: Terminology) -> None:
+    one, same, other = (TrainingNames(terminology, noise=0.5, seed=seed).strings for seed in (3, 3, 4))
+    assert one == same != other
+
+
+def test_a_twin_is_never_a_string_that_must_not_train(terminology: Terminology) -> None:
+    # What the noise of one draw makes is held out in the next: the same draw leaves it out.
+    twins = set(TrainingNames(terminology, noise=1.0).strings) - set(TrainingNames(terminology).strings)
+    held_out = frozenset(twins)
+    again = TrainingNames(terminology, noise=1.0, exclude=held_out)
+    assert len(twins) > 20
+    assert not set(again.strings) & held_out
+    assert again.twins < len(twins) / 2
+
+
+class Backwards:
+    """An encoder of strings by their letters alone."""
+
+    def encode(self, strings: list[str]) -> np.ndarray:
+        found = np.zeros((len(strings), 128), np.float32)
+        for row, string in enumerate(strings):
+            for letter in string:
+                found[row, ord(letter) % 128] += 1
+        return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def test_dev_synonyms_neither_train_as_twins_nor_are_searched_among_them(terminology: Terminology) -> None:
+    plain = TrainingNames(terminology, dev=6)
+    names = TrainingNames(terminology, dev=6, noise=1.0)
+    assert names.dev_strings == plain.dev_strings
+    assert not set(names.dev_strings) & set(names.strings)
+    assert names.dev_accuracy(Backwards())() == plain.dev_accuracy(Backwards())()

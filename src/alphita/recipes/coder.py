@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita.training.settings import TermTraining
+from alphita.training.settings import NameTraining
 from alphita.training.triples import relation_labels
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ CITATION = (
 TRANSE = {"alpha_rel": 0.2, "beta_rel": 5.0, "lam_rel": -28.0, "eps_rel": 0.1, "mu": 0.1}
 
 
-class Config(TermTraining):
+class Config(NameTraining):
     """CODER's settings; the defaults are the paper's for English."""
 
     # Data

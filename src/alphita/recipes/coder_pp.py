@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
-from alphita.training.settings import TermTraining
+from alphita.training.settings import NameTraining
 
 if TYPE_CHECKING:
     import torch
@@ -41,7 +41,7 @@ CITATION = (
 )
 
 
-class Config(TermTraining):
+class Config(NameTraining):
     """CODER++'s settings; the defaults are the released code's."""
 
     # Data

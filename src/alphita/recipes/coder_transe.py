@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita.training.settings import TermTraining
+from alphita.training.settings import NameTraining
 from alphita.training.triples import relation_labels
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ CITATION = (
 )
 
 
-class Config(TermTraining):
+class Config(NameTraining):
     """Settings of CODER's first version; the defaults are the paper's for English."""
 
     # Data

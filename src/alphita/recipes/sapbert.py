@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita.training.settings import TermTraining, language_weights
+from alphita.training.settings import NameTraining, language_weights
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +37,7 @@ CITATION = (
 )
 
 
-class Config(TermTraining):
+class Config(NameTraining):
     """SapBERT's settings; the defaults are the paper's."""
 
     # Data

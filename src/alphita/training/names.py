@@ -1,15 +1,22 @@
-"""The names that train: each concept's synonyms without what is held out, and a small dev set taken from them."""
+"""The names that train: each concept's synonyms without what is held out, and a small dev set taken from them.
+
+A share of them may also train as people write them: mistyped, in another order, cut short (`normalizer.noise`). Such a
+twin is one more name of its concept, the same throughout a run.
+"""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
+from alphita.normalizer.noise import noisy
 from alphita.terminology.text import clean_many
 from alphita.training.terminology_pairs import speaks, tags_of
 
@@ -28,6 +35,7 @@ class TrainingNames:
         dev_strings: names taken out of training to score with.
         dev_concepts: (len(dev_strings),) the concept each of them names.
         languages: BCP-47 tags of the names, sorted.
+        twins: how many of the names are noisy twins of others.
     """
 
     def __init__(
@@ -38,6 +46,7 @@ class TrainingNames:
         dev: int = 0,
         seed: int = 0,
         languages: Mapping[str, float] | None = None,
+        noise: float = 0.0,
     ) -> None:
         """Collect the names.
 
@@ -48,6 +57,8 @@ class TrainingNames:
             seed: of the choice of dev synonyms.
             languages: BCP-47 tag -> weight of the languages to take, "en" with "en-GB" unless that has its own; all of
                 them, alike, by default.
+            noise: share of the names that get a noisy twin, 0 to 1; one that would be another name, or a string that
+                must not train, is left out.
 
         Raises:
             InputError: no name is left, or none in one of the languages.
@@ -79,8 +90,32 @@ class TrainingNames:
         self.weights: NDArray[np.float64] | None = None
         if languages:
             self.weights = np.array([weights[tag] for tag in spoken.to_pylist()])[kept]
+        # Where the names stand that are no twins: dev synonyms are searched among these.
+        self._own = np.arange(len(self.strings))
+        self.twins = 0
+        if noise > 0:
+            self._add_twins(noise, seed, exclude)
         counts = np.bincount(self._concepts, minlength=len(offsets) - 1)
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def _add_twins(self, noise: float, seed: int, exclude: frozenset[str]) -> None:
+        """Put noisy twins of a share of the names behind those of their concepts."""
+        chance = random.Random(seed)
+        chosen = [place for place in range(len(self.strings)) if chance.random() < noise]
+        twins = clean_many([noisy(self.strings[place], chance) for place in chosen])
+        taken = pc.is_in(
+            pa.array(twins, pa.string()), value_set=pa.array([*self.strings, *self.dev_strings, "", *exclude])
+        )
+        free = np.flatnonzero(~taken.to_numpy(zero_copy_only=False)).tolist()
+        chosen, twins = [chosen[one] for one in free], [twins[one] for one in free]
+        self.twins = len(twins)
+        of = np.concatenate([np.arange(len(self.strings)), np.array(chosen, np.int64)])
+        order = np.argsort(self._concepts[of], kind="stable")
+        together = [*self.strings, *twins]
+        self._own = np.flatnonzero(order < len(self.strings))
+        self.strings = [together[place] for place in order.tolist()]
+        self._concepts = self._concepts[of][order]
+        self.weights = self.weights if self.weights is None else self.weights[of][order]
 
     def string_numbers(self) -> NDArray[np.int32]:
         """Return a number for each name, (n,), the same for names of equal strings (homonyms)."""
@@ -91,9 +126,10 @@ class TrainingNames:
         """Return a callable that gives the share of dev synonyms whose nearest name is of the right concept."""
 
         def accuracy() -> dict[str, float]:
-            names, queries = encoder.encode(self.strings), encoder.encode(self.dev_strings)
+            names = encoder.encode([self.strings[place] for place in self._own.tolist()])
+            queries = encoder.encode(self.dev_strings)
             nearest = np.concatenate([(block @ names.T).argmax(1) for block in _blocks(queries)])
-            return {"dev_acc1": float((self._concepts[nearest] == self.dev_concepts).mean())}
+            return {"dev_acc1": float((self._concepts[self._own[nearest]] == self.dev_concepts).mean())}
 
         return accuracy
 

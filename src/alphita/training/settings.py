@@ -60,6 +60,14 @@ class TermTraining(alphita.config.Config):
         return value
 
 
+class NameTraining(TermTraining):
+    """Base of the configs of recipes that learn from a concept's names, by `term_run`."""
+
+    noise: float = Field(
+        0.0, ge=0, le=1, description="share of the names that also train mistyped, cut or in another order (ours)"
+    )
+
+
 def language_weights(text: str) -> dict[str, float]:
     """Return the weight of each language in "en:1,it:4" or "en,it"; empty for "".
 

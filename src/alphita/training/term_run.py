@@ -23,7 +23,7 @@ from alphita.training.dry_run import check_encoder, estimate
 from alphita.training.forward import TermForward
 from alphita.training.loop import Length, Plan, fit
 from alphita.training.names import TrainingNames
-from alphita.training.settings import ENGINE_ONLY, TermTraining, language_weights
+from alphita.training.settings import ENGINE_ONLY, NameTraining, TermTraining, language_weights
 from alphita.training.term_batches import BatchLoss, Draw, TermSteps
 from alphita.training.tokens import TokenTable, tokenize
 from alphita.training.triples import between_pairs
@@ -90,6 +90,7 @@ class TermRun:
         self.names = TrainingNames(
             terminology, exclude=split.cleaned if split else frozenset(), dev=config.dev_synonyms, seed=config.seed,
             languages=language_weights(config.languages),
+            noise=config.noise if isinstance(config, NameTraining) else 0.0,
         )  # fmt: skip
         self.held_out = np.empty((0, 2), np.int32) if split is None else split.triple_pairs(terminology)
         if split is not None:
@@ -171,4 +172,5 @@ class TermRun:
         return (
             f"names: {len(self.names.strings):,} of {int((names > 0).sum()):,} concepts, "
             f"{int((names > 1).sum()):,} of them with several"
+            + (f"; {self.names.twins:,} noisy twins among them" if self.names.twins else "")
         )

@@ -42,7 +42,7 @@ COLUMNS = (
 MOST = {"source_code": 50, "source_vocabulary_id": 20, "source_code_description": 255, "target_vocabulary_id": 20}
 START, END = "1970-01-01", "2099-12-31"
 NO_PLACE = ("rejected", "flagged", "ignored")
-MAPS_TO = "map it through 'Maps to' in CONCEPT_RELATIONSHIP"
+MAPS_TO = "map it through 'Maps to' in CONCEPT_RELATIONSHIP, or normalise with --standard-only"
 
 
 def begin(header: Header) -> bytes:
