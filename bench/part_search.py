@@ -77,7 +77,7 @@ def main() -> None:
     for name, strings in parts(index, options.least).items():
         n = int(strings.sum())
         ways: dict[str, Backend] = {
-            "compared": approximate.flat.only(index.vectors, np.flatnonzero(strings)), "own": whole.part(strings)
+            "compared": approximate.flat.only(index.vectors, strings), "own": whole.part(strings)
         }  # fmt: skip
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         best: dict[str, NDArray[np.float32]] = {}

@@ -493,7 +493,11 @@ def test_a_picture_that_fails_leaves_the_figures_and_the_other_picture(
     code = alphita("evaluate", "psytar", "-m", "one", "-m", "two", "--data", folds, "-t", terminology.path,
                    "--pictures", "-o", out)  # fmt: skip
     assert code == 1
-    assert "pictures (not drawn)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "pictures: Not drawn: ValueError: too few concepts" in said
+    assert "not scored" not in said
+    for name in ("report.html", "report.md"):
+        assert "Not drawn: ValueError: too few concepts" in (out / name).read_text()
     report = json.loads((out / "report.json").read_text())
     assert report["pictures"]["not_applicable"] == "ValueError: too few concepts"
     assert [one["name"] for one in report["benchmarks"][0]["systems"] if one["figures"]] == ["one", "two"]

@@ -148,6 +148,7 @@ def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> Non
 
     from alphita import machine
     from alphita.evaluation import markdown
+    from alphita.evaluation.entries import pictures_failed
     from alphita.evaluation.run import Plan, run
     from alphita.terminology.store import load_terminology
 
@@ -162,8 +163,9 @@ def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> Non
         for one in entry["systems"]
         if one.get("failed")
     ]
-    if "pictures" in report:
-        failed.append("pictures (not drawn)")
     if failed:
         print(f"not scored, for reasons that the report gives: {'; '.join(failed)}", file=sys.stderr)
+    if undrawn := pictures_failed(report):
+        print(f"pictures: {undrawn}", file=sys.stderr)
+    if failed or undrawn:
         raise typer.Exit(1)

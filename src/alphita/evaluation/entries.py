@@ -234,3 +234,8 @@ class Footnotes:
     def _reasons(self, published: Entry) -> list[str]:
         told = (("Protocol differs", published["differs"]), ("Doubtful as printed", published["slip"]))
         return [f"{what}: {reason}" for what, reason in told if reason]
+
+
+def pictures_failed(report: Mapping[str, Any]) -> str:
+    """Return why pictures that were asked for are missing; "" if none are."""
+    return f"Not drawn: {report['pictures']['not_applicable']}" if "pictures" in report else ""

@@ -42,6 +42,8 @@ def to_markdown(report: Mapping[str, Any]) -> str:
     for entry in report["benchmarks"]:
         if entry["not_run"] is None or entry["published"]:
             parts += _benchmark(entry)
+    if failed := entries.pictures_failed(report):
+        parts += ["## Pictures", text(failed)]
     return "\n\n".join([*parts, *_provenance(report)]) + "\n"
 
 

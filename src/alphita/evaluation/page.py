@@ -70,8 +70,11 @@ def to_html(report: Mapping[str, Any], *, pictures: Sequence[Picture] = ()) -> s
     body += [_summary(task, of_task, report) for task, of_task in entries.by_task(report).items()]
     body.append(tag("h2", "Benchmarks"))
     body += [section(entry) for entry in report["benchmarks"]]
-    if pictures:
+    failed = entries.pictures_failed(report)
+    if pictures or failed:
         body += [tag("h2", "Pictures"), *map(_picture, pictures)]
+    if failed:
+        body.append(tag("p", failed))
     body.append(_provenance(report))
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

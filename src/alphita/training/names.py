@@ -7,7 +7,7 @@ twin is one more name of its concept, the same throughout a run.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,8 +57,8 @@ class TrainingNames:
             seed: of the choice of dev synonyms.
             languages: BCP-47 tag -> weight of the languages to take, "en" with "en-GB" unless that has its own; all of
                 them, alike, by default.
-            noise: share of the names that get a noisy twin, 0 to 1; one that would be another name, or a string that
-                must not train, is left out.
+            noise: share of the names that get a noisy twin, 0 to 1; one that is a term of the terminology, must not
+                train, or would name two concepts, is left out.
 
         Raises:
             InputError: no name is left, or none in one of the languages.
@@ -94,22 +94,34 @@ class TrainingNames:
         self._own = np.arange(len(self.strings))
         self.twins = 0
         if noise > 0:
-            self._add_twins(noise, seed, exclude)
+            # Every term of the terminology, those that do not train too.
+            self._add_twins(noise, seed, clean_many(terminology.terms["string"].to_pylist()), exclude)
         counts = np.bincount(self._concepts, minlength=len(offsets) - 1)
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
-    def _add_twins(self, noise: float, seed: int, exclude: frozenset[str]) -> None:
-        """Put noisy twins of a share of the names behind those of their concepts."""
+    def _add_twins(self, noise: float, seed: int, known: Iterable[str], exclude: frozenset[str]) -> None:
+        """Put noisy twins of a share of the names behind those of their concepts.
+
+        Args:
+            noise: the share.
+            seed: of the draw.
+            known: cleaned strings that mean something already.
+            exclude: cleaned strings that must not train.
+        """
         chance = random.Random(seed)
         chosen = [place for place in range(len(self.strings)) if chance.random() < noise]
-        twins = clean_many([noisy(self.strings[place], chance) for place in chosen])
-        taken = pc.is_in(
-            pa.array(twins, pa.string()), value_set=pa.array([*self.strings, *self.dev_strings, "", *exclude])
-        )
-        free = np.flatnonzero(~taken.to_numpy(zero_copy_only=False)).tolist()
-        chosen, twins = [chosen[one] for one in free], [twins[one] for one in free]
+        twins = pa.array(clean_many([noisy(self.strings[place], chance) for place in chosen]), pa.large_string())
+        taken = pc.is_in(twins, value_set=pa.array([*known, *exclude, ""], pa.large_string()))
+        # One that came out twice names one concept once, and two concepts not at all.
+        number = twins.dictionary_encode().indices.to_numpy()
+        concept = self._concepts[chosen]
+        _, first, same = np.unique(number, return_index=True, return_inverse=True)
+        once = np.zeros(len(chosen), bool)
+        once[first] = np.bincount(same, weights=concept != concept[first][same], minlength=len(first)) == 0
+        free = np.flatnonzero(once & ~taken.to_numpy(zero_copy_only=False))
+        twins = twins.take(pa.array(free)).to_pylist()
         self.twins = len(twins)
-        of = np.concatenate([np.arange(len(self.strings)), np.array(chosen, np.int64)])
+        of = np.concatenate([np.arange(len(self.strings)), np.array(chosen, np.int64)[free]])
         order = np.argsort(self._concepts[of], kind="stable")
         together = [*self.strings, *twins]
         self._own = np.flatnonzero(order < len(self.strings))

@@ -77,6 +77,8 @@ class TermRun:
         self.device = self.forward.device
         check_encoder(self.forward)
         decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
+        if not decisive.get("noise"):
+            decisive.pop("noise", None)  # runs that were begun before there was noise go on
         self._facts = {
             "recipe": recipe, "config": decisive, "seed": config.seed, "encoder": self.encoder.content_hash,
             "terminology": terminology.content_hash, "split": split.hash if split else None,

@@ -57,7 +57,8 @@ class IndexBackend(Backend, Protocol):
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
         """Return a search among the rows that are allowed, (n,) bool; rows are numbered as before.
 
-        A search that does not compare every vector looks through more of what it has, so that no more is missed.
+        A search that does not compare every vector looks at more of those that are allowed than it would of all. Its
+        recall there is not measured: a part's nearest may be far from a query.
         """
         ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,33 +30,47 @@ FEWEST = 5000
 # Where so large a part of the vectors is wanted, all are compared.
 PART_WANTED = 0.25
 QUERIES_AT_ONCE = 4096
+# The nearest of a part may be far, and among far ones codes tell less well which is nearest: so many times more are
+# scored again.
+AGAIN_IN_PART = 4
 # Of vectors in half precision, widened together: 3 MB for 384 numbers, which stay in the cache.
 PAIRS_AT_ONCE = 2048
 
-Search = Callable[[NDArray[np.float32], int], tuple[NDArray[np.float32], NDArray[np.int64]]]
-Maker = Callable[[NDArray[np.bool_] | None, float], Search]
+Search = Callable[[NDArray[np.float32], int], NDArray[np.int64]]
+"""Queries (q, d) and k -> rows (q, k), -1 where there are no more."""
+Among = Callable[[NDArray[np.bool_]], Search]
+"""Which rows are allowed, (n,) -> a search among these."""
 
 
 class Refined:
     """An approximate search whose answers are scored again on the vectors, which may be memory-mapped."""
 
     def __init__(
-        self, vectors: Vectors, make: Maker, scored_again: int, *, allowed: NDArray[np.bool_] | None = None
+        self,
+        vectors: Vectors,
+        search: Search,
+        scored_again: int,
+        among: Among | None = None,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> None:
-        """Search among all rows, or those that are allowed, and score at least `scored_again` rows again.
+        """Search, and score at least `scored_again` rows again.
 
-        `make(allowed, share)` gives what searches among the rows of a mask (all: None) that is true of so large a
-        share of them.
+        Args:
+            vectors: (n, d).
+            search: finds the rows.
+            scored_again: how many of them are compared by the vectors themselves.
+            among: makes a search among some rows; None: there is no way but to compare them all.
+            allowed: (n,) the only rows that `search` finds; None: all.
         """
-        self.vectors, self._make, self._scored_again, self._allowed = vectors, make, scored_again, allowed
+        self.vectors, self._search, self._scored_again, self._among = vectors, search, scored_again, among
+        self._allowed = allowed
         self._n = len(vectors) if allowed is None else int(allowed.sum())
-        self._search = make(allowed, self._n / len(vectors))
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return inner products (q, k) and rows (q, k); see `Backend`."""
         depth = max(self._scored_again, 2 * k)
         if depth > PART_WANTED * self._n:
-            return self._exact().search(queries, k)
+            return self._exact.search(queries, k)
         similarity = np.empty((len(queries), k), np.float32)
         rows = np.empty((len(queries), k), np.int64)
         for start in range(0, len(queries), QUERIES_AT_ONCE):
@@ -66,22 +81,23 @@ class Refined:
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:
         """Return a search among the rows that are allowed, (n,) bool; see `Backend`. Few are all compared."""
         both = allowed if self._allowed is None else allowed & self._allowed
-        if flat.is_small(int(both.sum()), self.vectors.shape[1]):
-            return flat.only(self.vectors, np.flatnonzero(both))
+        if self._among is None or flat.is_small(int(both.sum()), self.vectors.shape[1]):
+            return flat.only(self.vectors, both)
         return self.part(both)
 
     def part(self, allowed: NDArray[np.bool_]) -> Refined:
         """Return an approximate search among the rows that are allowed, (n,) bool, however few."""
-        return Refined(self.vectors, self._make, self._scored_again, allowed=allowed)
+        assert self._among is not None
+        return Refined(self.vectors, self._among(allowed), AGAIN_IN_PART * self._scored_again, self._among, allowed)
 
+    @cached_property
     def _exact(self) -> IndexBackend:
-        every = flat.attach(self.vectors)
-        return every if self._allowed is None else every.only(self._allowed)
+        return flat.attach(self.vectors) if self._allowed is None else flat.only(self.vectors, self._allowed)
 
     def _refine(
         self, queries: NDArray[np.float32], k: int, depth: int
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        _, found = self._search(queries, depth)
+        found = self._search(queries, depth)
         products = _products(queries, self.vectors, found)
         products[found < 0] = -np.inf
         best = np.argpartition(-products, k - 1, axis=1)[:, :k]
@@ -89,7 +105,7 @@ class Refined:
         few = np.flatnonzero((rows < 0).any(axis=1))
         if len(few):
             # Not enough rows in the part that was searched.
-            similarity[few], rows[few] = self._exact().search(np.ascontiguousarray(queries[few]), k)
+            similarity[few], rows[few] = self._exact.search(np.ascontiguousarray(queries[few]), k)
         return similarity, rows
 
 
@@ -172,16 +188,6 @@ def attach(
         InputError: the file is damaged.
     """
     return flat.attach(vectors) if len(vectors) < FEWEST else search(read(file, name))
-
-
-def selector(allowed: NDArray[np.bool_] | None) -> Any:  # noqa: ANN401 - FAISS has no types
-    """Return what tells FAISS which rows are allowed; None: all."""
-    import faiss
-
-    if allowed is None:
-        return None
-    bits: Any = np.packbits(allowed, bitorder="little")
-    return faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg]
 
 
 def read(file: Path | None, name: str) -> Any:  # noqa: ANN401 - FAISS has no types

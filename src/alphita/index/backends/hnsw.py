@@ -6,7 +6,6 @@ graphs", 2018. A search walks from vector to nearer vector and keeps the `efSear
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -66,17 +65,9 @@ def _search(vectors: Vectors, graph: Any, settings: dict[str, Any]) -> approxima
 
     width = int(settings["efSearch"])
 
-    def make(allowed: NDArray[np.bool_] | None, share: float) -> approximate.Search:
-        selector = approximate.selector(allowed)
+    def search(queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        wide = faiss.SearchParametersHNSW(efSearch=max(width, k))  # type: ignore[attr-defined]
+        rows: NDArray[np.int64] = graph.search(queries, k, params=wide)[1]
+        return rows
 
-        def search(queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-            # Vectors that are not allowed are walked over, and take the places of such as are.
-            wide = faiss.SearchParametersHNSW(  # type: ignore[attr-defined]
-                efSearch=math.ceil(max(width, k) / share), sel=selector
-            )
-            products, rows = graph.search(queries, k, params=wide)
-            return products, rows
-
-        return search
-
-    return approximate.Refined(vectors, make, int(settings["scored_again"]))
+    return approximate.Refined(vectors, search, int(settings["scored_again"]))

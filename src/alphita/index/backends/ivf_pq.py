@@ -29,6 +29,11 @@ MOST_LISTS = 8192
 TRAINED_ON_A_LIST = 40
 ROUNDS = 12
 ADDED_AT_ONCE = 100_000
+# A search in a part looks at so many times as many allowed vectors as one of all looks at of all: the nearest of a part
+# are farther away, in less near lists.
+MORE_IN_PART = 2
+# Queries whose lists are put in order together: 256 by 8,192 lists take some 10 MB.
+LISTED_AT_ONCE = 256
 STEPS = [
     {"nprobe": lists, "scored_again": again}
     for lists, again in (
@@ -76,17 +81,53 @@ def attach(vectors: Vectors, folder: Path | None = None, settings: dict[str, Any
 def _search(vectors: Vectors, inverted: Any, settings: dict[str, Any]) -> approximate.Refined:  # noqa: ANN401
     import faiss
 
-    probed, of = int(settings["nprobe"]), int(inverted.nlist)
+    probed = int(settings["nprobe"])
+    part = faiss.SearchParametersIVF(nprobe=probed)  # type: ignore[call-arg]
 
-    def make(allowed: NDArray[np.bool_] | None, share: float) -> approximate.Search:
-        # As many allowed vectors are looked at as there would be of all.
-        lists = min(of, math.ceil(probed / share))
-        part = faiss.SearchParametersIVF(nprobe=lists, sel=approximate.selector(allowed))  # type: ignore[call-arg]
+    def search(queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = inverted.search(queries, k, params=part)[1]
+        return rows
 
-        def search(queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-            products, rows = inverted.search(queries, k, params=part)
-            return products, rows
+    def among(allowed: NDArray[np.bool_]) -> approximate.Search:
+        return _search_among(inverted, allowed, looked_at=MORE_IN_PART * probed * len(vectors) / inverted.nlist)
 
-        return search
+    return approximate.Refined(vectors, search, int(settings["scored_again"]), among)
 
-    return approximate.Refined(vectors, make, int(settings["scored_again"]))
+
+def _search_among(inverted: Any, allowed: NDArray[np.bool_], *, looked_at: float) -> approximate.Search:  # noqa: ANN401
+    """Return a search among allowed rows, which looks at about `looked_at` of these.
+
+    They may lie anywhere: a language or a branch of a terminology is no random part, and few of it may be near. So each
+    query goes through the lists that have some, the nearest first, until there were so many.
+    """
+    import faiss
+
+    ids = (
+        faiss.rev_swig_ptr(inverted.invlists.get_ids(one), inverted.get_list_size(one)) for one in range(inverted.nlist)
+    )
+    counts = np.array([np.count_nonzero(allowed[some]) for some in ids])
+    lists = np.flatnonzero(counts)
+    counts, middles = counts[lists], inverted.quantizer.reconstruct_n(0, inverted.nlist)[lists]
+    bits: Any = np.packbits(allowed, bitorder="little")
+    chosen = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg]
+
+    def search_some(queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        products = queries @ middles.T
+        order = np.argsort(-products, axis=1)
+        before = np.cumsum(counts[order], axis=1) - counts[order]
+        wanted = before < max(looked_at, k)
+        most = int(wanted.sum(axis=1).max())
+        probed = np.ascontiguousarray(np.where(wanted, lists[order], -1)[:, :most])
+        near = np.ascontiguousarray(np.take_along_axis(products, order[:, :most], axis=1))
+        part = faiss.SearchParametersIVF(nprobe=most, sel=chosen)  # type: ignore[call-arg]
+        codes, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        arrays = [faiss.swig_ptr(array) for array in (probed, near, codes, rows)]
+        # FAISS's own Python takes no parameters here.
+        inverted.search_preassigned_c(len(queries), faiss.swig_ptr(queries), k, *arrays, False, part)
+        return rows
+
+    def search(queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        starts = range(0, len(queries), LISTED_AT_ONCE)
+        return np.concatenate([search_some(queries[start : start + LISTED_AT_ONCE], k) for start in starts])
+
+    return search
