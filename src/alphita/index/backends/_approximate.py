@@ -38,7 +38,7 @@ PAIRS_AT_ONCE = 2048
 
 Search = Callable[[NDArray[np.float32], int], NDArray[np.int64]]
 """Queries (q, d) and k -> rows (q, k), -1 where there are no more."""
-Among = Callable[[NDArray[np.bool_]], Search]
+SearchAmong = Callable[[NDArray[np.bool_]], Search]
 """Which rows are allowed, (n,) -> a search among these."""
 
 
@@ -50,7 +50,7 @@ class Refined:
         vectors: Vectors,
         search: Search,
         scored_again: int,
-        among: Among | None = None,
+        among: SearchAmong | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> None:
         """Search, and score at least `scored_again` rows again.
