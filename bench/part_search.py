@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     threads = machine.set_threads(None)
-    index = Index.open(options.index, verify=False)
+    index = Index.open(options.index)
     whole = index.backend
     if not isinstance(whole, approximate.Refined):
         parser.error("the index compares all strings; build it with --backend ivf_pq or hnsw")

@@ -23,17 +23,14 @@ def full(vectors: NDArray[Any]) -> NDArray[Any]:
     return vectors.astype(np.float32) if vectors.dtype == np.float16 else vectors
 
 
-def blocks(vectors: NDArray[Any], rows: int | None = None) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Return the vectors (n, d), some rows together, as float32, each block with the row it starts at."""
-    rows = rows or ROWS_AT_ONCE
-    for start in range(0, len(vectors), rows):
-        yield start, full(vectors[start : start + rows])
-
-
-def blocks_of(
-    vectors: NDArray[Any], chosen: NDArray[np.int64], rows: int | None = None
+def blocks(
+    vectors: NDArray[Any], rows: int | None = None, chosen: NDArray[np.int64] | None = None
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Return the `chosen` rows of vectors (n, d) as `blocks` does all; each block comes with its place among these."""
+    """Return the vectors (n, d), or the `chosen` rows of them, as float32, `rows` of them together.
+
+    Each block comes with the row it starts at, or with its place among those chosen.
+    """
     rows = rows or ROWS_AT_ONCE
-    for start in range(0, len(chosen), rows):
-        yield start, full(vectors[chosen[start : start + rows]])
+    for start in range(0, len(vectors) if chosen is None else len(chosen), rows):
+        part = slice(start, start + rows)
+        yield start, full(vectors[part if chosen is None else chosen[part]])

@@ -111,7 +111,7 @@ class Scattered:
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return inner products (q, k) and rows (q, k); see `Backend`."""
-        similarity, places = _compare_blocks(queries, half.blocks_of(self.vectors, self._rows), k)
+        similarity, places = _compare_blocks(queries, half.blocks(self.vectors, chosen=self._rows), k)
         return similarity, self._rows[places]
 
     def only(self, allowed: NDArray[np.bool_]) -> IndexBackend:

@@ -32,7 +32,7 @@ ADDED_AT_ONCE = 100_000
 # A search in a part looks at so many times as many allowed vectors as one of all looks at of all: the nearest of a part
 # are farther away, in less near lists.
 MORE_IN_PART = 2
-# Queries whose lists are put in order together: 256 by 8,192 lists take some 10 MB.
+# Queries whose lists are put in order together: 256 by 8,192 lists take some 60 MB.
 LISTED_AT_ONCE = 256
 STEPS = [
     {"nprobe": lists, "scored_again": again}
