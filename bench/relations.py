@@ -2,7 +2,7 @@
 
     python bench/relations.py [--steps 200] [--seeds 0 1 2]
 
-Settings and split are the quickstart's but for the steps; accuracy over concepts on the held-out synonyms.
+Settings and split are the quickstart's but for the steps, and without noise; accuracy over concepts on the held-out synonyms.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
             for seed in arguments.seeds:
                 settings = quickstart.TRAINING | {
                     "steps": arguments.steps, "warmup_steps": arguments.steps // 10, "checkpoint_every": 0,
-                    "mu": mu, "seed": seed,
+                    "noise": 0.0, "mu": mu, "seed": seed,
                 }  # fmt: skip
                 model = folder / f"model-{mu:g}-{seed}"
                 coder.train(terminology, "minilm", model, coder.Config(**settings), split=split)

@@ -40,6 +40,7 @@ TRAINING: dict[str, Any] = {
     "least_head_names": 2,
     "dropout": 0.0,
     "start_share": 0.3,
+    "noise": 0.5,
     "checkpoint_every": 150,
     "log_every": 25,
     "seed": 0,

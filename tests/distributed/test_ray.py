@@ -21,7 +21,7 @@ from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
 from alphita.normalizer.batches import Settings, normalize_batches, schema_of
 from alphita.normalizer.normalizer import Normalizer
-from tests.distributed.engine_contract import CASES, Squares
+from tests.distributed.engine_contract import CASES, Squares, noted
 from tests.doubles import HashEncoder, small_terminology
 
 ray = pytest.importorskip("ray")
@@ -60,6 +60,48 @@ def test_errors_of_a_machine_name_it(engine):
         engine.check(refuse)
     with pytest.raises(AlphitaError, match=f"on {socket.gethostname()}.*: no worker could be opened"):
         engine.check(end)
+
+
+def pids(engine, folder, tasks):
+    return {receipt["pid"] for _, receipt in engine.run(Squares(str(folder)), tasks, what="Squaring")}
+
+
+def test_workers_are_kept_for_the_next_step(engine, tmp_path):
+    before = pids(engine, tmp_path, range(6))
+    assert pids(engine, tmp_path, range(6, 12)) <= before
+
+
+def test_a_worker_that_goes_between_two_steps_costs_no_task(engine, tmp_path):
+    for pid in pids(engine, tmp_path, range(6)):
+        os.kill(pid, signal.SIGKILL)
+    assert pids(engine, tmp_path, range(6, 12))
+    assert noted(tmp_path, "begun") == noted(tmp_path, "ended") == Counter(range(12))
+
+
+def test_workers_that_cannot_start_end_the_job(engine, tmp_path, monkeypatch):
+    engine.release()
+    monkeypatch.setattr(engines, "_Worker", Broken)
+    with pytest.raises(AlphitaError, match=r"Squaring: Ray could not start a worker: .*--resume"):
+        pids(engine, tmp_path, range(2))
+    assert not noted(tmp_path, "begun")
+
+
+class Broken:
+    """A worker's actor that ends as it starts."""
+
+    def __init__(self, threads):
+        end()
+
+    def ready(self):
+        pass
+
+
+def test_a_cluster_without_room_is_told(engine, tmp_path, monkeypatch):
+    slow = Squares(str(tmp_path), slow=0)
+    assert len({receipt["pid"] for _, receipt in engine.run(slow, range(2), what="Squaring")}) == 2
+    monkeypatch.setattr(engines, "TO_OPEN", 0.5)
+    with engines.open_engine(2, None) as second, pytest.raises(AlphitaError, match=r"no room for a worker in 0 s"):
+        pids(second, tmp_path, range(2, 4))
 
 
 def refuse():
@@ -182,6 +224,8 @@ def rows():
 
 @pytest.fixture
 def context(engine):
+    # The cores are for Ray Data.
+    engine.release()
     context = ray.data.DataContext.get_current()
     engines.quiet(ray, context)
     return context

@@ -1,26 +1,25 @@
-"""Ray: the tasks are a dataset of Ray Data, and a pool of actors on the machines of a cluster does them.
+"""Ray: a pool of actors on the machines of a cluster does the tasks, and is kept from one step of a job to the next.
 
-Ray places the actors, starts one again whose process or machine is gone, and gives its task to one that is there. What
-Ray leaves open is said here: a task that ends whoever does it is given up, and what a machine lacks is told at the
-start.
+An actor has one task at a time, so that nothing piles up. One whose process or machine is gone is replaced, where
+there is room, and its task is given to another; a task that ends whoever does it is given up.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import socket
 import traceback
-from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, Self
 
 import alphita
 from alphita import machine
-from alphita.distributed.engine import MOST_DEATHS, Opening, Receipt, Worker, gave_up
+from alphita.distributed.engine import MOST_DEATHS, Opening, Receipt, Worker, gave_up, sealed, unsealed
 from alphita.errors import AlphitaError, UsageError, require
 
 # Seconds after which an address counts as unreachable, and a machine that opens a worker as hanging.
@@ -74,6 +73,7 @@ class RayEngine:
             UsageError: there is none.
         """
         self._ray, self._gpus, self._started = ray, gpus, started
+        self._idle: list[Any] = []
         self._nodes = [node for node in ray.nodes() if node["Alive"] and _room(node, 1, gpus)]
         most = sum(_room(node, 1, gpus) for node in self._nodes)
         if not most or (workers or 0) > most:
@@ -109,49 +109,80 @@ class RayEngine:
         """
 
         # Sent whole, for a function of this package can only be called where the same package is.
-        def version() -> str | None:
+        def look(opening: bytes, version: str) -> tuple[str | None, Failure | None]:
             try:
                 import alphita
-
-                return alphita.__version__
             except ImportError:
-                return None
+                return None, None
+            if alphita.__version__ != version:
+                return alphita.__version__, None
+            from alphita.distributed.ray import failure
 
-        for host, found in self._everywhere(version):
+            return version, failure(opening)
+
+        answers = self._everywhere(look, sealed(opening), alphita.__version__)
+        for host, (found, _) in answers:
             if found != alphita.__version__:
                 raise UsageError(
                     f"the job began with alphita {alphita.__version__}, and {host} has "
                     f"{'none' if found is None else found}; install the same on every machine"
                 )
-        for host, failure in self._everywhere(_failure, opening):
-            if failure is not None:
-                words, code = failure
-                raise (UsageError if code == UsageError.exit_code else AlphitaError)(f"on {host}: {words}")
+        for host, (_, failed) in answers:
+            if failed is not None:
+                raise _error(failed, f"on {host}: ")
 
     def run(self, opening: Opening, tasks: Sequence[int], *, what: str) -> Iterator[tuple[int, Receipt]]:
         """Do tasks, and yield each with what it gave back, as they end; see `Engine`.
 
         Raises:
-            AlphitaError: what a task raised; or its workers died `MOST_DEATHS` times; or the cluster is lost.
+            AlphitaError: what a task raised; or its workers died `MOST_DEATHS` times; or no worker can be started; or
+                the cluster is lost.
         """
-        if not tasks:
-            return
-        ray = self._ray
-        # Beside the driver: while the job is there, it is.
-        here = _on(ray, ray.get_runtime_context().get_node_id())
-        tally = ray.remote(_Tally).options(num_cpus=0, scheduling_strategy=here).remote()
+        ray, problem, failed_starts = self._ray, "", 0
+        waiting, deaths = deque(tasks), Counter[int]()
+        asked: dict[Any, _Asked] = {}
         try:
-            rows = self._results(opening, tasks, tally, what)
-            with contextlib.closing(rows):
-                for row in rows:
-                    if row["code"]:
-                        error = UsageError if row["code"] == UsageError.exit_code else AlphitaError
-                        raise error(row["words"])
-                    yield row["task"], json.loads(row["words"])
+            # In a list, so that an actor fetches it once and not for each task.
+            packed = [ray.put(sealed(opening))]
+            while left := len(waiting) + sum(one.task is not None for one in asked.values()):
+                while len(asked) < min(self._workers, left) and (self._idle or failed_starts < MOST_DEATHS):
+                    # One of the step before may be gone by now: it, too, is asked before it gets a task.
+                    new = not self._idle
+                    actor = self._start() if new else self._idle.pop()
+                    asked[actor.ready.remote()] = _Asked(actor, new=new)
+                if not asked:
+                    raise AlphitaError(f"{what}: Ray could not start a worker: {problem}; go on with --resume")
+                ended, _ = ray.wait(list(asked), timeout=TO_OPEN if left == len(waiting) else None)
+                if not ended:
+                    raise AlphitaError(f"{what}: Ray had no room for a worker in {TO_OPEN:.0f} s; go on with --resume")
+                one = asked.pop(ended[0])
+                try:
+                    answer = ray.get(ended[0])
+                except ray.exceptions.RayError as error:
+                    self._kill(one.actor)
+                    if one.task is None:
+                        failed_starts, problem = failed_starts + one.new, _first_line(error)
+                        continue
+                    deaths[one.task] += 1
+                    if deaths[one.task] == MOST_DEATHS:
+                        raise gave_up(what, one.task) from None
+                    waiting.appendleft(one.task)
+                    continue
+                if waiting:
+                    task = waiting.popleft()
+                    asked[one.actor.do.remote(packed, task, what)] = _Asked(one.actor, task)
+                else:
+                    self._idle.append(one.actor)
+                if one.task is not None:
+                    receipt, failed = answer
+                    if failed is not None:
+                        raise _error(failed)
+                    yield one.task, receipt
         except ray.exceptions.RayError as error:
             raise AlphitaError(f"{what}: Ray ended the job: {_first_line(error)}") from error
         finally:
-            self._stop(tally)
+            for one in asked.values():
+                self._kill(one.actor)
 
     def __enter__(self) -> Self:
         """Use as a context manager."""
@@ -160,38 +191,25 @@ class RayEngine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the cluster; one that was started here ends."""
+        """End the workers and leave the cluster; one that was started here ends."""
+        self.release()
         if self._started:
             self._ray.shutdown()
 
-    def _results(
-        self,
-        opening: Opening,
-        tasks: Sequence[int],
-        tally: Any,  # noqa: ANN401
-        what: str,
-    ) -> Generator[dict[str, Any], None, None]:
-        ray = self._ray
-        # A block a task: what one gives back is here when it ends.
-        dataset = ray.data.from_items([{"task": task} for task in tasks], override_num_blocks=len(tasks))
-        dataset.set_name(what)
-        quiet(ray, dataset.context)
-        size = min(self._workers, len(tasks))
-        done = dataset.map_batches(
-            _Tasks,
-            fn_constructor_args=(opening, tally, self._cores, what),
-            batch_size=1,
-            batch_format="pyarrow",
-            # It may shrink: where a machine is gone, the actor that was there waits for the room of one with no work.
-            compute=ray.data.ActorPoolStrategy(
-                min_size=1, max_size=size, initial_size=size, max_tasks_in_flight_per_actor=1
-            ),
-            num_cpus=self._cores,
-            num_gpus=self._gpus,
-        )
-        # Nothing is fetched ahead, which would keep each task's row until the next one's is there.
-        for table in done.iter_batches(batch_size=1, batch_format="pyarrow", prefetch_batches=0):
-            yield from table.to_pylist()
+    def release(self) -> None:
+        """End the workers that wait for the next step, and so free their cores; the next step starts others."""
+        while self._idle:
+            self._kill(self._idle.pop())
+
+    def _start(self) -> Any:  # noqa: ANN401
+        """Ask for one more worker; there is one when its `ready` returns."""
+        options = {"num_cpus": self._cores, "num_gpus": self._gpus, "scheduling_strategy": "SPREAD"}
+        return self._ray.remote(_Worker).options(**options).remote(self._cores)
+
+    def _kill(self, actor: Any) -> None:  # noqa: ANN401
+        """End a worker, at work or gone already."""
+        with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
+            self._ray.kill(actor)
 
     def _everywhere(self, function: Any, *arguments: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """Call a function on every machine, in a process of its own; return their names and what they gave back."""
@@ -212,68 +230,42 @@ class RayEngine:
                 raise AlphitaError(f"on {host}: no worker could be opened: {_first_line(error)}") from error
         return answers
 
-    def _stop(self, tally: Any) -> None:  # noqa: ANN401
-        """End what is still at work."""
-        ray = self._ray
-        with contextlib.suppress(ray.exceptions.RayError):
-            for worker in ray.get(tally.workers.remote(), timeout=TO_CONNECT):
-                with contextlib.suppress(ray.exceptions.RayError, ValueError):
-                    ray.kill(worker)
-        with contextlib.suppress(ray.exceptions.RayError):
-            ray.kill(tally)
+
+@dataclass(frozen=True)
+class _Asked:
+    """An actor that was asked something: to do a task, or (None) whether it is there."""
+
+    actor: Any
+    task: int | None = None
+    new: bool = False
 
 
-class _Tally:
-    """An actor that knows how often each task was begun, and by whom, for a worker that was killed cannot tell."""
+class _Worker:
+    """An actor: opens what a step needs with its first task, and keeps it until the next step."""
 
-    def __init__(self) -> None:
-        self._begun: Counter[int] = Counter()
-        self._workers: dict[str, Any] = {}
-
-    def begin(self, task: int, name: str, worker: Any) -> int:  # noqa: ANN401
-        """Note a beginning, and return how many there were."""
-        self._workers[name] = worker
-        self._begun[task] += 1
-        return self._begun[task]
-
-    def end(self, task: int) -> None:
-        """Note that it came to its end."""
-        del self._begun[task]
-
-    def workers(self) -> list[Any]:
-        """Return the actors that began something."""
-        return list(self._workers.values())
-
-
-class _Tasks:
-    """An actor of Ray Data: opens a worker with its first task, and keeps it."""
-
-    def __init__(self, opening: Opening, tally: Any, threads: int, what: str) -> None:  # noqa: ANN401
-        self._opening, self._tally, self._threads, self._what = opening, tally, threads, what
+    def __init__(self, threads: int) -> None:
+        # Before a library with threads is loaded, which the opening's module may do.
+        machine.set_threads(threads)
+        self._step: Any = None
         self._worker: Worker | None = None
 
-    def __call__(self, batch: Any) -> Any:  # noqa: ANN401
-        """Do the one task of a table; return a table of the task, a code (0: done) and its receipt or what failed."""
-        import pyarrow as pa
+    def ready(self) -> None:
+        """Return when the actor has started."""
+
+    def do(self, opening: list[Any], task: int, what: str) -> tuple[Receipt, Failure | None]:
+        """Do one task; return its receipt, and what failed."""
         import ray
 
-        (task,) = batch["task"].to_pylist()
-        me = ray.get_runtime_context()
-        begun = ray.get(self._tally.begin.remote(task, me.get_actor_id(), me.current_actor))
         try:
-            if begun > MOST_DEATHS:
-                raise gave_up(self._what, task)
-            if self._worker is None:
-                # Not when the actor starts: where opening ends the process, Ray would start it for ever.
-                machine.set_threads(self._threads)
-                self._worker = self._opening()
-            words, code = json.dumps(self._worker(task)), 0
+            if self._worker is None or opening != self._step:
+                # The last step's memory is free before the next one's is taken.
+                self._worker = None
+                self._worker, self._step = unsealed(ray.get(opening[0]))(), opening
+            return self._worker(task), None
         except AlphitaError as error:
-            words, code = str(error), error.exit_code
+            return {}, (str(error), error.exit_code)
         except Exception as error:
-            words, code = _fault(self._what, task, error), AlphitaError.exit_code
-        self._tally.end.remote(task)
-        return pa.table({"task": [task], "code": [code], "words": [words]})
+            return {}, (_fault(what, task, error), AlphitaError.exit_code)
 
 
 def quiet(ray: ModuleType, context: Any) -> None:  # noqa: ANN401
@@ -358,13 +350,18 @@ def _name(node: dict[str, Any]) -> str:
     return f"{name} ({address})" if name and name != address else str(address)
 
 
-def _failure(opening: Opening) -> Failure | None:
+def failure(opening: bytes) -> Failure | None:
     """Open a worker, and return what failed: the words and the exit code."""
     try:
-        opening()
+        unsealed(opening)()
     except AlphitaError as error:
         return str(error), error.exit_code
     return None
+
+
+def _error(failed: Failure, before: str = "") -> AlphitaError:
+    words, code = failed
+    return (UsageError if code == UsageError.exit_code else AlphitaError)(before + words)
 
 
 def _fault(what: str, task: int, error: Exception) -> str:
