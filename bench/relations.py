@@ -2,7 +2,8 @@
 
     python bench/relations.py [--steps 200] [--seeds 0 1 2]
 
-Settings and split are the quickstart's but for the steps, and without noise; accuracy over concepts on the held-out synonyms.
+Settings and split are the quickstart's but for the steps, and without noise; accuracy over concepts on the held-out
+synonyms.
 """
 
 from __future__ import annotations
