@@ -105,6 +105,10 @@ class Watching:
         size = sum(path.stat().st_size for path in work.rglob("*") if path.is_file())
         self.shuffle = max(self.shuffle, size)
 
+    def release(self) -> None:
+        """Let the engine free what it keeps."""
+        self.engine.release()
+
     def __enter__(self) -> Watching:
         """Open the engine."""
         self.engine.__enter__()

@@ -22,6 +22,7 @@ class Serial:
     def __init__(self, order: Callable[[Sequence[int]], Sequence[int]] = list, most: int | None = None) -> None:
         self.order, self.most = order, most
         self.done: list[tuple[str, int]] = []
+        self.released_after: int | None = None
 
     def facts(self) -> dict[str, str | int]:
         return {"engine": "serial", "version": "1", "workers": 1}
@@ -37,6 +38,9 @@ class Serial:
             receipt = worker(task)
             self.done.append((what, task))
             yield task, receipt
+
+    def release(self) -> None:
+        self.released_after = len(self.done)
 
     def __enter__(self) -> Serial:
         return self

@@ -43,6 +43,9 @@ class InProcess:
             self.done.append(task)
             yield task, pickle.loads(pickle.dumps(opening))()(task)
 
+    def release(self) -> None:
+        self.released_after = len(self.done)
+
     def __enter__(self) -> InProcess:
         return self
 
@@ -74,6 +77,7 @@ def test_the_bytes_are_those_of_one_process(tmp_path, half):
     built = build(terms(), "m", tmp_path / "built.index", engine, half=half)
     assert sorted(engine.done) == [0, 1, 2, 3, 4, 5]  # 40 strings in blocks of 7
     assert engine.checked == 1
+    assert engine.released_after == len(engine.done)
     assert files_of(built.path) == files_of(alone.path)
     assert built.content_hash == alone.content_hash
     assert not (tmp_path / "built.index.parts").exists()

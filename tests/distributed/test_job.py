@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import shutil
+import weakref
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +25,7 @@ from alphita.distributed.job import Shards, run
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index, build
 from alphita.normalizer import jobs
-from alphita.normalizer.batches import Settings, opened
+from alphita.normalizer.batches import Settings, load
 from alphita.normalizer.filters import Filters
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.tables import Table
@@ -65,7 +67,9 @@ def content(out: str) -> dict[str, bytes]:
 )
 def test_answers_are_those_of_one_process(shards, folder, tmp_path, columns):
     shards = asking(shards, **columns)
-    done = run(shards, Serial())
+    engine = Serial()
+    done = run(shards, engine)
+    assert engine.released_after == len(engine.done)
     # One file of all rows, which the command without an engine reads.
     whole = tmp_path / "whole.parquet"
     pq.write_table(pa.concat_tables([table_of(50), table_of(90, 120), table_of(41, 180)]), whole)
@@ -115,7 +119,7 @@ def test_equal_questions_are_answered_once(shards, monkeypatch):
 
     class Counting:
         def __init__(self, settings):
-            self.normalizer = opened(settings)
+            self.normalizer = load(settings)
             self.index, self.ranking, self.encoder = (
                 self.normalizer.index, self.normalizer.ranking, self.normalizer.encoder
             )  # fmt: skip
@@ -124,10 +128,25 @@ def test_equal_questions_are_answered_once(shards, monkeypatch):
             asked.update(zip(mentions, contexts, languages, strict=True))
             return self.normalizer.normalize(mentions, contexts=contexts, languages=languages, **options)
 
-    monkeypatch.setattr(answering, "opened", Counting)
+    monkeypatch.setattr(answering, "load", Counting)
     done = run(asking(shards, context="context", language="language"), Serial())
     assert set(asked.values()) == {1}
     assert len(asked) == done.distinct < done.summary.rows / 1.5
+
+
+def test_what_answers_is_freed_with_its_worker(shards, monkeypatch):
+    freed = []
+
+    class Opening(answering.Answering):
+        def __call__(self):
+            worker = super().__call__()
+            weakref.finalize(worker.normalizer, freed.append, "normaliser")
+            return worker
+
+    monkeypatch.setattr(job, "Answering", Opening)
+    run(shards, Serial())
+    gc.collect()
+    assert freed == ["normaliser", "normaliser"]  # of the check, and of the step
 
 
 def test_the_order_of_tasks_changes_nothing(shards):
@@ -323,7 +342,6 @@ def test_a_worker_with_another_index_is_refused(shards, tmp_path):
         """A machine where another index lies at the same place."""
 
         def check(self, opening):
-            opened.cache_clear()
             shutil.move(index, tmp_path / "aside")
             shutil.copytree(other, index)
             super().check(opening)
@@ -333,7 +351,6 @@ def test_a_worker_with_another_index_is_refused(shards, tmp_path):
     with pytest.raises(InputError, match="another index than where the job began") as caught:
         run(asking(shards, index=str(index)), Elsewhere())
     assert os.uname().nodename in str(caught.value)
-    opened.cache_clear()
 
 
 def test_a_worker_that_does_not_see_the_folder_says_so(shards):

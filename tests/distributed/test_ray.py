@@ -67,8 +67,25 @@ def pids(engine, folder, tasks):
 
 
 def test_workers_are_kept_for_the_next_step(engine, tmp_path):
-    before = pids(engine, tmp_path, range(6))
-    assert pids(engine, tmp_path, range(6, 12)) <= before
+    slow = Squares(str(tmp_path), slow=0)
+
+    def step(tasks):
+        return {receipt["pid"] for _, receipt in engine.run(slow, tasks, what="Squaring")}
+
+    before = step(range(2))
+    assert len(before) == 2
+    assert step(range(2, 4)) == before
+
+
+def test_what_is_kept_is_freed(engine, tmp_path):
+    pids(engine, tmp_path, range(6))
+    assert engine._idle
+    engine.check(Squares(str(tmp_path)))
+    assert not engine._idle
+    pids(engine, tmp_path, range(6, 9))
+    with pytest.raises(AlphitaError):
+        list(engine.run(Squares(str(tmp_path), fails=9), [9], what="Squaring"))
+    assert not engine._idle
 
 
 def test_a_worker_that_goes_between_two_steps_costs_no_task(engine, tmp_path):
@@ -81,9 +98,39 @@ def test_a_worker_that_goes_between_two_steps_costs_no_task(engine, tmp_path):
 def test_workers_that_cannot_start_end_the_job(engine, tmp_path, monkeypatch):
     engine.release()
     monkeypatch.setattr(engines, "_Worker", Broken)
-    with pytest.raises(AlphitaError, match=r"Squaring: Ray could not start a worker: .*--resume"):
+    monkeypatch.setattr(engine, "_start", counted := Counted(engine._start))
+    with pytest.raises(AlphitaError, match=r"Squaring: Ray could not start a worker: The actor died.*--resume"):
         pids(engine, tmp_path, range(2))
+    # Of two workers, another may be starting when the last start fails.
+    assert counted.times in (engines.MOST_DEATHS * 2, engines.MOST_DEATHS * 2 + 1)
     assert not noted(tmp_path, "begun")
+
+
+def test_starts_that_fail_are_made_again(engine, tmp_path, monkeypatch):
+    engine.release()
+    start = engine._start
+
+    def fails_first():
+        with monkeypatch.context() as broken:
+            if counted.times <= 4:
+                broken.setattr(engines, "_Worker", Broken)
+            return start()
+
+    monkeypatch.setattr(engine, "_start", counted := Counted(fails_first))
+    assert pids(engine, tmp_path, range(4))
+    assert counted.times > 4
+    assert noted(tmp_path, "begun") == noted(tmp_path, "ended") == Counter(range(4))
+
+
+class Counted:
+    """A function, and how often it was called."""
+
+    def __init__(self, function):
+        self.function, self.times = function, 0
+
+    def __call__(self):
+        self.times += 1
+        return self.function()
 
 
 class Broken:

@@ -16,7 +16,7 @@ from alphita.distributed.engine import Receipt
 from alphita.distributed.plan import Plan
 from alphita.distributed.reading import QUESTION
 from alphita.errors import InputError
-from alphita.normalizer.batches import KINDS, Settings, empty_batch, normalize_batches, opened, spread
+from alphita.normalizer.batches import KINDS, Settings, empty_batch, load, normalize_batches, spread
 from alphita.normalizer.candidates import VECTORS
 from alphita.normalizer.normalizer import RANKINGS, Normalizer
 
@@ -28,7 +28,7 @@ PLACE = "place"
 
 @dataclass(frozen=True)
 class Answering:
-    """Opens a worker that answers buckets; the encoder and the index are opened once in its process.
+    """Opens a worker that answers buckets, with the encoder and the index, which are freed with it.
 
     Attributes:
         out: the job's folder.
@@ -50,7 +50,7 @@ class Answering:
             definitions = tuple((short, long, times) for short, long, times in json.loads(plan.definitions.content()))
         settings = replace(plan.settings, definitions=definitions)
         try:
-            normalizer = opened(settings)
+            normalizer = load(settings)
         except InputError as error:
             raise InputError(f"on {platform.node()}: {error}") from None
         if normalizer.index.content_hash != plan.index_hash:

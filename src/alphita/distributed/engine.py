@@ -76,6 +76,10 @@ class Engine(Protocol):
         """
         ...
 
+    def release(self) -> None:
+        """Let go of workers that are kept for another `run`: there is none for the time being."""
+        ...
+
     def __enter__(self) -> Self:
         """Use as a context manager."""
         ...

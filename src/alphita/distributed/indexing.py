@@ -140,6 +140,7 @@ def _encoded(
         if left:
             for _ in engine.run(SameVersion(opening), left, what=WHAT):
                 bar.advance()
+            engine.release()
     for block in blocks:
         length = min(store.STRINGS_A_BLOCK, len(strings) - block * store.STRINGS_A_BLOCK)
         yield parts.vectors(block, (length, encoder.dim))

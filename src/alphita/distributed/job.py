@@ -162,6 +162,7 @@ def _steps(plan: Plan, key: str, engine: Engine) -> dict[str, float]:
         if what == READING and not plan.definitions.exists():
             plan.write_json(plan.definitions, _definitions(plan))
         seconds[what] = round(time.monotonic() - start, 3)
+    engine.release()
     return seconds
 
 

@@ -112,6 +112,9 @@ class Processes:
         finally:
             self._stop()
 
+    def release(self) -> None:
+        """Do nothing: processes end with their run."""
+
     def __enter__(self) -> Self:
         """Use as a context manager."""
         return self

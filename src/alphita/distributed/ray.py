@@ -7,6 +7,7 @@ there is room, and its task is given to another; a task that ends whoever does i
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import socket
@@ -108,6 +109,9 @@ class RayEngine:
             AlphitaError: what `opening` raised, with the machine's name; or it does not answer.
         """
 
+        # What they hold may be asked for: GPUs, above all.
+        self.release()
+
         # Sent whole, for a function of this package can only be called where the same package is.
         def look(opening: bytes, version: str) -> tuple[str | None, Failure | None]:
             try:
@@ -140,12 +144,15 @@ class RayEngine:
         """
         ray, problem, failed_starts = self._ray, "", 0
         waiting, deaths = deque(tasks), Counter[int]()
+        self.release(down_to=len(tasks))
         asked: dict[Any, _Asked] = {}
+        # Where a machine goes, all that it was starting fails at once.
+        most_starts = MOST_DEATHS * self._workers
         try:
             # In a list, so that an actor fetches it once and not for each task.
             packed = [ray.put(sealed(opening))]
             while left := len(waiting) + sum(one.task is not None for one in asked.values()):
-                while len(asked) < min(self._workers, left) and (self._idle or failed_starts < MOST_DEATHS):
+                while len(asked) < min(self._workers, left) and (self._idle or failed_starts < most_starts):
                     # One of the step before may be gone by now: it, too, is asked before it gets a task.
                     new = not self._idle
                     actor = self._start() if new else self._idle.pop()
@@ -157,7 +164,7 @@ class RayEngine:
                     raise AlphitaError(f"{what}: Ray had no room for a worker in {TO_OPEN:.0f} s; go on with --resume")
                 one = asked.pop(ended[0])
                 try:
-                    answer = ray.get(ended[0])
+                    answer, failed_starts = ray.get(ended[0]), 0
                 except ray.exceptions.RayError as error:
                     self._kill(one.actor)
                     if one.task is None:
@@ -178,8 +185,11 @@ class RayEngine:
                     if failed is not None:
                         raise _error(failed)
                     yield one.task, receipt
-        except ray.exceptions.RayError as error:
-            raise AlphitaError(f"{what}: Ray ended the job: {_first_line(error)}") from error
+        except BaseException as error:
+            self.release()
+            if isinstance(error, ray.exceptions.RayError):
+                raise AlphitaError(f"{what}: Ray ended the job: {_first_line(error)}") from error
+            raise
         finally:
             for one in asked.values():
                 self._kill(one.actor)
@@ -196,9 +206,9 @@ class RayEngine:
         if self._started:
             self._ray.shutdown()
 
-    def release(self) -> None:
-        """End the workers that wait for the next step, and so free their cores; the next step starts others."""
-        while self._idle:
+    def release(self, down_to: int = 0) -> None:
+        """End the workers that wait for the next step but so many, and so free their cores and GPUs."""
+        while len(self._idle) > down_to:
             self._kill(self._idle.pop())
 
     def _start(self) -> Any:  # noqa: ANN401
@@ -260,6 +270,7 @@ class _Worker:
             if self._worker is None or opening != self._step:
                 # The last step's memory is free before the next one's is taken.
                 self._worker = None
+                gc.collect()
                 self._worker, self._step = unsealed(ray.get(opening[0]))(), opening
             return self._worker(task), None
         except AlphitaError as error:

@@ -105,6 +105,9 @@ class SparkEngine:
         finally:
             job.stop()
 
+    def release(self) -> None:
+        """Do nothing: the session keeps its executors until it ends."""
+
     def __enter__(self) -> Self:
         """Use as a context manager."""
         return self

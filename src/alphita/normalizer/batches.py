@@ -84,7 +84,12 @@ class Settings:
 
 @lru_cache(maxsize=1)
 def opened(settings: Settings) -> Normalizer:
-    """Return the normaliser of some settings, opened once in each process; the index's files are mapped, not read.
+    """Return the normaliser of some settings, as `load` does, opened once in each process."""
+    return load(settings)
+
+
+def load(settings: Settings) -> Normalizer:
+    """Open the normaliser of some settings; the index's files are mapped, not read.
 
     Raises:
         InputError: the index is missing or damaged, or its parts do not belong together.
