@@ -46,7 +46,6 @@ def open_engine(workers: int | None, address: str | None, gpus: float = 0) -> Ra
         AlphitaError: nothing answers at the address.
     """
     ray = require("ray", "cluster")
-    require("ray.data", "cluster")
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be 1 or more, not {workers}")
     if gpus < 0 or (gpus > 1 and gpus != int(gpus)):
@@ -277,15 +276,6 @@ class _Worker:
             return {}, (str(error), error.exit_code)
         except Exception as error:
             return {}, (_fault(what, task, error), AlphitaError.exit_code)
-
-
-def quiet(ray: ModuleType, context: Any) -> None:  # noqa: ANN401
-    """Keep Ray Data's bars and lines from the terminal; errors are raised."""
-    context.enable_progress_bars = False
-    context.enable_operator_progress_bars = False
-    context.print_on_execution_start = False
-    for name in ("ray.data", "ray.util"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _connect(ray: ModuleType, address: str, workers: int | None) -> None:

@@ -112,6 +112,7 @@ def _search_among(inverted: Any, allowed: NDArray[np.bool_], *, looked_at: float
     chosen = faiss.IDSelectorBitmap(bits)  # type: ignore[call-arg]
 
     def search_some(queries: NDArray[np.float32], k: int) -> NDArray[np.int64]:
+        """Search for queries so few that their lists can be put in order together."""
         products = queries @ middles.T
         order = np.argsort(-products, axis=1)
         before = np.cumsum(counts[order], axis=1) - counts[order]
