@@ -28,7 +28,9 @@ from alphita.progress import say
 from italian_data import whole
 
 TABLE, MODEL, REPORT, MENTIONS, PLAN = "table", "model", "report", "mentions", "plan.json"
-BENCHMARKS = ("mcsm", "clustering_pairs", "relatedness", "held_out_synonyms", "held_out_translations")
+BENCHMARKS = (
+    "mcsm", "clustering_pairs", "relatedness", "held_out_synonyms", "held_out_translations", "misspelt_names",
+)  # fmt: skip
 # Of 50k batches (§4), 8 a step: what other lengths are measured by.
 MARGIN_STEPS, INJECTION_STEPS, INJECTION_WARMUP = 6_250, 40_000, 4_000
 EPOCHS = 4
@@ -214,6 +216,7 @@ def _scoring(plan: Plan) -> list[str]:
         "held_out_translations": [
             f"split={plan.split}", f"language={plan.language}", f"target_language={plan.target}",
         ],
+        "misspelt_names": [f"language={plan.language}"],
     }  # fmt: skip
     return [f"{name}.{item}" for name in plan.benchmarks for item in settings.get(name, [])]
 

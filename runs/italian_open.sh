@@ -97,14 +97,14 @@ rows=()
 if [ -n "${ROWS:-}" ]; then rows=(--rows "$ROWS"); fi
 bench run --terminology "$scarce" "${english_text[@]}" -o "$output/english" "${shared[@]}" \
     ${rows[@]+"${rows[@]}"} --language en --cut "$output/cut.split" --data "$data/benchmarks" \
-    --benchmarks mcsm,clustering_pairs,relatedness,held_out_synonyms \
+    --benchmarks mcsm,clustering_pairs,relatedness,held_out_synonyms,misspelt_names \
     --score clustering_pairs.max_concepts="${CONCEPTS:-20000}"
 
 "$python" "$here/../bench/italian.py" bilingual "$open" -o "$output/it.terminology" --held-out "$output/it.split" \
     --language it --target-language en
 bench run --terminology "$output/it.terminology" "${italian_text[@]}" -o "$output/italian" "${shared[@]}" \
     --rows "${ITALIAN_ROWS:-base,ext,v1,v2,v3,injected,pipelined}" --language it --target-language en \
-    --split "$output/it.split" --benchmarks held_out_translations
+    --split "$output/it.split" --benchmarks held_out_translations,misspelt_names
 
 # Tokens a word. Of the training one step is enough here: the vocabulary is learnt before it.
 tokens=("$python" "$here/../bench/tokens_per_word.py" -o "$output/tokens")

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rapidfuzz.distance import DamerauLevenshtein
 from sklearn.metrics import f1_score
 
 from alphita.errors import InputError, UsageError
@@ -27,8 +28,8 @@ from alphita.terminology.text import clean
 
 FILES = Path(__file__).parent.parent / "fixtures" / "benchmarks"
 NAMES = (
-    "xl_bel", "mantra", "chip_cdn", "held_out_synonyms", "held_out_translations", "hpo_gsc_plus", "e3c_concepts",
-    "omop_exact_matching",
+    "xl_bel", "mantra", "chip_cdn", "held_out_synonyms", "held_out_translations", "misspelt_names",
+    "hpo_gsc_plus", "e3c_concepts", "omop_exact_matching",
 )  # fmt: skip
 OF_FILES = ("xl_bel", "mantra", "chip_cdn", "hpo_gsc_plus", "e3c_concepts", "omop_exact_matching")
 
@@ -469,6 +470,52 @@ def test_a_split_is_scored_on_what_its_concepts_were_merged_into(
     Split(["osso", "lost"], ["B:1", "Z:9"], ["calibration", "test"]).save(tmp_path / "z.split")
     with pytest.raises(InputError, match=r"z\.split: of 1 held-out names none is of a concept .*Z:9"):
         load(name, None, merged, split=tmp_path / "z.split", **options)
+
+
+def test_misspelt_names(many: Terminology) -> None:
+    data = load("misspelt_names", None, many, language="it")
+    assert data.notes["names drawn"] == len(data.queries) + data.notes["names left out"]
+    assert len(data.queries) > 20
+    words = {clean(name) for name in data.targets.names}
+    concepts = dict(zip(map(clean, data.targets.names), data.targets.ids, strict=True))
+    for (string,), (gold,), written in zip(
+        data.queries.parts, data.queries.gold, data.queries.columns["written"], strict=True
+    ):
+        assert string not in words
+        assert gold == {concepts[written]}
+        # One letter more, less or other, or two swapped, behind the first one of its word.
+        assert DamerauLevenshtein.distance(string, written) == 1
+        assert [word[:1] for word in string.split()] == [word[:1] for word in written.split()]
+    assert run(data).rows["covered"].all()
+    again = load("misspelt_names", None, many, language="it")
+    assert again.queries == data.queries
+    assert load("misspelt_names", None, many, language="it", seed=1).queries.parts != data.queries.parts
+    few = load("misspelt_names", None, many, language="it", number=7)
+    assert few.notes["names drawn"] == 7
+    twice = load("misspelt_names", None, many, language="it", slips=3)
+    apart = [
+        DamerauLevenshtein.distance(string, written)
+        for (string,), written in zip(twice.queries.parts, twice.queries.columns["written"], strict=True)
+    ]
+    assert 1 < max(apart) <= 3
+
+
+def test_a_misspelt_name_of_several_concepts_is_right_for_each_live_one_in_the_language(tmp_path: Path) -> None:
+    rows = [term("T:1", "Marasmus"), term("T:2", "marasmus"), term("T:3", "marasmus", "de"), term("T:4", "Marasmus")]
+    made = save(tmp_path / "x.terminology", [*rows, term("T:5", "gut")], retired=[("T:4",)])
+    data = load("misspelt_names", None, made, language="en")
+    # A word of three letters is not misspelt, and of one name of two concepts two are drawn.
+    assert [gold for (gold,) in data.queries.gold] == [{"T:1", "T:2"}] * 2
+    assert data.notes["names left out"] == 1
+    assert {one for (gold,) in load("misspelt_names", None, made).queries.gold for one in gold} == {"T:1", "T:2", "T:3"}
+
+
+def test_misspelt_names_that_cannot_be(tmp_path: Path) -> None:
+    short = save(tmp_path / "x.terminology", [term("T:1", "gut")])
+    with pytest.raises(UsageError, match=r"no name of x\.terminology can be misspelt"):
+        load("misspelt_names", None, short)
+    with pytest.raises(UsageError, match="'fr'"):
+        load("misspelt_names", None, short, language="fr")
 
 
 def test_obsolete_translations_are_not_held_out(tmp_path: Path) -> None:

@@ -105,8 +105,7 @@ def test_the_graph_finds_the_nearest_and_its_recall_is_recorded(server):
 
 
 def test_more_are_taken_where_the_graph_is_not_searched_widely_enough(server, monkeypatch):
-    monkeypatch.setattr(_postgres_loading, "NEIGHBOURS", 12)
-    monkeypatch.setattr(_postgres_loading, "EF_CONSTRUCTION", 40)
+    monkeypatch.setattr(_postgres_loading, "SPARSE", {"neighbours": 12, "ef_construction": 40})
     monkeypatch.setattr(_postgres_loading, "STEPS", ((2, 1), (2, 40), (2, 400), (2, 2000)))
     vectors, asked = many(6000, 32)
     far = unit(asked + 0.15 * np.random.default_rng(9).standard_normal(asked.shape).astype(np.float32))
@@ -132,14 +131,37 @@ def test_recall_is_the_share_of_queries_whose_row_is_as_near_as_the_nearest():
 def test_a_graph_that_misses_too_much_is_refused_and_leaves_nothing(server, monkeypatch):
     # Every vector on a circle of its own neighbours: a graph of two links each, looked at one by one.
     monkeypatch.setattr(_postgres_loading, "STEPS", ((1, 1),))
-    monkeypatch.setattr(_postgres_loading, "NEIGHBOURS", 2)
-    monkeypatch.setattr(_postgres_loading, "EF_CONSTRUCTION", 4)
+    monkeypatch.setattr(_postgres_loading, "SPARSE", {"neighbours": 2, "ef_construction": 4})
     vectors = many(6000, 32)[0]
     probes = unit(np.random.default_rng(9).standard_normal((200, 32)).astype(np.float32))
     with pytest.raises(InputError, match=r"only \d+\.\d% of 200 misspelt strings, even with .*'ef_search': 1, .*; 99%"):
         server.load(plain(vectors), release="one", probes=lambda: probes)
     with pytest.raises(InputError, match="there is no index 'terms'"):
         server.facts()
+
+
+def test_many_strings_are_linked_more_densely_and_stay_so(server, monkeypatch):
+    def options() -> dict[str, str]:
+        connection = server._database.connection
+        rows = connection.execute("SELECT reloptions FROM pg_class WHERE oid = 'alphita_terms.vectors'::regclass")
+        return dict(option.split("=") for option in rows.fetchone()[0])
+
+    content = mixed_rows(300)
+    monkeypatch.setattr(_postgres_loading, "DENSE_FROM", 301)
+    sparse = loaded(server, content)["search"]
+    assert options() == {"m": str(sparse["neighbours"]), "ef_construction": str(sparse["ef_construction"])}
+    assert _postgres_loading.SPARSE.items() <= sparse.items()
+
+    monkeypatch.setattr(_postgres_loading, "DENSE_FROM", 300)
+    dense = loaded(server, content, force=True)["search"]
+    assert options() == {"m": str(dense["neighbours"]), "ef_construction": str(dense["ef_construction"])}
+    assert _postgres_loading.DENSE.items() <= dense.items()
+    assert dense["neighbours"] > sparse["neighbours"]
+
+    # An update links what is new as the graph is linked, whatever would be chosen now.
+    monkeypatch.setattr(_postgres_loading, "DENSE_FROM", 10**9)
+    server.update(Rows(dict(itertools.islice(content.rows.items(), 200))), release="two")
+    assert _postgres_loading.DENSE.items() <= server.facts()["search"].items()
 
 
 # Filters and terms.
@@ -391,10 +413,14 @@ def test_an_index_is_listed_and_dropped(database, mixed):
 
 
 @pytest.mark.parametrize(
-    ("most", "own", "expected"), [(8 << 20, "64MB", "64MB"), (8 << 20, "1MB", "4316kB"), (2048, "1MB", "2MB")]
-)
+    ("graph", "most", "own", "expected"),
+    [
+        ("SPARSE", 8 << 20, "64MB", "64MB"), ("SPARSE", 8 << 20, "1MB", "4316kB"), ("DENSE", 8 << 20, "1MB", "8066kB"),
+        ("SPARSE", 2048, "1MB", "2MB"),
+    ],
+)  # fmt: skip
 def test_memory_for_the_graph_is_what_it_takes_and_no_less_than_the_servers(
-    server, mixed, monkeypatch, most, own, expected
+    server, mixed, monkeypatch, graph, most, own, expected
 ):
     monkeypatch.setattr(_postgres_loading, "MOST_MEMORY_KB", most)
     connection = server._database.connection
@@ -402,7 +428,7 @@ def test_memory_for_the_graph_is_what_it_takes_and_no_less_than_the_servers(
     with connection.transaction(force_rollback=True):
         server._database.create_extension()
         monkeypatch.setattr(_postgres_loading, "_sql", lambda text, schema: "SELECT")
-        _postgres_loading._link(connection, "x", mixed[1])
+        _postgres_loading._link(connection, "x", mixed[1], getattr(_postgres_loading, graph))
         assert connection.execute("SHOW maintenance_work_mem").fetchone() == (expected,)
     assert connection.execute("SHOW maintenance_work_mem").fetchone() == (own,)
 

@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg import sql
 
-# Of the graph. Misspelt strings lie far from their neighbours, which a sparser graph often misses.
-NEIGHBOURS = 32
-EF_CONSTRUCTION = 120
+# Of the graph (pgvector's m and ef_construction). Misspelt strings lie far from their neighbours, which a sparser graph
+# often misses: of 150,000 vectors the second finds as many with half the looking, of a million the first too few. The
+# second takes three times as long to link.
+SPARSE = {"neighbours": 32, "ef_construction": 120}
+DENSE = {"neighbours": 64, "ef_construction": 200}
+DENSE_FROM = 200_000
 # How many are looked at in a search, and how many of these are taken at least, the fewest first. 1,000 is pgvector's
 # limit of the first; where more are taken it goes on walking the graph.
-STEPS = ((40, 1), (100, 1), (200, 1), (400, 1), (700, 1), (1000, 1), (1000, 2000), (1000, 4000), (1000, 8000))
+STEPS = ((40, 1), (100, 1), (200, 1), (300, 1), (400, 1), (700, 1), (1000, 1), (1000, 2000), (1000, 4000), (1000, 8000))
 QUERIES_AT_ONCE = 64
 # Memory for building the graph: what it takes to hold all of it, for pgvector is many times slower otherwise; beyond
 # this only what the server's administrator has set.
@@ -74,11 +77,12 @@ def load(
         connection.execute(_sql("SELECT setval(pg_get_serial_sequence({table}, 'id'), %s)", aside, "strings"), [n])
         for key in KEYS:
             connection.execute(_sql(key, aside))
-        _link(connection, aside, content)
+        graph = DENSE if n >= DENSE_FROM else SPARSE
+        _link(connection, aside, content, graph)
         connection.execute(_sql("ANALYZE {schema}.strings, {schema}.terms", aside))
         measure = Measure(content.vectors, probes())
         copying.probes(connection, aside, measure.queries)
-        search = _calibrate(connection, aside, measure, lambda ids: ids)
+        search = _calibrate(connection, aside, measure, lambda ids: ids, graph)
         _record(connection, aside, content, release, search, (n, terms))
         if there:
             # Readers take the releases first too, so that nobody waits for another in a circle.
@@ -131,7 +135,8 @@ def update(connection: psycopg.Connection, schema: str, content: Content, releas
         connection.execute(_sql("ANALYZE {schema}.strings, {schema}.terms", schema))
         total = connection.execute(_sql("SELECT count(*) FROM {schema}.terms", schema)).fetchone()
         assert total is not None
-        search = _measure_again(connection, schema, content)
+        graph = {name: before[-1][1]["search"][name] for name in SPARSE}
+        search = _measure_again(connection, schema, content, graph)
         _record(connection, schema, content, release, search, (n, total[0]))
     return Change(len(new), strings_removed, terms_added, terms_removed, total[0] - terms_added)
 
@@ -176,12 +181,13 @@ def _alone(connection: psycopg.Connection, schema: str) -> None:
         )
 
 
-def _link(connection: psycopg.Connection, schema: str, content: Content) -> None:
+def _link(connection: psycopg.Connection, schema: str, content: Content, graph: dict[str, int]) -> None:
     """Build the graph, with several processes of the server if their memory can be shared."""
     from psycopg import errors
 
     n, dim = content.vectors.shape
-    memory = min(int(n * (2 * dim + 2 * NEIGHBOURS * BYTES_A_NEIGHBOUR + 200) * 1.25) >> 10, MOST_MEMORY_KB)
+    links = 2 * graph["neighbours"] * BYTES_A_NEIGHBOUR
+    memory = min(int(n * (2 * dim + links + 200) * 1.25) >> 10, MOST_MEMORY_KB)
     connection.execute(
         "SELECT set_config(name, greatest(setting::bigint, %s) || unit, true) FROM pg_settings "
         "WHERE name = 'maintenance_work_mem'",
@@ -189,7 +195,7 @@ def _link(connection: psycopg.Connection, schema: str, content: Content) -> None
     )
     statement = _sql(
         "CREATE INDEX vectors ON {schema}.strings USING hnsw (vector halfvec_ip_ops) "
-        f"WITH (m = {NEIGHBOURS}, ef_construction = {EF_CONSTRUCTION})", schema,
+        f"WITH (m = {graph['neighbours']}, ef_construction = {graph['ef_construction']})", schema,
     )  # fmt: skip
     progress.say(f"linking {n:,} vectors")
     try:
@@ -201,7 +207,9 @@ def _link(connection: psycopg.Connection, schema: str, content: Content) -> None
         connection.execute(statement)
 
 
-def _calibrate(connection: psycopg.Connection, schema: str, measure: Measure, rows_of: Any) -> dict[str, Any]:  # noqa: ANN401
+def _calibrate(
+    connection: psycopg.Connection, schema: str, measure: Measure, rows_of: Any, graph: dict[str, int],  # noqa: ANN401
+) -> dict[str, Any]:  # fmt: skip
     """Return the first step whose recall@1 is enough, with that recall.
 
     Args:
@@ -209,13 +217,14 @@ def _calibrate(connection: psycopg.Connection, schema: str, measure: Measure, ro
         schema: where the strings are.
         measure: of the probes.
         rows_of: gives the rows of some ids, arrays of int64.
+        graph: as it was linked; goes into the settings.
 
     Raises:
         InputError: no step reaches `RECALL`.
     """
     recall, settings = 0.0, {}
     for ef, taken in STEPS:
-        settings = {"ef_search": ef, "taken": taken, "neighbours": NEIGHBOURS, "ef_construction": EF_CONSTRUCTION}
+        settings = {"ef_search": ef, "taken": taken, **graph}
         search_as(connection, settings)
         recall = measure.recall(rows_of(_nearest(connection, schema, measure.queries, taken)))
         if recall >= RECALL:
@@ -248,7 +257,9 @@ def _nearest(
     return np.array(found, np.int64)
 
 
-def _measure_again(connection: psycopg.Connection, schema: str, content: Content) -> dict[str, Any]:
+def _measure_again(
+    connection: psycopg.Connection, schema: str, content: Content, graph: dict[str, int]
+) -> dict[str, Any]:
     """Measure an updated index with the probes of its loading."""
     probes = connection.execute(_sql("SELECT vector FROM {schema}.probes", schema)).fetchall()
     queries = np.array([probe.to_numpy() for (probe,) in probes], np.float32)
@@ -263,7 +274,7 @@ def _measure_again(connection: psycopg.Connection, schema: str, content: Content
         ).fetchall()  # fmt: skip
         return np.array(rows, np.int64)[:, 0]
 
-    return _calibrate(connection, schema, Measure(content.vectors, queries), rows_of)
+    return _calibrate(connection, schema, Measure(content.vectors, queries), rows_of, graph)
 
 
 def _record(
