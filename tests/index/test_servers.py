@@ -152,7 +152,15 @@ def test_many_strings_are_linked_more_densely_and_stay_so(server, monkeypatch):
     assert options() == {"m": str(sparse["neighbours"]), "ef_construction": str(sparse["ef_construction"])}
     assert _postgres_loading.SPARSE.items() <= sparse.items()
 
+    # What has outgrown its graph is told to be linked anew.
     monkeypatch.setattr(_postgres_loading, "DENSE_FROM", 300)
+    fewer = Rows(dict(itertools.islice(content.rows.items(), 299)))
+    with monkeypatch.context() as patched:
+        patched.setattr(_postgres_loading, "RECALL", 1.1)
+        with pytest.raises(InputError, match="nothing was changed; load the index anew with --force"):
+            server.update(content, release="two")
+        with pytest.raises(InputError, match="nothing was changed; use the embedded index"):
+            server.update(fewer, release="two")
     dense = loaded(server, content, force=True)["search"]
     assert options() == {"m": str(dense["neighbours"]), "ef_construction": str(dense["ef_construction"])}
     assert _postgres_loading.DENSE.items() <= dense.items()

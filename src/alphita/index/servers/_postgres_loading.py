@@ -77,7 +77,7 @@ def load(
         connection.execute(_sql("SELECT setval(pg_get_serial_sequence({table}, 'id'), %s)", aside, "strings"), [n])
         for key in KEYS:
             connection.execute(_sql(key, aside))
-        graph = DENSE if n >= DENSE_FROM else SPARSE
+        graph = _graph_for(n)
         _link(connection, aside, content, graph)
         connection.execute(_sql("ANALYZE {schema}.strings, {schema}.terms", aside))
         measure = Measure(content.vectors, probes())
@@ -181,6 +181,10 @@ def _alone(connection: psycopg.Connection, schema: str) -> None:
         )
 
 
+def _graph_for(n: int) -> dict[str, int]:
+    return DENSE if n >= DENSE_FROM else SPARSE
+
+
 def _link(connection: psycopg.Connection, schema: str, content: Content, graph: dict[str, int]) -> None:
     """Build the graph, with several processes of the server if their memory can be shared."""
     from psycopg import errors
@@ -229,10 +233,13 @@ def _calibrate(
         recall = measure.recall(rows_of(_nearest(connection, schema, measure.queries, taken)))
         if recall >= RECALL:
             return {"search": settings, "recall_at_1": round(recall, 4), "probes": len(measure.queries)}
+    remedy = "use the embedded index, which compares all or is measured too"
+    if graph["neighbours"] < _graph_for(len(measure.vectors))["neighbours"]:
+        remedy = "load the index anew with --force: so many strings are then linked more densely"
     raise InputError(
         f"the server finds the nearest string for only {recall:.1%} of {len(measure.queries):,} misspelt strings, even "
         f"with {settings}; {RECALL:.0%} are needed",
-        remedy="nothing was changed; use the embedded index, which compares all or is measured too",
+        remedy=f"nothing was changed; {remedy}",
     )
 
 
