@@ -117,5 +117,3 @@ def test_what_people_decided_answers_first(index_path, source, tmp_path, capsys)
     assert (row["concept_id"], row["method"], row["reviewer"]) == ("T:3", "reviewed", "ann")
     assert alphita(*words, "--project", "lab") == 2
     assert "go with --mappings" in capsys.readouterr().err
-    assert alphita(*words, "--mappings", store, "--engine", "processes") == 2
-    assert f"--mappings {store} does not go with --engine" in capsys.readouterr().err

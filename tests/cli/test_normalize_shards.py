@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.store import ReviewStore
 from tests.cli.command import alphita
 
 MENTIONS = ["Headache", "seizures", "qqqq", "Headache", None, "a\0b"]
@@ -47,6 +49,24 @@ def test_a_folder_of_parquet_is_made(index_path, source, tmp_path, capsys):
     assert "already exists" in capsys.readouterr().err
     assert alphita(*command, "--resume") == 0
     assert "is finished already" in capsys.readouterr().err
+
+
+def test_what_was_settled_answers_first(index_path, source, tmp_path, capsys):
+    with ReviewStore.open(tmp_path / "r.sqlite", create=True) as store:
+        store.add_project(Project("lab", "LAB", "", "", "", "", ""))
+        store.add_rows("lab", [Row(0, "lab", 1, "", "QQQQ", 1)])
+        store.decide(Decision("1", "lab", 1, "ann", "choose", "T:3", "exact"))
+    out = tmp_path / "out"
+    command = ["normalize", source, "--index", index_path, "-o", out, "--column", "text", "--ranking", "letters"]
+    command += ["--engine", "processes", "--workers", 1]
+    assert alphita(*command, "--mappings", tmp_path / "r.sqlite", "--mappings-source", "LAB") == 0
+    assert "12 rows: 2 reviewed before, 4 exact" in capsys.readouterr().out
+    rows = pq.read_table(out / "part-00000.parquet").to_pylist()
+    told = [(row["concept_id"], row["method"], row["status"], row["reviewer"]) for row in rows]
+    assert told[2] == ("T:3", "reviewed", "approved", "ann")
+    assert told[0] == ("T:2", "exact", "unreviewed", None)
+    assert alphita(*command, "--force", "--project", "lab") == 2
+    assert "go with --mappings" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,12 @@ from alphita.distributed.files import Place
 from alphita.distributed.job import Shards, run
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index, build
+from alphita.mappings.review.records import Decision
 from alphita.normalizer import jobs
 from alphita.normalizer.batches import Settings, load
 from alphita.normalizer.filters import Filters
 from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.remembering import Memory
 from alphita.normalizer.tables import Table
 from tests.distributed.conftest import table_of
 from tests.distributed.serial import Broken, Serial
@@ -112,6 +114,47 @@ def test_a_definition_in_one_file_serves_the_others(shards, tmp_path):
     assert made["concept_id"].to_list()[-1] == "T:4"
     assert made["expansion"].to_list()[-1] == "low body temperature"
     assert "mention_code" not in made.columns
+
+
+SETTLED = Memory(
+    {
+        "headach": Decision("1", "lab", 1, "ann", "choose", "T:2", "narrow", "typo", "2026-01-02", concept_name="Ache"),
+        "qqqqq": Decision("2", "lab", 2, "bob", "nil", at="2026-01-03"),
+    }
+)
+
+
+def test_what_was_settled_answers_first_as_in_one_process(shards, tmp_path):
+    shards = asking(shards, memory=SETTLED)
+    done = run(shards, Serial())
+    whole = tmp_path / "whole.parquet"
+    pq.write_table(pa.concat_tables([table_of(50), table_of(90, 120), table_of(41, 180)]), whole)
+    told = shards.settings
+    normalizer = Normalizer(Index.open(told.index), encoder=HashEncoder(), abbreviations=told.abbreviations)
+    out = tmp_path / "one.parquet"
+    table = Table(whole, column="mention", code_column="code", frequency_column="frequency")
+    summary = jobs.run(normalizer, jobs.Job(table, out, top_k=2, explain=True, memory=SETTLED))
+    made, wanted = pl.read_parquet(f"{shards.out}/part-*.parquet"), pl.read_parquet(out)
+    assert made.schema == wanted.schema
+    assert made.drop("similarity").equals(wanted.drop("similarity"))
+    assert done.summary.reviewed == summary.reviewed > 20
+    assert made.filter(pl.col("reviewer") == "ann")["comment"].unique().to_list() == ["typo"]
+    # What they said stands in the answers alone.
+    assert "typo" not in (Path(shards.out) / "manifest.json").read_text()
+    assert not (Path(shards.out) / "_work").exists()
+
+
+def test_a_job_goes_on_with_the_same_decisions_only(shards):
+    run(asking(replace(shards, out=shards.out + "2"), memory=SETTLED), Serial())
+    with pytest.raises(Broken):
+        run(asking(shards, memory=SETTLED), Serial(most=9))
+    assert "typo" in (Path(shards.out) / "_work" / "decisions.json").read_text()
+    assert "typo" not in (Path(shards.out) / "job.json").read_text()
+    for other in (None, Memory(dict(list(SETTLED.decisions.items())[:1]))):
+        with pytest.raises(UsageError, match="decisions' hash"):
+            run(asking(shards, memory=other), Serial(), resume=True)
+    run(asking(shards, memory=SETTLED), Serial(), resume=True)
+    assert content(shards.out) == content(shards.out + "2")
 
 
 def test_equal_questions_are_answered_once(shards, monkeypatch):

@@ -18,8 +18,10 @@ from alphita.distributed import ray_dataset
 from alphita.distributed.ray_dataset import normalize_dataset
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
+from alphita.mappings.review.records import Decision
 from alphita.normalizer.batches import Settings, normalize_batches, schema_of
 from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.remembering import Memory
 from tests.distributed.engine_contract import CASES, Squares, noted
 from tests.doubles import HashEncoder, small_terminology
 
@@ -286,12 +288,14 @@ class Answering(ray_dataset._Answering):
 
 def test_a_dataset_gets_the_columns_of_the_answers(rows, free, index, monkeypatch):
     monkeypatch.setattr(ray_dataset, "_Answering", Answering)
-    settings = Settings(index, top_k=2)
+    settled = {"seizures": Decision("1", "lab", 1, "ann", "nil", at="2026-01-02")}
+    settings = Settings(index, top_k=2, memory=Memory(settled))
     dataset = ray.data.from_arrow([rows.slice(0, 10), rows.slice(10)])
     found = pa.concat_tables(ray.get(normalize_dataset(dataset, settings, workers=1, partitions=2).to_arrow_refs()))
     normalizer = Normalizer(Index.open(index), encoder=HashEncoder())
     expected = pa.Table.from_batches(normalize_batches(iter(rows.to_batches()), settings, normalizer))
     assert len(expected) > len(rows)
+    assert "ann" in expected["reviewer"].to_pylist()
     assert found.schema.names == expected.schema.names == schema_of(settings, rows.schema).names
     order = [("row", "ascending"), ("rank", "ascending")]
     exact = [name for name in expected.schema.names if name not in ("similarity", "confidence")]

@@ -19,8 +19,10 @@ from alphita import machine
 from alphita.distributed.engine import MOST_DEATHS
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
+from alphita.mappings.review.records import Decision
 from alphita.normalizer.batches import Settings, normalize_batches, schema_of
 from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.remembering import Memory
 from tests.distributed.engine_contract import CASES, SECONDS, Squares
 from tests.tiny import tiny_model, tiny_terminology
 
@@ -286,7 +288,8 @@ def frame(session):
 @pytest.mark.parametrize("top_k", [1, 3])
 @pytest.mark.parametrize("language", [None, "language_"])
 def test_a_frame_gets_the_columns_of_the_answers(frame, index, top_k, language):
-    settings = Settings(index, column="the `mention`", language=language, top_k=top_k, explain=top_k > 1)
+    memory = Memory({"skin ache": Decision("1", "lab", 1, "ann", "nil")}) if language is None else None
+    settings = Settings(index, column="the `mention`", language=language, top_k=top_k, explain=top_k > 1, memory=memory)
     found = normalize_frame(frame, settings)
     given = pa.table(dict(zip(frame.columns, zip(*ROWS, strict=True), strict=True)))
     normalizer = Normalizer(Index.open(index))

@@ -14,8 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import UsageError
-from alphita.integrations.frames import ADDED, normalize_column, normalize_iter, normalize_series
+from alphita.integrations.frames import normalize_column, normalize_iter, normalize_series
+from alphita.mappings.review.records import Decision
 from alphita.normalizer import batches
+from alphita.normalizer.batches import ADDED
+from alphita.normalizer.remembering import Memory
 from tests.integrations.conftest import HIDDEN
 from tests.normalizer.one_by_one import naive
 
@@ -127,6 +130,27 @@ def test_an_explanation_is_a_column_if_asked_for(normalizer):
     frame = pd.DataFrame({"text": ["cold"]})
     assert "explanation" not in normalize_column(frame, "text", normalizer)
     assert "equal to 'Cold'" in normalize_column(frame, "text", normalizer, explain=True)["explanation"][0]
+
+
+@pytest.mark.parametrize("kind", [pl, pd])
+def test_what_was_settled_answers_first(normalizer, kind):
+    memory = Memory({"seizure": Decision("1", "lab", 1, "ann", "choose", "X:7", "broad", "seen", "2026-01-02")})
+    given_ = kind.DataFrame({"text": ["headach", "SEIZURE", "headach"]})
+    made = normalize_column(given_, "text", normalizer, memory=memory, explain=True)
+    plain = normalize_column(given_, "text", normalizer, explain=True)
+    assert list(made.columns) == [*plain.columns, "status", "mapping_type", "reviewer", "reviewed_at", "comment"]
+    if kind is pd:
+        made, plain = pl.from_pandas(made), pl.from_pandas(plain)
+    assert made[::2][plain.columns].equals(plain[::2])
+    assert made.row(1, named=True) | {"concept_id": "X:7", "relation": "broad", "method": "reviewed"} | {
+        "explanation": "reviewed: choose by ann, 2026-01-02", "status": "approved", "reviewer": "ann",
+        "reviewed_at": "2026-01-02", "comment": "seen", "similarity": None, "rank": 1,
+    } == made.row(1, named=True)  # fmt: skip
+    assert made["status"].to_list() == ["unreviewed", "approved", "unreviewed"]
+    assert made["mapping_type"].to_list() == ["maps_to"] * 3
+    assert made["reviewer"].to_list() == [None, "ann", None]
+    series = normalize_series(given_["text"], normalizer, memory=memory)
+    assert list(series["concept_id"]) == made["concept_id"].to_list()
 
 
 def test_a_lazy_frame_stays_lazy(normalizer):

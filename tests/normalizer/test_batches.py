@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,10 +16,12 @@ from hypothesis import strategies as st
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
 from alphita.mappings.record import COLUMNS, REVIEW
+from alphita.mappings.review.records import Decision
 from alphita.normalizer import batches
 from alphita.normalizer.batches import ADDED, Settings, normalize_batches, opened, schema_of
 from alphita.normalizer.filters import Filters
 from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.remembering import Memory
 from alphita.normalizer.schwartz_hearst import find_pairs
 from tests.doubles import HashEncoder
 from tests.normalizer.one_by_one import naive
@@ -151,6 +156,37 @@ def test_settings_can_be_sent_and_compared():
     told = Settings("x.index", filters=Filters(types=("Disease",)), definitions=(("CHF", "heart failure", 2),))
     assert pickle.loads(pickle.dumps(told)) == told
     assert hash(told) == hash(pickle.loads(pickle.dumps(told)))
+
+
+def test_a_memory_goes_along_and_does_not_open_the_index_again():
+    memory = Memory({"cold": Decision("1", "lab", 1, "ann", "nil", shown=("T:1",))})
+    told = Settings("x.index", memory=memory)
+    assert pickle.loads(pickle.dumps(told)).memory == memory
+    assert Memory.from_json(json.loads(json.dumps(memory.to_json()))) == memory
+    assert hash(told) == hash(Settings("x.index"))
+    assert told == Settings("x.index")
+
+
+def test_what_was_settled_is_not_asked(shared):
+    asked = []
+
+    class Noting:
+        def normalize(self, mentions, **options):
+            asked.append(list(mentions))
+            return shared.normalize(mentions, **options)
+
+    told = replace(ASKED, memory=Memory({"cold": Decision("1", "lab", 1, "ann", "nil", at="2026-01-02")}))
+    given_ = batch_of(["Cold", "seizures", None, "cold"])
+    (made,) = normalize_batches(iter([given_]), told, Noting())
+    assert asked == [["seizures", ""]]
+    assert made.schema == schema_of(told, given_.schema)
+    first = made.filter(pc.equal(made.column("rank"), 1)).to_pylist()
+    assert [row["method"] for row in first] == ["reviewed", "nearest", "nil", "reviewed"]
+    assert [row["status"] for row in first] == ["approved", "unreviewed", "unreviewed", "approved"]
+    assert (first[0]["concept_id"], first[0]["reviewer"], first[0]["reviewed_at"]) == (None, "ann", "2026-01-02")
+    # All is settled: nothing is asked.
+    list(normalize_batches(iter([batch_of(["COLD"])]), told, Noting()))
+    assert len(asked) == 1
 
 
 def test_a_normaliser_is_opened_once(index_path):

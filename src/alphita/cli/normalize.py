@@ -20,6 +20,7 @@ from alphita.normalizer.records import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
     from alphita.normalizer.filters import Filters
+    from alphita.normalizer.remembering import Memory
 
 FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
 RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.rankings")])
@@ -170,8 +171,7 @@ def normalize(
         refuse_of_one_file(
             input_, output, input_format=input_format, delimiter=delimiter, encoding=encoding, format_=format_,
             source_vocabulary=source_vocabulary, source_system=source_system, source_version=source_version,
-            set_id=set_id, licence=licence, prefix=prefix, audit=audit, audit_out=audit_out, mappings=mappings,
-            mappings_source=mappings_source, project=project,
+            set_id=set_id, licence=licence, prefix=prefix, audit=audit, audit_out=audit_out,
         )  # fmt: skip
         from alphita.normalizer.batches import Settings
 
@@ -179,6 +179,7 @@ def normalize(
             str(index), column or "", context_column, language_column, top, explain, ranking,
             None if calibration is None else str(calibration), floor, error, target, filters,
             None if abbreviations is None else str(abbreviations), precision, device, threads,
+            memory=_memory(mappings, mappings_source, project),
         )  # fmt: skip
         normalize_shards(
             input_, output, settings, code=code_column, frequency=frequency_column, private=private, verify=verify,
@@ -186,14 +187,11 @@ def normalize(
             report=report,
         )  # fmt: skip
         return
-    if mappings is None and (mappings_source is not None or project is not None):
-        raise UsageError("--mappings-source and --project go with --mappings STORE")
     refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker})
     threads = machine.set_threads(threads)
     from alphita.mappings.formats import Header
     from alphita.normalizer.jobs import Job, run
     from alphita.normalizer.normalizer import Normalizer
-    from alphita.normalizer.remembering import Memory
     from alphita.normalizer.tables import Table
 
     table = Table(
@@ -206,8 +204,7 @@ def normalize(
     )  # fmt: skip
     job = Job(
         table, output, format_, top, private, explain=explain, audit=audit, audit_out=audit_out, header=header,
-        report=report,
-        memory=None if mappings is None else Memory.read(mappings, source=mappings_source, project=project),
+        report=report, memory=_memory(mappings, mappings_source, project),
     )  # fmt: skip
     normalizer = Normalizer.load(
         index, verify=verify or None, ranking=ranking, calibration=calibration, floor=floor, error=error, target=target,
@@ -219,6 +216,16 @@ def normalize(
             json.dump(asdict(summary) | {"command": sys.argv[1:], "machine": machine.describe()}, file, indent=1)
     # The answers themselves may be going to stdout.
     print(text_of(summary, audit), file=sys.stderr if job.to_stdout else sys.stdout)
+
+
+def _memory(mappings: Path | None, source: str | None, project: str | None) -> Memory | None:
+    if mappings is None:
+        if source is not None or project is not None:
+            raise UsageError("--mappings-source and --project go with --mappings STORE")
+        return None
+    from alphita.normalizer.remembering import Memory
+
+    return Memory.read(mappings, source=source, project=project)
 
 
 def _filters(

@@ -19,6 +19,7 @@ from alphita.errors import InputError
 from alphita.normalizer.batches import KINDS, Settings, empty_batch, load, normalize_batches, spread
 from alphita.normalizer.candidates import VECTORS
 from alphita.normalizer.normalizer import RANKINGS, Normalizer
+from alphita.normalizer.remembering import Memory
 
 # Questions answered together. The last bits of a similarity depend on it, so it is the same everywhere.
 BLOCK = 8_192
@@ -48,7 +49,8 @@ class Answering:
         definitions: tuple[tuple[str, str, int], ...] = ()
         if plan.definitions.exists():
             definitions = tuple((short, long, times) for short, long, times in json.loads(plan.definitions.content()))
-        settings = replace(plan.settings, definitions=definitions)
+        memory = Memory.from_json(json.loads(plan.decisions.content())) if plan.remembers else None
+        settings = replace(plan.settings, definitions=definitions, memory=memory)
         try:
             normalizer = load(settings)
         except InputError as error:

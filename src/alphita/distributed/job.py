@@ -109,20 +109,23 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
     shards = _absolute(shards)
     files = input_files(Place(shards.input), Place(shards.out))
     shards = replace(shards, settings=replace(shards.settings, column=shards.settings.column or _only_column(files[0])))
-    settings = shards.settings
+    settings, memory = replace(shards.settings, memory=None), shards.settings.memory
     columns = Columns(settings.column, shards.code, settings.context, settings.language, shards.frequency)
     found = sources(files, columns)
     normalizer = opened(settings)
     parts = tuple(cut(found, shards.part_rows))
     rows = sum(part.rows for part in parts)
     plan = Plan(
-        shards.out, settings, str(normalizer.index.content_hash), columns, shards.private, parts, _buckets(rows)
-    )
+        shards.out, settings, str(normalizer.index.content_hash), columns, shards.private, parts, _buckets(rows),
+        memory is not None,
+    )  # fmt: skip
     table = Table(
         shards.input, "parquet", settings.column, shards.code,
         context_column=settings.context, language_column=settings.language, frequency_column=shards.frequency,
     )  # fmt: skip
-    whole = one_file.Job(table, shards.out, "parquet", settings.top_k, shards.private, explain=settings.explain)
+    whole = one_file.Job(
+        table, shards.out, "parquet", settings.top_k, shards.private, explain=settings.explain, memory=memory
+    )
     identity = one_file.identity(normalizer, whole, "parquet") | _input(found, plan)
     with locked(shards.out):
         done = look(Place(shards.out), identity, resume=resume, force=force)
@@ -130,6 +133,8 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
             return _outcome(plan, done, start, rows)
         plan.make_folders()
         key = plan.save(identity)
+        if memory is not None:
+            plan.write_json(plan.decisions, memory.to_json())
         resumed = sum(parts[number].rows for number in _finished(plan.work / "written"))
         try:
             engine.check(SameVersion(Answering(shards.out, key)))
@@ -225,7 +230,7 @@ def _outcome(plan: Plan, manifest: dict[str, Any], start: float, resumed: int) -
         rows, counts[EXACT], counts[ABBREVIATION], counts[NEAREST], counts[NIL], counts[REJECTED],
         counts[one_file.ACCEPTED] if calibrated else None, counts[one_file.FOR_REVIEW] if calibrated else None,
         resumed, round(seconds, 3), round((rows - resumed) / max(seconds, 1e-9), 1), str(out),
-        str(out / REJECTS) if REJECTS in manifest["files"] else None, None, {},
+        str(out / REJECTS) if REJECTS in manifest["files"] else None, None, {}, counts[one_file.REVIEWED],
     )  # fmt: skip
     parts = sum(name.startswith("part-") for name in manifest["files"])
     return Outcome(summary, parts, manifest["distinct"], manifest["engine"], manifest["seconds"])

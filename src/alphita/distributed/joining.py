@@ -95,7 +95,8 @@ def columns_of(plan: Plan) -> list[str]:
     given = {
         "mention_code": plan.columns.code, "frequency": plan.columns.frequency, EXPLANATION: plan.settings.explain,
     }  # fmt: skip
-    return [name for name in COLUMNS if name not in REVIEW and given.get(name, True)]
+    left_out = () if plan.remembers else REVIEW
+    return [name for name in COLUMNS if name not in left_out and given.get(name, True)]
 
 
 def _answers(plan: Plan, rows: Rows, task: int) -> pa.Table:

@@ -5,6 +5,7 @@
     OUT/rejects.csv, manifest.json   at the end
     OUT/_work/questions/part-00017.arrow    distinct questions of part 17: one batch for each bucket
     OUT/_work/definitions.json              abbreviations that the whole input defines
+    OUT/_work/decisions.json                what people settled before, if that is to answer first
     OUT/_work/answers/bucket-00003.arrow    answers to the questions of bucket 3: one batch for each part
     OUT/_work/written/part-00017.json       size, hash, counts and rejects of the part's output
     OUT/_work/drafts/                       files that are being written
@@ -37,12 +38,13 @@ class Plan:
 
     Attributes:
         out: the folder of the output.
-        settings: what to normalise and how; without the input's definitions.
+        settings: what to normalise and how; without the input's definitions and what people settled before.
         index_hash: of the index's content.
         columns: the input's.
         private: files are for their owner alone, where they lie on a disk, and rejects tell no values.
         parts: of the input.
         buckets: over how many the distinct questions are spread.
+        remembers: what people settled before answers first; it lies in a file of its own.
     """
 
     out: str
@@ -52,6 +54,7 @@ class Plan:
     private: bool
     parts: tuple[Part, ...]
     buckets: int
+    remembers: bool = False
 
     @property
     def work(self) -> Place:
@@ -67,6 +70,11 @@ class Plan:
     def definitions(self) -> Place:
         """The file of the abbreviations that the whole input defines."""
         return self.work / "definitions.json"
+
+    @property
+    def decisions(self) -> Place:
+        """The file of what people settled before."""
+        return self.work / "decisions.json"
 
     def questions(self, part: int) -> Place:
         """Return the file of a part's distinct questions."""
@@ -149,5 +157,5 @@ def _plan(read: dict[str, Any]) -> Plan:
     parts = tuple(Part(**{**one, "groups": tuple(one["groups"])}) for one in read["parts"])
     return Plan(
         read["out"], Settings(**settings), read["index_hash"], Columns(**read["columns"]), read["private"], parts,
-        read["buckets"],
+        read["buckets"], read["remembers"],
     )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from alphita.errors import UsageError
-from alphita.normalizer.batches import ADDED, EXPLANATION, answer_columns
+from alphita.normalizer.batches import added_columns, answer_columns
 from alphita.normalizer.records import Result
 from alphita.registry import unknown
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.remembering import Memory
 
 # A series without a name gets this one.
 MENTION = "mention"
@@ -33,6 +34,7 @@ def normalize_column(
     language: str | None = None,
     top_k: int = 1,
     explain: bool = False,
+    memory: Memory | None = None,
     prefix: str = "",
 ) -> Any:  # noqa: ANN401
     """Add to a data frame the concepts that one of its columns names.
@@ -54,10 +56,13 @@ def normalize_column(
         language: the column with each mention's language (BCP-47).
         top_k: most candidates per row.
         explain: add the column `explanation`, too.
+        memory: what people settled before, which answers first: `Memory.read("reviews.sqlite")`. Columns for status,
+            mapping type, reviewer, time and comment are added, too.
         prefix: put before the names of the columns added.
 
     Returns:
-        A frame of the same kind: its columns, and `ADDED`. A LazyFrame is collected, for its mentions must be known.
+        A frame of the same kind: its columns, and `added_columns`. A LazyFrame is collected, for its mentions
+        must be known.
 
     Raises:
         UsageError: `frame` is something else; it has no such column, or two, or one that is not of strings; or it has a
@@ -72,16 +77,16 @@ def normalize_column(
         if isinstance(frame, pl.LazyFrame):
             return normalize_column(
                 frame.collect(), column, normalizer,
-                context=context, language=language, top_k=top_k, explain=explain, prefix=prefix,
+                context=context, language=language, top_k=top_k, explain=explain, memory=memory, prefix=prefix,
             ).lazy()  # fmt: skip
         if not isinstance(frame, pl.DataFrame):
             raise UsageError(f"normalize_column takes a frame of polars or pandas, not {type(frame).__name__}")
         strings = _polars_strings
-    names = [*ADDED, EXPLANATION] if explain else [*ADDED]
+    names = added_columns(explain=explain, reviews=memory is not None)
     _check_new([prefix + name for name in names], [str(name) for name in frame.columns], prefix)
     contexts, languages = (None if name is None else strings(frame, name) for name in (context, language))
     lines, rows, places = answer_columns(
-        strings(frame, column), contexts, languages, normalizer, top_k=top_k, explain=explain
+        strings(frame, column), contexts, languages, normalizer, top_k=top_k, explain=explain, memory=memory
     )
     added = pl.DataFrame(pl.from_arrow(lines))[places].rename({name: prefix + name for name in names})
     repeated = len(rows) != len(frame)
@@ -97,6 +102,7 @@ def normalize_series(
     *,
     top_k: int = 1,
     explain: bool = False,
+    memory: Memory | None = None,
     prefix: str = "",
 ) -> Any:  # noqa: ANN401
     """Return a series with the concepts that its strings name: a data frame, the series being its first column.
@@ -108,6 +114,8 @@ def normalize_series(
         normalizer: what answers.
         top_k: most candidates per row.
         explain: add the column `explanation`, too.
+        memory: what people settled before, which answers first: `Memory.read("reviews.sqlite")`. Columns for status,
+            mapping type, reviewer, time and comment are added, too.
         prefix: put before the names of the columns added.
 
     Returns:
@@ -127,7 +135,7 @@ def normalize_series(
             raise UsageError(f"normalize_series takes a series of polars or pandas, not {type(series).__name__}")
         name = series.name or MENTION
         frame = series.alias(name).to_frame()
-    return normalize_column(frame, name, normalizer, top_k=top_k, explain=explain, prefix=prefix)
+    return normalize_column(frame, name, normalizer, top_k=top_k, explain=explain, memory=memory, prefix=prefix)
 
 
 def normalize_iter(

@@ -8,7 +8,7 @@ depend on which strings stand in a batch together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
 
@@ -18,20 +18,22 @@ from numpy.typing import NDArray
 
 from alphita import machine
 from alphita.errors import UsageError
-from alphita.normalizer.answers import FIELDS, answer
+from alphita.mappings.record import REVIEW, Mapping
+from alphita.normalizer.answers import FIELDS
 from alphita.normalizer.filters import Filters
 from alphita.normalizer.normalizer import AUTO, Normalizer
 from alphita.normalizer.records import DEFAULT_FLOOR
+from alphita.normalizer.remembering import Asked, Memory, answer_all
 from alphita.registry import unknown
 
 EXPLANATION = "explanation"
-# The columns added, as `alphita normalize` names them; and `EXPLANATION` if it is asked for.
+# The columns added, as `alphita normalize` names them; `EXPLANATION` if it is asked for, and `REVIEW` with a memory.
 ADDED = ("rank", *(name for name in FIELDS if name != EXPLANATION))
 KINDS = {"rank": pa.int64(), "similarity": pa.float64(), "confidence": pa.float64()}
 # Distinct questions whose results are objects at one time; their columns take less.
 QUESTIONS_AT_ONCE = 50_000
-# What a row asks: mention, context, language.
-Asked = tuple[str, str | None, str | None]
+# Of what nobody reviewed.
+UNREVIEWED = tuple(column.default for column in fields(Mapping) if column.name in REVIEW)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,8 @@ class Settings:
         device: where the encoder runs.
         threads: of each process; None: as the process has them.
         definitions: abbreviations that the whole input defines: short form, long form, how often, in the order found.
+        memory: what people settled before: it answers first, and the columns `REVIEW` are added. It is no part of the
+            normaliser, so that settings with and without it are equal.
     """
 
     index: str
@@ -75,11 +79,12 @@ class Settings:
     device: str = "auto"
     threads: int | None = None
     definitions: tuple[tuple[str, str, int], ...] = ()
+    memory: Memory | None = field(default=None, compare=False)
 
     @property
     def added(self) -> tuple[str, ...]:
         """The names of the columns added."""
-        return (*ADDED, EXPLANATION) if self.explain else ADDED
+        return added_columns(explain=self.explain, reviews=self.memory is not None)
 
 
 @lru_cache(maxsize=1)
@@ -158,7 +163,7 @@ def normalize_batches(
 
 def answer_columns(
     mentions: Sequence[str | None], contexts: Sequence[str | None] | None, languages: Sequence[str | None] | None,
-    normalizer: Normalizer, *, top_k: int = 1, explain: bool = False,
+    normalizer: Normalizer, *, top_k: int = 1, explain: bool = False, memory: Memory | None = None,
 ) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
     """Answer n rows, equal ones once.
 
@@ -169,10 +174,11 @@ def answer_columns(
         normalizer: what answers.
         top_k: most candidates per row.
         explain: make explanations.
+        memory: answers first.
 
     Returns:
-        The lines of all distinct questions, the columns `ADDED` (and `EXPLANATION`); and for the m >= n lines of the
-        rows, the row of each, (m,), and its place among those lines, (m,).
+        The lines of all distinct questions, the columns `ADDED` (and `EXPLANATION`, and with a memory `REVIEW`); and
+        for the m >= n lines of the rows, the row of each, (m,), and its place among those lines, (m,).
     """
     nothing: list[str | None] = [None] * len(mentions)
     known: dict[Asked, int] = {}
@@ -183,21 +189,19 @@ def answer_columns(
         ),
         np.int64, len(mentions),
     )  # fmt: skip
-    names = (*ADDED, EXPLANATION) if explain else ADDED
+    names = added_columns(explain=explain, reviews=memory is not None)
     schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in names])
     # `FIELDS` are what an answer holds; the rank is counted here.
-    wanted = [FIELDS.index(name) for name in names[1:]]
+    wanted = [(*FIELDS, *REVIEW).index(name) for name in names[1:]]
     questions, made, counts = list(known), [empty_batch(schema)], []
     for start in range(0, len(questions), QUESTIONS_AT_ONCE):
         block = questions[start : start + QUESTIONS_AT_ONCE]
-        results = normalizer.normalize(
-            [mention for mention, _, _ in block], top_k=top_k, explain=explain,
-            contexts=[one for _, one, _ in block] if contexts is not None else None,
-            languages=[one for _, _, one in block] if languages is not None else None,
+        found = answer_all(
+            block, normalizer, memory, top_k=top_k, explain=explain, contexts=contexts is not None,
+            languages=languages is not None,
         )  # fmt: skip
-        found = [answer(result, top_k) for result in results]
         counts += [len(some) for some in found]
-        lines = [line for some in found for line in some]
+        lines = [line if len(line) > len(FIELDS) else line + UNREVIEWED for some in found for line in some]
         ranks = [rank for some in found for rank in range(1, len(some) + 1)]
         values = [ranks, *([line[place] for line in lines] for place in wanted)]
         made.append(
@@ -230,10 +234,16 @@ def _answered(batch: pa.RecordBatch, settings: Settings, normalizer: Normalizer,
         for name in (settings.column, settings.context, settings.language)
     )
     lines, rows, places = answer_columns(
-        mentions or [], contexts, languages, normalizer, top_k=settings.top_k, explain=settings.explain
-    )
+        mentions or [], contexts, languages, normalizer, top_k=settings.top_k, explain=settings.explain,
+        memory=settings.memory,
+    )  # fmt: skip
     given = batch if len(rows) == len(batch) else batch.take(pa.array(rows))
     return pa.RecordBatch.from_arrays([*given.columns, *lines.take(pa.array(places)).columns], schema=schema)
+
+
+def added_columns(*, explain: bool, reviews: bool) -> tuple[str, ...]:
+    """Return the names of the columns added, with an explanation and with what people settled, or without."""
+    return ADDED + (EXPLANATION,) * explain + REVIEW * reviews
 
 
 def check_strings(name: str, schema: pa.Schema) -> None:

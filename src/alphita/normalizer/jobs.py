@@ -36,7 +36,7 @@ from alphita import progress
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem
 from alphita.mappings.record import COLUMNS, Mapping
-from alphita.normalizer.answers import DECISION, METHOD, Answer, Answers, Question, answer, lines_of, question
+from alphita.normalizer.answers import DECISION, METHOD, Answer, Answers, Question, lines_of, question
 from alphita.normalizer.audit import ACCEPT, draw, write_audit
 from alphita.normalizer.job import (
     ACCEPTED,
@@ -55,6 +55,7 @@ from alphita.normalizer.job import (
 from alphita.normalizer.journal import Chunk, Journal
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.parts import Parts, beside
+from alphita.normalizer.remembering import answer_all
 from alphita.normalizer.tables import Row
 
 # A chunk ends early when its texts are this long together, so that cells of megabytes do not fill the memory, or when
@@ -248,19 +249,12 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
 
 def _answer(normalizer: Normalizer, job: Job, new: dict[Question, Row]) -> dict[Question, Answer]:
     """Answer the questions of some rows, together: by what was settled before, or else by the index."""
-    found: dict[Question, Answer | None] = dict.fromkeys(new)
-    if job.memory is not None:
-        found = {asked: job.memory.answer(row.mention or "", explain=job.explain) for asked, row in new.items()}
-    rows = [new[asked] for asked, settled in found.items() if settled is None]
-    results = normalizer.normalize(
-        [row.mention or "" for row in rows],
-        top_k=job.top_k,
-        contexts=[row.context for row in rows] if job.table.context_column else None,
-        languages=[row.language for row in rows] if job.table.language_column else None,
-        explain=job.explain,
-    ) if rows else []  # fmt: skip
-    answered = (answer(result, job.top_k) for result in results)
-    return {asked: next(answered) if settled is None else settled for asked, settled in found.items()}
+    found = answer_all(
+        [(row.mention or "", row.context, row.language) for row in new.values()], normalizer, job.memory,
+        top_k=job.top_k, explain=job.explain, contexts=bool(job.table.context_column),
+        languages=bool(job.table.language_column),
+    )  # fmt: skip
+    return dict(zip(new, found, strict=True))
 
 
 def _lines(rows: Sequence[Row], found: Sequence[Answer | None]) -> tuple[list[Mapping], dict[str, int]]:

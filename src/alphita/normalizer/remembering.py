@@ -5,19 +5,25 @@ A memory is read once, when a job begins: what is decided while the job runs is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from alphita import artefact
 from alphita.errors import UsageError
 from alphita.mappings.record import REVIEW, Method
 from alphita.mappings.review.records import Decision
 from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.answers import FIELDS, Answer
+from alphita.normalizer.answers import FIELDS, Answer, answer
 from alphita.terminology.text import clean
 
+if TYPE_CHECKING:
+    from alphita.normalizer.normalizer import Normalizer
+
 REVIEWED: Method = "reviewed"
+# What a row asks: mention, context, language.
+Asked = tuple[str, str | None, str | None]
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,15 @@ class Memory:
         told = {form: [one.uid, one.concept_id, one.relation] for form, one in self.decisions.items()}
         return artefact.hash_json(told)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {form: asdict(one) for form, one in self.decisions.items()}
+
+    @classmethod
+    def from_json(cls, read: Mapping[str, dict[str, Any]]) -> Memory:
+        """Return the memory that `to_json` told of."""
+        return cls({form: Decision(**one | {"shown": tuple(one["shown"])}) for form, one in read.items()})
+
     def prefixes(self) -> set[str]:
         """Return the prefixes of the concepts that it answers with."""
         ids = [one.concept_id for one in self.decisions.values() if one.concept_id is not None]
@@ -79,3 +94,32 @@ class Memory:
             "comment": decision.comment or None,
         }  # fmt: skip
         return (tuple(values.get(name) for name in (*FIELDS, *REVIEW)),)
+
+
+def answer_all(
+    asked: Sequence[Asked], normalizer: Normalizer, memory: Memory | None, *, top_k: int, explain: bool,
+    contexts: bool, languages: bool,
+) -> list[Answer]:  # fmt: skip
+    """Answer questions by what was settled before, or else, all of them together, by the index.
+
+    Args:
+        asked: q questions.
+        normalizer: asks the index.
+        memory: what was settled; None: nothing.
+        top_k: most candidates of each.
+        explain: with explanations.
+        contexts: the questions' contexts count.
+        languages: likewise their languages.
+
+    Returns:
+        q answers, in order; those of the memory have the values of `REVIEW`, too.
+    """
+    settled = [None if memory is None else memory.answer(mention, explain=explain) for mention, _, _ in asked]
+    left = [one for one, known in zip(asked, settled, strict=True) if known is None]
+    results = normalizer.normalize(
+        [mention for mention, _, _ in left], top_k=top_k, explain=explain,
+        contexts=[context for _, context, _ in left] if contexts else None,
+        languages=[language for _, _, language in left] if languages else None,
+    ) if left else []  # fmt: skip
+    answered = (answer(result, top_k) for result in results)
+    return [next(answered) if known is None else known for known in settled]
