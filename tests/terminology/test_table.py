@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import gzip
 import re
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import openpyxl
 import polars as pl
 import pytest
 
@@ -67,6 +69,40 @@ def test_parquet_gzip_and_other_delimiters_give_the_same(load: Load, small_table
         write("crlf.csv", b"\xef\xbb\xbf" + TERMS.read_bytes().replace(b"\n", b"\r\n")),
     ):
         assert load(table, path, RELATIONS)[0].content_hash == small_table.content_hash, path
+
+
+def a_workbook(path: Path, **sheets: list[list[object]]) -> Path:
+    made = openpyxl.Workbook()
+    made.remove(made.active)
+    for name, rows in sheets.items():
+        sheet = made.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    made.save(path)
+    return path
+
+
+def test_a_sheet_gives_the_same(load: Load, small_table: Terminology, tmp_path: Path) -> None:
+    frame = pl.read_csv(TERMS, infer_schema=False)
+    rows = [frame.columns, *frame.fill_null("").iter_rows()]
+    book = a_workbook(tmp_path / "terms.xlsx", Terms=[list(row) for row in rows], Notes=[["x"]])
+    with pytest.raises(UsageError, match=r"name one with --set sheet=NAME: \['Terms', 'Notes'\]"):
+        load(table, book)
+    assert load(table, book, RELATIONS, sheet="Terms")[0].content_hash == small_table.content_hash
+
+
+def test_bad_rows_of_a_sheet_are_named_as_it_shows_them(
+    load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_table_rows, "ROWS_AT_ONCE", 2)
+    rows: list[list[object]] = [[], ["id", " term "], [250.0, "One"], ["", "none"], [], [7, "Seven"], ["9b", "Nine"]]
+    terminology, rejects = load(table, a_workbook(tmp_path / "x.xlsx", A=rows), prefix="L")
+    assert [one[1] for one in rejects] == ["4"]
+    assert sorted(terminology.concept_ids.to_pylist()) == ["L:250", "L:7", "L:9b"]
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as packed:
+        packed.write(tmp_path / "x.xlsx", "x.xlsx")
+    with pytest.raises(InputError, match="a workbook in an archive; unpack"):
+        load(table, tmp_path / "all.zip", prefix="L")
 
 
 def test_other_column_names_and_bare_codes(load: Load, write: Write) -> None:

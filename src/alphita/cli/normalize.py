@@ -33,8 +33,8 @@ def normalize(
         str,
         typer.Argument(
             metavar="INPUT",
-            help="CSV, TSV, Parquet, JSON Lines or .txt file, also .gz; '-' is stdin. With --engine: a Parquet file, "
-            "a folder of them, a pattern or a URL.",
+            help="CSV, TSV, Excel, Parquet, JSON Lines or .txt file, text also .gz; '-' is stdin. With --engine: a "
+            "Parquet file, a folder of them, a pattern or a URL.",
         ),
     ],
     index: Annotated[Path, typer.Option(help="Index folder, from 'alphita index'.")],
@@ -54,8 +54,12 @@ def normalize(
         str | None, typer.Option(help="Column of how often each string occurs, kept as 'frequency'.")
     ] = None,
     input_format: Annotated[
-        str, typer.Option(help="csv, tsv, parquet, jsonl or lines; told by the file's name otherwise (stdin: lines).")
+        str,
+        typer.Option(help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."),
     ] = "",
+    sheet: Annotated[
+        str | None, typer.Option(help="Sheet of an Excel workbook; not needed if only one has anything in it.")
+    ] = None,
     delimiter: Annotated[str, typer.Option(help="Between the cells of CSV or TSV, e.g. ';'.")] = "",
     encoding: Annotated[str, typer.Option(help="Encoding of a text input, e.g. cp1252.")] = "utf-8",
     top: Annotated[int, typer.Option(min=1, help="Candidates per string, one line each.")] = 1,
@@ -169,9 +173,10 @@ def normalize(
     filters = _filters(type_, source, language, under, standard_only)
     if engine is not None:
         refuse_of_one_file(
-            input_, output, input_format=input_format, delimiter=delimiter, encoding=encoding, format_=format_,
-            source_vocabulary=source_vocabulary, source_system=source_system, source_version=source_version,
-            set_id=set_id, licence=licence, prefix=prefix, audit=audit, audit_out=audit_out,
+            input_, output, input_format=input_format, sheet=sheet, delimiter=delimiter, encoding=encoding,
+            format_=format_, source_vocabulary=source_vocabulary, source_system=source_system,
+            source_version=source_version, set_id=set_id, licence=licence, prefix=prefix, audit=audit,
+            audit_out=audit_out,
         )  # fmt: skip
         from alphita.normalizer.batches import Settings
 
@@ -197,6 +202,7 @@ def normalize(
     table = Table(
         input_, input_format, column, code_column, encoding, delimiter,
         context_column=context_column, language_column=language_column, frequency_column=frequency_column,
+        sheet=sheet,
     )  # fmt: skip
     header = Header(
         set_id=set_id, licence=licence, source_vocabulary=source_vocabulary, source_system=source_system,

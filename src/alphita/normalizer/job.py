@@ -218,6 +218,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "encoding": table.encoding,
         "delimiter": table.delimiter,
         "chunk rows": job.chunk_rows,
+        **({} if table.sheet is None else {"sheet": table.sheet}),
     }
 
 

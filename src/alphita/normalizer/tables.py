@@ -1,6 +1,7 @@
-"""Input files of mentions, read row by row: CSV, TSV, Parquet, JSON Lines, plain lines, from a file or from stdin.
+"""Input files of mentions, read row by row: CSV, TSV, Excel, Parquet, JSON Lines, plain lines, from a file or stdin.
 
-Nothing is held but the row (for Parquet: a batch of rows) being read, so a file may be larger than memory. A row that
+Nothing is held but the row (for Parquet: a batch of rows) being read, so a file may be larger than memory; a sheet of
+Excel's is held whole. A row that
 cannot be used comes with its `problem` and the next ones go on; only what spoils the whole file raises.
 """
 
@@ -17,22 +18,23 @@ import re
 import sys
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from alphita import workbooks
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
 
 STDIN = "-"
 SUFFIXES = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl",
-    ".txt": "lines",
+    ".txt": "lines", **dict.fromkeys(workbooks.SUFFIXES, "excel"),
 }  # fmt: skip
-FORMATS = ("csv", "tsv", "parquet", "jsonl", "lines")
+FORMATS = ("csv", "tsv", "excel", "parquet", "jsonl", "lines")
 # The column that is taken if none is named.
 DEFAULT_COLUMN = "mention"
 # A quote that is never closed would swallow the rows after it into one cell.
@@ -43,8 +45,8 @@ PARQUET_ROWS_AT_ONCE = 8_192
 # A count, also as spreadsheets and data frames write it where a cell of the column is missing: 3.0.
 WHOLE = re.compile(r"([0-9]{1,18})(\.0*)?")
 MAGIC = {
-    b"PK\x03\x04": "an Excel or zip file; save it as CSV in UTF-8",
-    b"\xd0\xcf\x11\xe0": "an old Excel file; save it as CSV in UTF-8",
+    b"PK\x03\x04": "a zip file, or one of Excel's; name that .xlsx or say --input-format excel",
+    b"\xd0\xcf\x11\xe0": "an old Excel file; name it .xls or say --input-format excel",
     b"PAR1": "a Parquet file; name it .parquet or say --input-format parquet",
     b"\x1f\x8b": "a gzip file; name it .gz",
     b"\xff\xfe": "UTF-16 text; convert it to UTF-8",
@@ -57,7 +59,7 @@ class Row(NamedTuple):
 
     Attributes:
         number: 1-based; a header is not counted, rows with a problem are.
-        line: the line of the file it begins at (for Parquet: the row number).
+        line: the line of the file it begins at (for Parquet: the row number; for Excel: as it shows it).
         mention: the string to normalise; None if there is a problem.
         code: what the code column holds, if one was named.
         context: the text that the mention stands in, if a column was named and holds one.
@@ -92,6 +94,7 @@ class Table:
         context_column: the column of the texts that the mentions stand in, or None.
         language_column: the column of the mentions' languages, or None.
         frequency_column: the column of how often each mention occurs, or None.
+        sheet: of an Excel workbook; None if only one has anything in it.
         encoding: of the text; any in which a line ends with the byte 10.
         delimiter: between cells; "" for the format's own.
     """
@@ -105,6 +108,7 @@ class Table:
     context_column: str | None = None
     language_column: str | None = None
     frequency_column: str | None = None
+    sheet: str | None = None
     _raw: IO[bytes] | None = field(default=None, repr=False)
     _line: int = field(default=0, repr=False)
     _rows: int | None = field(default=None, repr=False)
@@ -121,8 +125,11 @@ class Table:
             raise UsageError(unknown("input format", self.format, FORMATS))
         if self.format == "lines" and (self.column or any(self._further())):
             raise UsageError("plain lines have no columns; say --input-format csv, tsv or jsonl")
-        if self.format == "parquet" and self.is_stream:
-            raise UsageError(f"Parquet cannot be read from {'stdin' if self.is_stdin else 'a pipe'}; give a file")
+        if self.format in ("parquet", "excel") and self.is_stream:
+            kind = self.format.capitalize()
+            raise UsageError(f"{kind} cannot be read from {'stdin' if self.is_stdin else 'a pipe'}; give a file")
+        if self.sheet is not None and self.format != "excel":
+            raise UsageError(f"there are sheets in Excel workbooks only, not in {self.format}; leave out --sheet")
         if len(self.delimiter) > 1:
             raise UsageError(f"the delimiter must be one character, not {self.delimiter!r}")
         try:
@@ -164,8 +171,8 @@ class Table:
             UsageError: it lacks the column.
         """
         self._line = 0
-        if self.format == "parquet":
-            yield from self._parquet()
+        if self.format in ("parquet", "excel"):
+            yield from self._parquet() if self.format == "parquet" else self._excel()
             return
         readers = {"csv": self._delimited, "tsv": self._delimited, "jsonl": self._json_lines, "lines": self._plain}
         with self._open() as file:
@@ -217,11 +224,7 @@ class Table:
             header = next(reader, [])
         except csv.Error as error:
             raise InputError(f"the header cannot be read: {error}", file=self.name, line=1) from None
-        # Where a column was not named, the cell after the last, which is None.
-        pick = itemgetter(
-            self._choose(header, self.column),
-            *(len(header) if name is None else self._choose(header, name) for name in self._further()),
-        )
+        pick = self._picker(header)
         lines.cells = len(header)
         number = 0
         while True:
@@ -251,6 +254,23 @@ class Table:
                 yield Row(number, line, None, problem=problem, value=delimiter.join(cells))
                 continue
             yield self.checked(number, line, *pick([*cells, None]))
+
+    def _picker(self, header: Sequence[str]) -> Callable[[list[str | None]], tuple[Any, ...]]:
+        """Return what takes mention, code, context, ... from the cells of a row, to which one of None was added."""
+        # Where a column was not named, the cell after the last, which is None.
+        return itemgetter(
+            self._choose(header, self.column),
+            *(len(header) if name is None else self._choose(header, name) for name in self._further()),
+        )
+
+    def _excel(self) -> Iterator[Row]:
+        self._rows, rows = workbooks.sheet_rows(self.path, self.sheet)
+        _, header = next(rows)
+        pick = self._picker(header)
+        number = 0
+        for number, (line, cells) in enumerate(rows, 1):
+            yield self.checked(number, line, *pick([*cells, None]))
+        self._rows = number
 
     def _plain(self, file: IO[bytes]) -> Iterator[Row]:
         for number, text in enumerate(self._lines(file), 1):

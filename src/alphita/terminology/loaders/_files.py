@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from alphita import artefact
+from alphita import artefact, workbooks
 from alphita.errors import InputError
 
 GZIP, ZIP = "gzip", "zip"
@@ -154,7 +154,8 @@ def chosen(paths: Sequence[Path], endings: tuple[str, ...], dropped: Counter[str
 def _expanded(path: Path, *, must_exist: bool = False) -> list[Member]:
     """Return the file as one member, or those of the zip archive that it is."""
     is_called_so = path.suffix.lower() in ZIP_SUFFIXES
-    if not is_called_so and not must_exist:
+    # Workbooks of today are zip archives, too.
+    if (not is_called_so and not must_exist) or path.suffix.lower() in workbooks.SUFFIXES:
         return [Member(path)]
     with open_bytes(path) as file:
         is_zip = read_block(file, path, len(ZIP_MAGIC)) == ZIP_MAGIC

@@ -1,4 +1,4 @@
-"""Tables of rows: CSV, TSV and Parquet files, read into frames of the wanted columns and each row's place in the file.
+"""Tables of rows: CSV, TSV, Excel and Parquet, read into frames of the wanted columns and each row's place in the file.
 
 A block of text in which every line has its number of cells, and none is quoted, goes through polars at once; any other
 is read row by row. A quoted cell may have line breaks in it. Where a quote was opened by mistake the rows after it
@@ -21,12 +21,13 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, takewhile
+from itertools import chain, islice, takewhile
 from pathlib import PurePath
 from typing import Protocol
 
 import polars as pl
 
+from alphita import workbooks
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import model
 from alphita.terminology.loaders import _files, _text_blocks
@@ -37,7 +38,7 @@ ROWS_AT_ONCE = 200_000
 # Of a row. Where each row opens a quote by mistake, so many are looked at again and again.
 MOST_LINES = 1_000
 # Names of such files, where they lie among others.
-ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet")
+ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet", *workbooks.SUFFIXES)
 
 
 # Before the first block, for a header of several lines has let some wait.
@@ -46,17 +47,19 @@ _NOTHING: Block = (0, "")
 
 @dataclass(frozen=True)
 class Format:
-    """How text files are written; of Parquet nothing needs to be said.
+    """How text files are written, and where in a workbook the table is; of Parquet nothing needs to be said.
 
     Attributes:
         delimiter: between cells; "" for what the file's name (.tsv) or its first line tells.
         quote: quotes a cell; "" where quotes mean nothing.
         encoding: of the text.
+        sheet: of a workbook; "" for the only one that has something in it.
     """
 
     delimiter: str
     quote: str
     encoding: str
+    sheet: str
 
 
 class Table(Protocol):
@@ -71,7 +74,8 @@ class Table(Protocol):
     def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
         """Yield the rows in frames, once: the columns at these places, and `line`.
 
-        A cell is a string, "" where it is empty. Rows of a Parquet file are counted from 1, its names being row 0.
+        A cell is a string, "" where it is empty. Rows of a Parquet file are counted from 1, its names being row 0;
+        those of a workbook have the numbers that a spreadsheet shows.
 
         Args:
             places: of the wanted columns, 0 for the first; frames name them "0", "1", ...
@@ -102,6 +106,8 @@ def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool
         InputError: the file is empty, no table, or unreadable.
         UsageError: the delimiter is no single character, or the encoding unknown.
     """
+    if PurePath(member.name).suffix.lower() in workbooks.SUFFIXES:
+        return _Workbook(member, format_.sheet)
     with member.open() as file:
         is_parquet = _files.read_block(file, member.place, 4) == b"PAR1"
     return _Parquet(member, fractions) if is_parquet else _Delimited(member, format_, rejects)
@@ -170,6 +176,27 @@ class _Parquet:
 
     def _unreadable(self, error: Exception) -> InputError:
         return InputError(f"not a readable Parquet file: {str(error).splitlines()[0]}", file=self.member.place)
+
+
+# --- Excel -----------------------------------------------------------------------------------------------------------
+
+
+class _Workbook:
+    def __init__(self, member: Member, sheet: str) -> None:
+        if member.inside:
+            raise InputError("a workbook in an archive", file=member.place, remedy="unpack the archive first")
+        _, self.left = workbooks.sheet_rows(member.path, sheet or None, option="--set sheet=NAME")
+        self.names = [name.strip() for name in next(self.left)[1]]
+
+    def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
+        places = sorted(set(places))
+        schema = {"line": pl.Int64, **{str(place): pl.String for place in places}}
+        rows = ((line, *cells) for line, cells in self.rows(places))
+        while block := list(islice(rows, ROWS_AT_ONCE)):
+            yield pl.DataFrame(block, schema=schema, orient="row")
+
+    def rows(self, places: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+        return ((line, [cells[place] for place in places]) for line, cells in self.left)
 
 
 # --- CSV and TSV -----------------------------------------------------------------------------------------------------

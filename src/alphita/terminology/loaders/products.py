@@ -28,7 +28,7 @@ from alphita.terminology.loaders._files import Member
 from alphita.terminology.model import Tables
 from alphita.terminology.text import clean
 
-DESCRIPTION = "products with attributes: CSV, TSV or Parquet with title, attribute name, attribute values"
+DESCRIPTION = "products with attributes: CSV, TSV, Excel or Parquet with title, attribute name, attribute values"
 
 PRODUCT = "product"
 
@@ -49,6 +49,7 @@ class Options(Config):
     delimiter: str = Field("", description="between cells; by default what the name (.tsv) or the first line tells")
     quote: str = Field('"', max_length=1, description="quotes a cell; empty: quotes mean nothing")
     encoding: str = Field("utf-8", description="of CSV and TSV files")
+    sheet: str = Field("", description="of an Excel workbook; by default the only one with anything in it")
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
@@ -75,7 +76,7 @@ class _Reader:
         self.dropped: Counter[str] = Counter()
         self.ids: set[str] = set()
         self.seen: set[tuple[str, ...]] = set()
-        self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding)
+        self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding, options.sheet)
 
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""

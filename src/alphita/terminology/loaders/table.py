@@ -1,4 +1,4 @@
-"""Tables of your own: CSV, TSV or Parquet with named columns.
+"""Tables of your own: CSV, TSV, Excel or Parquet with named columns.
 
 A file with the columns id and term has one term a row: the first term of an id is the preferred one, unless a column
 `preferred` says so. A file with the columns head and tail has one relation a row. Both kinds may be given together, in
@@ -27,7 +27,7 @@ from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._table_ids import WHITE, Ids, normalized
 from alphita.terminology.model import Tables
 
-DESCRIPTION = "CSV, TSV or Parquet with named columns"
+DESCRIPTION = "CSV, TSV, Excel or Parquet with named columns"
 
 # Columns in which a row repeats another if it has the same values there.
 KEYS = {
@@ -72,6 +72,7 @@ class Options(Config):
     delimiter: str = Field("", description="between cells; by default what the name (.tsv) or the first line tells")
     quote: str = Field('"', max_length=1, description="quotes a cell; empty: quotes mean nothing")
     encoding: str = Field("utf-8", description="of CSV and TSV files")
+    sheet: str = Field("", description="of an Excel workbook; by default the only one with anything in it")
 
 
 RELATION_COLUMNS = ("head_column", "relation_column", "tail_column")
@@ -108,7 +109,7 @@ class _Reader:
         self.frames: dict[str, list[pl.DataFrame]] = {name: [] for name in KEYS}
         self.dropped: Counter[str] = Counter()
         self.has_concepts = False
-        self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding)
+        self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding, options.sheet)
 
     def read(self, member: Member) -> dict[str, Any]:
         """Read one file; return its entry for the manifest."""

@@ -1,0 +1,83 @@
+"""Sheets of Excel's workbooks, and of those that LibreOffice writes, as rows of text.
+
+A sheet has 1,048,576 rows at most, and is held in memory. Numbers, dates and truth values become the text that they are
+shown as in plain English; of a formula there is what it gave when the workbook was saved.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from alphita.errors import InputError, UsageError, require
+from alphita.registry import unknown
+
+SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+
+
+def sheet_rows(
+    path: Path | str, sheet: str | None, *, option: str = "--sheet"
+) -> tuple[int, Iterator[tuple[int, list[str]]]]:
+    """Read a sheet; its first row that is not empty is the header.
+
+    Args:
+        path: the workbook.
+        sheet: its name; None: the only visible one that has something in it.
+        option: how the user names one.
+
+    Returns:
+        About how many rows follow the header; and the rows that are not empty, the header first, each with its number
+        as the spreadsheet shows it, and as many cells as the header.
+
+    Raises:
+        MissingExtra: what reads workbooks is not installed.
+        InputError: the file is missing, protected, damaged or no workbook, or the sheet is empty.
+        UsageError: there is no such sheet, or several and none is named.
+    """
+    calamine: Any = require("python_calamine", "excel")
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise InputError(f"cannot read the input: {error.strerror}", file=path) from None
+    try:
+        with calamine.CalamineWorkbook.from_path(path) as workbook:
+            chosen = _chosen(calamine, workbook, str(path), sheet, option)
+    except calamine.PasswordError:
+        raise InputError("the workbook is protected by a password; save it without", file=path) from None
+    except (calamine.CalamineError, OSError) as error:
+        raise InputError(f"this is no workbook that can be read: {error}", file=path) from None
+    if not chosen.height:
+        raise InputError(f"the sheet {chosen.name!r} is empty", file=path)
+    rows = ((number, [_text(cell) for cell in cells]) for number, cells in enumerate(chosen.iter_rows(), 1))
+    return chosen.height - 1, ((number, cells) for number, cells in rows if any(cells))
+
+
+def _chosen(calamine: Any, workbook: Any, path: str, name: str | None, option: str) -> Any:  # noqa: ANN401 - untyped
+    sheets = [one for one in workbook.sheets_metadata if one.typ == calamine.SheetTypeEnum.WorkSheet]
+    if name is not None:
+        names = [one.name for one in sheets]
+        if name not in names:
+            raise UsageError(f"{path}: {unknown('sheet', name, names)}")
+        return workbook.get_sheet_by_name(name)
+    shown = [one.name for one in sheets if one.visible == calamine.SheetVisibleEnum.Visible]
+    filled = [one for one in map(workbook.get_sheet_by_name, shown) if one.height]
+    if not filled:
+        raise InputError("no sheet that is shown has anything in it", file=path)
+    if len(filled) > 1:
+        raise UsageError(f"{path} has several sheets; name one with {option}: {[one.name for one in filled]}")
+    return filled[0]
+
+
+def _text(cell: object) -> str:
+    """Return a cell as text."""
+    if isinstance(cell, bool):
+        return str(cell).upper()
+    if isinstance(cell, float):
+        # A spreadsheet has no other numbers: 250 is 250.0 in it.
+        return f"{cell:.0f}" if cell.is_integer() else str(cell)
+    if isinstance(cell, datetime.datetime | datetime.date | datetime.time):
+        return cell.isoformat()
+    return str(cell)

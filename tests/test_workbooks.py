@@ -1,0 +1,140 @@
+"""Sheets of workbooks as rows: cells as text, the numbers that a spreadsheet shows, and all that is wrong with them."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import zipfile
+from pathlib import Path
+
+import openpyxl
+import pytest
+
+from alphita import workbooks
+from alphita.errors import InputError, MissingExtra, UsageError
+from alphita.normalizer.tables import Row, Table
+
+
+def book(path: Path, **sheets: list[list[object]]) -> Path:
+    made = openpyxl.Workbook()
+    made.remove(made.active)
+    for name, rows in sheets.items():
+        sheet = made.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    made.save(path)
+    return path
+
+
+def read(path: Path, **options: str) -> list[Row]:
+    return list(Table(path, **options).rows())
+
+
+def test_rows_and_their_numbers_are_those_of_the_spreadsheet(tmp_path):
+    rows = [[], [None, "id", "text", "n"], [None, 1001, "headache", 3], [], [None, "A1", "two\nlines", None]]
+    path = book(tmp_path / "x.xlsx", Codes=rows, Empty=[])
+    table = Table(path, column="text", code_column="id", frequency_column="n")
+    assert table.format == "excel"
+    assert list(table.rows()) == [
+        Row(1, 3, "headache", "1001", frequency=3),
+        Row(2, 5, "two\nlines", "A1"),
+    ]
+    assert table.estimate_rows(1) == 2
+
+
+def test_what_is_no_text_becomes_text(tmp_path):
+    cells = [
+        1.5, 250, -3, 1e17, True, datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 3, 4, 5),
+        datetime.time(3, 4), "=1/0", "007", " x ",
+    ]  # fmt: skip
+    path = book(tmp_path / "x.xlsx", A=[["mention", "other"], *([cell, "x"] for cell in cells)])
+    assert [row.mention for row in read(path)] == [
+        "1.5", "250", "-3", "100000000000000000", "TRUE", "2020-01-02", "2020-01-02T03:04:05", "03:04:00",
+        # A formula that no spreadsheet has worked out.
+        "", "007", " x ",
+    ]  # fmt: skip
+
+
+def test_a_bad_count_sets_the_row_aside_under_its_number(tmp_path):
+    path = book(tmp_path / "x.xlsx", A=[["mention", "n"], ["a", 2.5], ["b", "2"]])
+    bad, good = read(path, frequency_column="n")
+    assert (bad.number, bad.line, bad.mention, bad.field, bad.value) == (1, 2, None, "n", "2.5")
+    assert good == Row(2, 3, "b", frequency=2)
+
+
+def test_the_sheet_is_the_only_one_or_named(tmp_path):
+    path = book(tmp_path / "x.xlsx", One=[["mention"], ["a"]], Two=[["mention"], ["b"]], Three=[])
+    with pytest.raises(UsageError, match=r"several sheets; name one with --sheet: \['One', 'Two'\]"):
+        read(path)
+    assert [row.mention for row in read(path, sheet="Two")] == ["b"]
+    with pytest.raises(UsageError, match="unknown sheet 'Tow'; did you mean 'Two'"):
+        read(path, sheet="Tow")
+    with pytest.raises(InputError, match="the sheet 'Three' is empty"):
+        read(path, sheet="Three")
+    made = openpyxl.load_workbook(path)
+    made["One"].sheet_state = "hidden"
+    made.save(path)
+    assert [row.mention for row in read(path)] == ["b"]
+    assert [row.mention for row in read(path, sheet="One")] == ["a"]
+    with pytest.raises(InputError, match="no sheet that is shown has anything in it"):
+        read(book(tmp_path / "y.xlsx", A=[]))
+
+
+def test_columns_are_told_as_in_other_files(tmp_path):
+    path = book(tmp_path / "x.xlsx", A=[["id", "text"], [1, "a"]])
+    with pytest.raises(UsageError, match=r"several columns; name one with --column: \['id', 'text'\]"):
+        read(path)
+    with pytest.raises(UsageError, match="unknown column 'txt'"):
+        read(path, column="txt")
+    assert read(book(tmp_path / "y.xlsx", A=[["id", "mention"]])) == []
+
+
+def test_what_libreoffice_writes(tmp_path):
+    cells = "".join(
+        f'<table:table-row><table:table-cell office:value-type="string"><text:p>{text}</text:p></table:table-cell>'
+        "</table:table-row>"
+        for text in ("mention", "fever")
+    )
+    spaces = " ".join(
+        f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "table", "text")
+    )
+    content = (
+        f'<office:document-content {spaces}><office:body><office:spreadsheet><table:table table:name="A">{cells}'
+        "</table:table></office:spreadsheet></office:body></office:document-content>"
+    )
+    with zipfile.ZipFile(tmp_path / "x.ods", "w") as packed:
+        packed.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        packed.writestr(
+            "META-INF/manifest.xml", "<m:manifest xmlns:m='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>"
+        )
+        packed.writestr("content.xml", content)
+    assert read(tmp_path / "x.ods") == [Row(1, 2, "fever")]
+
+
+def test_no_workbook(tmp_path):
+    with pytest.raises(InputError, match=r"none.xlsx: cannot read the input: No such file"):
+        read(tmp_path / "none.xlsx")
+    (tmp_path / "x.xlsx").write_bytes(b"mention\nx\n")
+    with pytest.raises(InputError, match=r"x.xlsx: this is no workbook that can be read"):
+        read(tmp_path / "x.xlsx")
+    whole = book(tmp_path / "y.xlsx", A=[["mention"], *([str(n)] for n in range(999))]).read_bytes()
+    (tmp_path / "y.xlsx").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"y.xlsx: this is no workbook that can be read"):
+        read(tmp_path / "y.xlsx")
+    with zipfile.ZipFile(tmp_path / "z.xlsx", "w") as packed:
+        packed.writestr("a.txt", "a")
+    with pytest.raises(InputError, match=r"z.xlsx: this is no workbook that can be read"):
+        read(tmp_path / "z.xlsx")
+
+
+def test_options_that_do_not_go_together(tmp_path):
+    with pytest.raises(UsageError, match="Excel cannot be read from stdin; give a file"):
+        Table("-", format="excel")
+    with pytest.raises(UsageError, match="sheets in Excel workbooks only, not in csv"):
+        Table(tmp_path / "x.csv", sheet="A")
+
+
+def test_without_the_extra(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'alphita\[excel\]'"):
+        workbooks.sheet_rows(tmp_path / "x.xlsx", None)
