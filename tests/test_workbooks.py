@@ -80,6 +80,17 @@ def test_the_sheet_is_the_only_one_or_named(tmp_path):
         read(book(tmp_path / "y.xlsx", A=[]))
 
 
+def test_cells_that_have_a_colour_only_or_show_nothing_are_empty(tmp_path):
+    path = book(tmp_path / "x.xlsx", Codes=[[None], ["mention"], ["a"]], Notes=[["=1/0"]])
+    made = openpyxl.load_workbook(path)
+    for cell in (made["Notes"]["C3"], made["Codes"]["A1"], made["Codes"]["A9"]):
+        cell.fill = openpyxl.styles.PatternFill("solid", fgColor="FFFF00")
+    made.save(path)
+    assert read(path) == [Row(1, 3, "a")]
+    with pytest.raises(InputError, match="the sheet 'Notes' is empty"):
+        read(path, sheet="Notes")
+
+
 def test_columns_are_told_as_in_other_files(tmp_path):
     path = book(tmp_path / "x.xlsx", A=[["id", "text"], [1, "a"]])
     with pytest.raises(UsageError, match=r"several columns; name one with --column: \['id', 'text'\]"):

@@ -49,7 +49,7 @@ def sheet_rows(
         raise InputError("the workbook is protected by a password; save it without", file=path) from None
     except (calamine.CalamineError, OSError) as error:
         raise InputError(f"this is no workbook that can be read: {error}", file=path) from None
-    if not chosen.height:
+    if not _is_filled(chosen):
         raise InputError(f"the sheet {chosen.name!r} is empty", file=path)
     rows = ((number, [_text(cell) for cell in cells]) for number, cells in enumerate(chosen.iter_rows(), 1))
     return chosen.height - 1, ((number, cells) for number, cells in rows if any(cells))
@@ -63,12 +63,17 @@ def _chosen(calamine: Any, workbook: Any, path: str, name: str | None, option: s
             raise UsageError(f"{path}: {unknown('sheet', name, names)}")
         return workbook.get_sheet_by_name(name)
     shown = [one.name for one in sheets if one.visible == calamine.SheetVisibleEnum.Visible]
-    filled = [one for one in map(workbook.get_sheet_by_name, shown) if one.height]
+    filled = [one for one in map(workbook.get_sheet_by_name, shown) if _is_filled(one)]
     if not filled:
         raise InputError("no sheet that is shown has anything in it", file=path)
     if len(filled) > 1:
         raise UsageError(f"{path} has several sheets; name one with {option}: {[one.name for one in filled]}")
     return filled[0]
+
+
+def _is_filled(sheet: Any) -> bool:  # noqa: ANN401 - untyped
+    # A sheet may have cells in which nothing is shown, as formulas that were not worked out.
+    return any(cell != "" for row in sheet.iter_rows() for cell in row)
 
 
 def _text(cell: object) -> str:
