@@ -80,8 +80,8 @@ def test_the_sheet_is_the_only_one_or_named(tmp_path):
         read(book(tmp_path / "y.xlsx", A=[]))
 
 
-def test_cells_that_have_a_colour_only_or_show_nothing_are_empty(tmp_path):
-    path = book(tmp_path / "x.xlsx", Codes=[[None], ["mention"], ["a"]], Notes=[["=1/0"]])
+def test_cells_of_errors_or_of_a_colour_only_are_empty(tmp_path):
+    path = book(tmp_path / "x.xlsx", Codes=[[None], ["mention"], ["a"]], Notes=[["#N/A"]])
     made = openpyxl.load_workbook(path)
     for cell in (made["Notes"]["C3"], made["Codes"]["A1"], made["Codes"]["A9"]):
         cell.fill = openpyxl.styles.PatternFill("solid", fgColor="FFFF00")

@@ -72,7 +72,7 @@ def _chosen(calamine: Any, workbook: Any, path: str, name: str | None, option: s
 
 
 def _is_filled(sheet: Any) -> bool:  # noqa: ANN401 - untyped
-    # A sheet may have cells in which nothing is shown, as formulas that were not worked out.
+    # Cells of errors, such as #N/A, come as empty ones.
     return any(cell != "" for row in sheet.iter_rows() for cell in row)
 
 
