@@ -13,17 +13,7 @@ import pytest
 from alphita import workbooks
 from alphita.errors import InputError, MissingExtra, UsageError
 from alphita.normalizer.tables import Row, Table
-
-
-def book(path: Path, **sheets: list[list[object]]) -> Path:
-    made = openpyxl.Workbook()
-    made.remove(made.active)
-    for name, rows in sheets.items():
-        sheet = made.create_sheet(name)
-        for row in rows:
-            sheet.append(row)
-    made.save(path)
-    return path
+from tests.books import book
 
 
 def read(path: Path, **options: str) -> list[Row]:

@@ -1,7 +1,7 @@
 """Sheets of Excel's workbooks, and of those that LibreOffice writes, as rows of text.
 
-A sheet has 1,048,576 rows at most, and is held in memory. Numbers, dates and truth values become the text that they are
-shown as in plain English; of a formula there is what it gave when the workbook was saved.
+A sheet has 1,048,576 rows at most, and is held in memory. 250.0 becomes 250, dates become ISO 8601, truth values TRUE
+and FALSE, errors such as #N/A nothing; of a formula there is what it gave when the workbook was saved.
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ def sheet_rows(
         raise InputError("the workbook is protected by a password; save it without", file=path) from None
     except (calamine.CalamineError, OSError) as error:
         raise InputError(f"this is no workbook that can be read: {error}", file=path) from None
-    if not _is_filled(chosen):
-        raise InputError(f"the sheet {chosen.name!r} is empty", file=path)
     rows = ((number, [_text(cell) for cell in cells]) for number, cells in enumerate(chosen.iter_rows(), 1))
     return chosen.height - 1, ((number, cells) for number, cells in rows if any(cells))
 
@@ -61,7 +59,10 @@ def _chosen(calamine: Any, workbook: Any, path: str, name: str | None, option: s
         names = [one.name for one in sheets]
         if name not in names:
             raise UsageError(f"{path}: {unknown('sheet', name, names)}")
-        return workbook.get_sheet_by_name(name)
+        named = workbook.get_sheet_by_name(name)
+        if not _is_filled(named):
+            raise InputError(f"the sheet {name!r} is empty", file=path)
+        return named
     shown = [one.name for one in sheets if one.visible == calamine.SheetVisibleEnum.Visible]
     filled = [one for one in map(workbook.get_sheet_by_name, shown) if _is_filled(one)]
     if not filled:
@@ -72,7 +73,7 @@ def _chosen(calamine: Any, workbook: Any, path: str, name: str | None, option: s
 
 
 def _is_filled(sheet: Any) -> bool:  # noqa: ANN401 - untyped
-    # Cells of errors, such as #N/A, come as empty ones.
+    # Cells of errors come as empty ones, so that a height says nothing.
     return any(cell != "" for row in sheet.iter_rows() for cell in row)
 
 

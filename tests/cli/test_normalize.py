@@ -13,6 +13,7 @@ import pytest
 
 from alphita.mappings.review.records import Decision, Project, Row
 from alphita.mappings.review.store import ReviewStore
+from tests.books import book
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
 
@@ -100,6 +101,18 @@ def test_a_damaged_index_and_a_model_of_another_dimension(index_path, source, tm
     assert alphita(*command) == 1
     assert "the hash of model/config.json is not the manifest's" in capsys.readouterr().err
     assert not list(tmp_path.glob("out*"))
+
+
+def test_a_sheet_of_a_workbook(index_path, tmp_path, capsys):
+    path = book(tmp_path / "codes.xlsx", Codes=[["id", "text"], [250, "Headache"], [7, None]], Notes=[["text"], ["x"]])
+    out = tmp_path / "out.csv"
+    words = ["normalize", path, "--index", index_path, "--column", "text", "--code-column", "id", "-o", out]
+    assert alphita(*words) == 2
+    assert "name one with --sheet: ['Codes', 'Notes']" in capsys.readouterr().err
+    assert alphita(*words, "--sheet", "Codes") == 0
+    with open(out, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["mention_code"], row["concept_id"]) for row in rows] == [("250", "T:2"), ("7", "")]
 
 
 def test_what_people_decided_answers_first(index_path, source, tmp_path, capsys):

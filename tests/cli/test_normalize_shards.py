@@ -74,6 +74,7 @@ def test_what_was_settled_answers_first(index_path, source, tmp_path, capsys):
     [
         (["--format", "sssom"], "--format sssom does not go with --engine"),
         (["--input-format", "csv"], "--input-format csv"),
+        (["--sheet", "Codes"], "--sheet Codes does not go with --engine"),
         (["--encoding", "cp1252"], "--encoding cp1252"),
         (["--delimiter", ";"], "--delimiter ;"),
         (["--audit", "5"], "--audit 5"),

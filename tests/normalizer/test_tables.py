@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.tables import UNCLOSED, Row, Table, _Lines
+from alphita.normalizer.csv_lines import CsvLines
+from alphita.normalizer.tables import UNCLOSED, Row, Table
 
 
 def read(path: Path | str, content: bytes | None = None, **options: str) -> list[Row]:
@@ -174,14 +175,14 @@ def test_quoted_cells_are_taken_whole_however_many_lines_they_have(tmp_path):
 @pytest.mark.parametrize("line", ['x",1,"y', 'x",1,2,"y', 'x"",1', '"x,1', 'x,"'])
 def test_lines_are_read_a_few_times_only_however_quotes_stand_in_them(tmp_path, line, monkeypatch):
     handed_out = 0
-    hand_out = _Lines.__next__
+    hand_out = CsvLines.__next__
 
     def counted(lines):
         nonlocal handed_out
         handed_out += 1
         return hand_out(lines)
 
-    monkeypatch.setattr(_Lines, "__next__", counted)
+    monkeypatch.setattr(CsvLines, "__next__", counted)
     rows = read(tmp_path / "x.csv", ("mention,b\n" + 'a,"b\n' + f"{line}\n" * 3_000).encode())
     assert len(rows) >= 1_000
     assert handed_out < 6 * 3_000

@@ -6,7 +6,6 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import openpyxl
 import polars as pl
 import pytest
 
@@ -14,6 +13,7 @@ from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology.loaders import _lines, _table_rows, _text_blocks, table
 from alphita.terminology.store import Terminology
+from tests.books import book
 from tests.terminology.conftest import FIXTURES, Load
 
 Write = Callable[[str, str | bytes], Path]
@@ -71,24 +71,13 @@ def test_parquet_gzip_and_other_delimiters_give_the_same(load: Load, small_table
         assert load(table, path, RELATIONS)[0].content_hash == small_table.content_hash, path
 
 
-def a_workbook(path: Path, **sheets: list[list[object]]) -> Path:
-    made = openpyxl.Workbook()
-    made.remove(made.active)
-    for name, rows in sheets.items():
-        sheet = made.create_sheet(name)
-        for row in rows:
-            sheet.append(row)
-    made.save(path)
-    return path
-
-
 def test_a_sheet_gives_the_same(load: Load, small_table: Terminology, tmp_path: Path) -> None:
     frame = pl.read_csv(TERMS, infer_schema=False)
     rows = [frame.columns, *frame.fill_null("").iter_rows()]
-    book = a_workbook(tmp_path / "terms.xlsx", Terms=[list(row) for row in rows], Notes=[["x"]])
+    path = book(tmp_path / "terms.xlsx", Terms=[list(row) for row in rows], Notes=[["x"]])
     with pytest.raises(UsageError, match=r"name one with --set sheet=NAME: \['Terms', 'Notes'\]"):
-        load(table, book)
-    assert load(table, book, RELATIONS, sheet="Terms")[0].content_hash == small_table.content_hash
+        load(table, path)
+    assert load(table, path, RELATIONS, sheet="Terms")[0].content_hash == small_table.content_hash
 
 
 def test_bad_rows_of_a_sheet_are_named_as_it_shows_them(
@@ -96,7 +85,7 @@ def test_bad_rows_of_a_sheet_are_named_as_it_shows_them(
 ) -> None:
     monkeypatch.setattr(_table_rows, "ROWS_AT_ONCE", 2)
     rows: list[list[object]] = [[], ["id", " term "], [250.0, "One"], ["", "none"], [], [7, "Seven"], ["9b", "Nine"]]
-    terminology, rejects = load(table, a_workbook(tmp_path / "x.xlsx", A=rows), prefix="L")
+    terminology, rejects = load(table, book(tmp_path / "x.xlsx", A=rows), prefix="L")
     assert [one[1] for one in rejects] == ["4"]
     assert sorted(terminology.concept_ids.to_pylist()) == ["L:250", "L:7", "L:9b"]
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as packed:

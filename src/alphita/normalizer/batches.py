@@ -201,7 +201,9 @@ def answer_columns(
             languages=languages is not None,
         )  # fmt: skip
         counts += [len(some) for some in found]
-        lines = [line if len(line) > len(FIELDS) else line + UNREVIEWED for some in found for line in some]
+        lines = [line for some in found for line in some]
+        if memory is not None:
+            lines = [line if len(line) > len(FIELDS) else line + UNREVIEWED for line in lines]
         ranks = [rank for some in found for rank in range(1, len(some) + 1)]
         values = [ranks, *([line[place] for line in lines] for place in wanted)]
         made.append(

@@ -12,12 +12,10 @@ import csv
 import gzip
 import io
 import json
-import math
 import os
 import re
 import sys
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +25,7 @@ from typing import IO, Any, NamedTuple
 
 from alphita import workbooks
 from alphita.errors import InputError, UsageError
+from alphita.normalizer.csv_lines import CsvLines
 from alphita.registry import unknown
 
 STDIN = "-"
@@ -218,7 +217,7 @@ class Table:
     def _delimited(self, file: IO[bytes]) -> Iterator[Row]:
         csv.field_size_limit(MAX_CELL_CHARACTERS)
         delimiter = self._delimiter()
-        lines = _Lines(self._lines(file))
+        lines = CsvLines(self._lines(file))
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
@@ -411,50 +410,6 @@ class Table:
 
     def _delimiter(self) -> str:
         return self.delimiter or ("\t" if self.format == "tsv" else ",")
-
-
-class _Lines:
-    """Hands lines to a CSV reader, and takes back those that it took for more of one row.
-
-    Attributes:
-        row: the lines of the row being read.
-        cells: how many a row has.
-    """
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self._ahead: deque[str] = deque()
-        self._line = 1
-        self._closing = 0
-        self.row: list[str] = []
-        self.cells: float = math.inf
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        # Each of these lines ends a cell. To the reader the input ends here, within quotes: an error that it gets over.
-        # Without it, lines that each close a quote and open one would be read again from every one of them on.
-        if self._closing > self.cells:
-            raise StopIteration
-        line = self._ahead.popleft() if self._ahead else next(self._lines)
-        if self.row and '"' in line.replace('""', ""):
-            self._closing += 1
-        self.row.append(line)
-        return line
-
-    def begin_row(self) -> int:
-        """Begin the next row; return the number of its first line."""
-        self._line += len(self.row)
-        self.row.clear()
-        self._closing = 0
-        return self._line
-
-    def take_back(self) -> str:
-        """Let the row be its first line alone, which is returned; the others are read again."""
-        self._ahead.extendleft(reversed(self.row[1:]))
-        del self.row[1:]
-        return self.row[0].rstrip("\r\n")
 
 
 def _format_of(path: Path) -> str:
