@@ -25,6 +25,7 @@ from alphita.encoder.wordpieces import changed, count_words, fertility, open_wor
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.evaluation import report
 from alphita.evaluation.markdown import text
+from alphita.terminology.language_ranges import among
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
 from alphita.training.corpora import documents
@@ -56,7 +57,7 @@ def words_in(
     counted: dict[str, Counter[str]] = {}
     if terminology is not None:
         opened = load_terminology(terminology)
-        if language not in opened.terms["language"].unique().to_pylist():
+        if not among(opened.terms["language"].unique().to_pylist(), [language]):
             raise InputError(f"has no name in the language {language!r}", file=terminology)
         rows, _ = opened.training_terms(languages=[language])
         counted[NAMES] = count_words(clean_many(opened.terms["string"].take(rows).to_pylist()), like)

@@ -33,7 +33,7 @@ def terminology(tmp_path_factory) -> Path:
     for number, (english, italian, german) in enumerate(zip(SITES, ITALIAN, GERMAN, strict=True)):
         rows += [
             (f"T:{number}", f"disorder of the {english}", "en"), (f"T:{number}", f"{english} pain", "en"),
-            (f"T:{number}", f"malattia del {italian}", "it"), (f"T:{number}", f"dolore del {italian}", "it"),
+            (f"T:{number}", f"malattia del {italian}", "it"), (f"T:{number}", f"dolore del {italian}", "it-CH"),
             (f"T:{number}", f"{german}krankheit", "de"), (f"T:{number}", "odd", "it"),
         ]  # fmt: skip
     terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
@@ -122,7 +122,7 @@ def test_a_file_protects_words_and_a_split_hides_names(model, terminology, tmp_p
     assert alphita("vocabulary", "extend", "--encoder", model, "-t", terminology, *extra, "-o", out) == 0
     shown = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines()[2:]}
     names = opened.training_terms(exclude=Split.load(split).cleaned)[0]
-    assert sum(int(shown[tag]) for tag in ("de", "en", "it")) == len(names)
+    assert sum(int(shown[tag]) for tag in ("de", "en", "it", "it-CH")) == len(names)
     assert held_out
     assert len(names) < 48
     manifest = artefact.open_manifest(out, "model")

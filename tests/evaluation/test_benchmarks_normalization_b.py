@@ -539,7 +539,7 @@ def test_a_translation_of_several_concepts_is_one_query(tmp_path: Path) -> None:
         ({}, r"language is '', and many.terminology has names in de, en, it"),
         ({"language": "fi"}, "language is 'fi'"),
         ({"language": "it", "target_language": "fi"}, "target_language is 'fi'"),
-        ({"language": "it", "target_language": "it"}, "are both 'it'"),
+        ({"language": "it", "target_language": "it"}, "target_language 'it' is of language='it'"),
     ],
 )
 def test_translations_need_two_languages(many: Terminology, options: dict[str, str], message: str) -> None:

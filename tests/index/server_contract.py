@@ -23,6 +23,7 @@ from alphita.index.neighbours import nearest, unit
 from alphita.index.servers import Content, ServerIndex, ServerTerm
 from alphita.index.servers._backend import ServerBackend
 from alphita.index.strings import SortedStrings
+from alphita.terminology.language_ranges import speaks
 
 # Of a cosine whose vectors are float16 on the server.
 HALF = 5e-4
@@ -30,7 +31,7 @@ FACTS = {"format": 1, "dim": 24, "model_hash": "m", "tokenizer_hash": "t", "clea
 FILTERS = [
     {"sources": ["A"]}, {"sources": ["B"], "languages": ["it"]}, {"types": ["drug", "site"]}, {"types": ["rare"]},
     {"types": ["rare"], "sources": ["B"]}, {"sources": ["A", "B"], "types": ["disease"], "languages": ["en", "it"]},
-    {"languages": ["xx"]}, {"sources": ["nix"], "types": ["drug"]},
+    {"languages": ["xx"]}, {"sources": ["nix"], "types": ["drug"]}, {"languages": ["it-CH", "fr"]},
 ]  # fmt: skip
 
 
@@ -45,7 +46,8 @@ class Rows:
     ) -> None:
         self.rows, self.during = dict(sorted(rows.items(), key=lambda row: row[0].encode())), during
         self.vectors = np.array([vector for vector, _ in self.rows.values()], np.float32)
-        self.facts = FACTS | {"dim": self.vectors.shape[1]} | facts
+        languages = sorted({one.language for _, terms in rows.values() for one in terms})
+        self.facts = FACTS | {"dim": self.vectors.shape[1], "languages": languages} | facts
 
     def strings(self, start: int, stop: int) -> list[str]:
         return list(self.rows)[start:stop]
@@ -84,7 +86,8 @@ def mixed_rows(count: int) -> Rows:
     for row, vector in enumerate(many(count, 16)[0]):
         terms = [
             term(
-                place, f"{row}-{place}", source=chance.choice("AAAAB"), language=chance.choice(["en"] * 9 + ["it"]),
+                place, f"{row}-{place}", source=chance.choice("AAAAB"),
+                language=chance.choice(["en"] * 9 + ["it", "it-CH"]),
                 types=tuple(sorted(chance.sample(["disease", "drug", "site"], chance.randrange(3))))
                 + (("rare",) if row % (count // 4) == 3 else ()),
             )
@@ -136,8 +139,8 @@ def filtered(
     for string, (vector, terms) in content.rows.items():
         passing = [
             one for one in terms
-            if (not sources or one.source in sources) and (not languages or one.language in languages)
-            and (not types or set(types) & set(one.types))
+            if (not sources or one.source in sources) and (not types or set(types) & set(one.types))
+            and (not languages or any(speaks(one.language, wanted) for wanted in languages))
         ]  # fmt: skip
         if passing:
             found.append((float(vector.astype(float) @ query.astype(float)), string, passing))

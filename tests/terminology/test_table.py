@@ -78,6 +78,8 @@ def test_a_sheet_gives_the_same(load: Load, small_table: Terminology, tmp_path: 
     with pytest.raises(UsageError, match=r"name one with --set sheet=NAME: \['Terms', 'Notes'\]"):
         load(table, path)
     assert load(table, path, RELATIONS, sheet="Terms")[0].content_hash == small_table.content_hash
+    with pytest.raises(UsageError, match="workbooks only, and none is given; leave out --set sheet=Terms"):
+        load(table, TERMS, RELATIONS, sheet="Terms")
 
 
 def test_bad_rows_of_a_sheet_are_named_as_it_shows_them(

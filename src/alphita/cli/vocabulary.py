@@ -154,13 +154,13 @@ def _of_languages(terminology: Terminology, tags: list[str], exclude: frozenset[
 
     by_tag: dict[str, list[str]] = {}
     # Language by language: a name that a concept has in two of them counts in both.
-    choices: list[list[str] | None] = [[tag] for tag in tags]
-    for chosen in choices or [None]:
-        rows, _ = terminology.training_terms(exclude=exclude, languages=chosen)
+    choices: list[str | None] = [*tags] or [None]
+    for chosen in choices:
+        rows, _ = terminology.training_terms(exclude=exclude, languages=None if chosen is None else [chosen])
         spoken = terminology.terms["language"].take(rows).to_pylist()
         strings = clean_many(terminology.terms["string"].take(rows).to_pylist())
         for tag, string in zip(spoken, strings, strict=True):
-            by_tag.setdefault(tag or "none", []).append(string)
+            by_tag.setdefault(chosen or tag or "none", []).append(string)
     if absent := [tag for tag in tags if tag not in by_tag]:
         there = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
         raise InputError(

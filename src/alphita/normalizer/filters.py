@@ -20,6 +20,7 @@ from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.normalizer.targets import Targets
 from alphita.registry import unknown
+from alphita.terminology.language_ranges import among
 from alphita.terminology.prefixes import canonical
 
 # Concepts that an unknown one is compared with.
@@ -78,11 +79,11 @@ class Filters:
     def _terms(self, segment: Segment) -> NDArray[np.bool_]:
         column = segment.terms.column("language").cast(pa.string())
         known = [one for one in pc.unique(column).to_pylist() if one]
-        primary = {one.split("-")[0] for one in known}
-        _check("language", self.languages, [*known, *primary])
-        wanted = {one.lower() for one in self.languages}
-        fitting = [one for one in known if {one.lower(), one.split("-")[0].lower()} & wanted]
-        found = pc.is_in(column, value_set=pa.array(fitting, pa.string())).to_numpy(zero_copy_only=False)
+        for one in self.languages:
+            if not among(known, [one]):
+                raise UsageError(unknown("language", one, {*known, *(tag.split("-")[0] for tag in known)}))
+        tags = pa.array(among(known, self.languages), pa.string())
+        found = pc.is_in(column, value_set=tags).to_numpy(zero_copy_only=False)
         return np.asarray(found, bool)
 
     def terms(self, segment: Segment, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
+from alphita.terminology.language_ranges import among
 from alphita.terminology.text import clean, clean_many
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def title_with_attribute(title: str, attribute: str) -> str:
 def _check_languages(terminology: Terminology, languages: Collection[str]) -> None:
     known = set(filter(None, terminology.terms.column("language").unique().to_pylist()))
     for tag in languages:
-        if tag not in known:
+        if not among(known, [tag]):
             raise UsageError(unknown("language", tag, known))
 
 

@@ -16,6 +16,7 @@ from alphita.index.store import Index
 from alphita.mappings.review import codings
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 from alphita.terminology import prefixes
+from alphita.terminology.language_ranges import speaks
 
 KNOWN = {
     "code": "code", "system": "uri", "version": "string", "coding": "Coding", "date": "dateTime",
@@ -45,6 +46,7 @@ def answer(index: Index, values: Values, release: Release) -> dict[str, Any]:
     if (wanted := one(values, "version")) is not None and version and wanted != version:
         raise Fault("not-found", "this service's index has another version of this system", 404)
     terms = _terms(index, row)
+    spoken = [one.removeprefix("lang.") for one in asked if one.startswith("lang.")]
     known = prefixes.table().get(prefixes.canonical(prefix))
     entries = [parameter("name", valueString=known.name if known else prefix)]
     if version:
@@ -55,7 +57,7 @@ def answer(index: Index, values: Values, release: Release) -> dict[str, Any]:
     entries += [
         parameter("designation", part=_designation(string, language))
         for string, language in terms
-        if string != concept.name and (_wants("designation", asked) or f"lang.{language}" in asked)
+        if string != concept.name and (_wants("designation", asked) or any(speaks(language, one) for one in spoken))
     ]
     if _wants("parent", asked):
         entries += [_property("parent", valueCode=code) for code in _parents(index, row, prefix)]
@@ -107,11 +109,14 @@ def _terms(index: Index, row: int) -> list[tuple[str, str]]:
 
 
 def _display(name: str, terms: list[tuple[str, str]], language: str | None) -> str:
-    """Return the name in a language, if there is a term of it."""
+    """Return the name in a language or, where no term is of it, in the wider one, "de" for "de-CH"."""
     own = next((found for string, found in terms if string == name), "")
-    if language is None or language == own:
-        return name
-    return next((string for string, found in terms if found == language), name)
+    while language and not speaks(own, language):
+        for string, found in terms:
+            if speaks(found, language):
+                return string
+        language = language.rpartition("-")[0]
+    return name
 
 
 def _definition(text: str, release: Release) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from alphita import artefact
 from alphita.errors import InputError
 from alphita.terminology import prefixes, text
 from alphita.terminology.concept import Concept, Definition, Term
+from alphita.terminology.language_ranges import among
 from alphita.terminology.text import clean
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class Terminology:
 
         Args:
             exclude: cleaned strings to leave out, such as a split's held-out ones.
-            languages: BCP-47 tags to take, each as the terms have it: "de" takes no "de-DE"; all by default.
+            languages: BCP-47 tags to take, "de" with "de-CH"; all by default.
 
         Returns:
             (m,) int32 term rows and (n_concepts + 1,) int64 offsets into them.
@@ -223,7 +224,9 @@ class Terminology:
             & ~self.retired[self.term_concept]
         )
         if languages is not None:
-            wanted &= np.isin(self._codes("language"), [self._code("language", name) for name in languages])
+            spoken = _column(self.terms, "language").dictionary.to_pylist()
+            tags = [self._code("language", tag) for tag in among(spoken, languages)]
+            wanted &= np.isin(self._codes("language"), tags)
         left_out = [self.find_key(string) for string in {"", *exclude}]
         dropped = np.zeros(self.n_keys, bool)
         dropped[[key for key in left_out if key is not None]] = True

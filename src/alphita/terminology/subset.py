@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from alphita.errors import Rejects, UsageError, shorten
 from alphita.registry import unknown
 from alphita.terminology import prefixes, reading
+from alphita.terminology.language_ranges import among
 from alphita.terminology.loaders import _lines
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
@@ -176,10 +177,10 @@ def _handed_on(tables: Tables) -> dict[str, NDArray[np.bool_]]:
 
 def _keep_languages(tables: Tables, names: Collection[str], dropped: Counter[str]) -> None:
     known = {str(name) for name in tables.terms["language"].unique()}
-    wanted = {name: [tag for tag in known if tag == name or tag.startswith(f"{name}-")] for name in names}
-    _check("language", [name for name, tags in wanted.items() if not tags], known)
+    _check("language", [name for name in names if not among(known, [name])], known)
+    tags = among(known, names)
     for name in WITH_LANGUAGE:
-        chosen = pl.col("language").cast(pl.String).is_in([tag for tags in wanted.values() for tag in tags])
+        chosen = pl.col("language").cast(pl.String).is_in(tags)
         _filter(tables, name, chosen, f"{name} of other languages", dropped)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
+from alphita.terminology.language_ranges import speaks
 from alphita.training.mention_text import WORD, Fold, character_flags
-from alphita.training.terminology_pairs import speaks, tags_of
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -96,8 +96,7 @@ def collect(
     Raises:
         InputError: none is left, or none is in one of the languages.
     """
-    wanted = tags_of(terminology, languages) if languages else None
-    rows, offsets = terminology.training_terms(exclude=held_out, languages=wanted)
+    rows, offsets = terminology.training_terms(exclude=held_out, languages=languages or None)
     spoken = terminology.terms["language"].take(rows).unique().to_pylist()
     if absent := [language for language in languages if not any(speaks(tag, language) for tag in spoken)]:
         there = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.normalizer.noise import noisy
+from alphita.terminology.language_ranges import speaks
 from alphita.terminology.text import clean_many
-from alphita.training.terminology_pairs import speaks, tags_of
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -63,8 +63,7 @@ class TrainingNames:
         Raises:
             InputError: no name is left, or none in one of the languages.
         """
-        weights = {tag: _weight(tag, languages) for tag in tags_of(terminology, languages)} if languages else {}
-        rows, offsets = terminology.training_terms(exclude=exclude, languages=weights if languages else None)
+        rows, offsets = terminology.training_terms(exclude=exclude, languages=languages or None)
         spoken = terminology.terms["language"].take(rows)
         self.languages = sorted(filter(None, spoken.unique().to_pylist()))
         for tag in languages or ():
@@ -89,6 +88,7 @@ class TrainingNames:
         self._concepts = concepts[kept]
         self.weights: NDArray[np.float64] | None = None
         if languages:
+            weights = {tag: _weight(tag, languages) for tag in self.languages}
             self.weights = np.array([weights[tag] for tag in spoken.to_pylist()])[kept]
         # Where the names stand that are no twins: dev synonyms are searched among these.
         self._own = np.arange(len(self.strings))

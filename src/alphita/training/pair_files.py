@@ -18,6 +18,7 @@ from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, prefixes
 from alphita.terminology.concept_splits import names_of
+from alphita.terminology.language_ranges import speaks
 from alphita.terminology.loaders import _lines, _tsv
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.reading import rows_of
@@ -33,7 +34,6 @@ from alphita.training.aligned_pairs import (
     AlignedPairs,
     Collected,
 )  # fmt: skip
-from alphita.training.terminology_pairs import speaks
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology

@@ -13,7 +13,7 @@ Which names of a concept are paired is a choice (`pairing`):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,7 @@ from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
 from alphita.terminology import languages as tags
 from alphita.terminology.concept_splits import names_of
+from alphita.terminology.language_ranges import speaks
 from alphita.terminology.reading import rows_of
 from alphita.terminology.text import clean, clean_many
 from alphita.training.aligned_pairs import AlignedPairs, Collected
@@ -228,17 +229,6 @@ def _holds(terminology: Terminology, column: str, holds: Holds) -> NDArray[np.bo
 
 def _names(terminology: Terminology, rows: NDArray[np.int64]) -> list[str]:
     return clean_many(terminology.terms.column("string").take(rows).to_pylist())
-
-
-def speaks(tag: str | None, language: str) -> bool:
-    """Tell whether a tag is of a language: "en-GB" is of "en"."""
-    return tag is not None and (tag == language or tag.startswith(language + "-"))
-
-
-def tags_of(terminology: Terminology, languages: Iterable[str]) -> list[str]:
-    """Return the tags of a terminology's terms that are of one of these languages, sorted."""
-    there = terminology.terms["language"].unique().to_pylist()
-    return sorted(tag for tag in there if any(speaks(tag, language) for language in languages))
 
 
 def _tag(language: str) -> str:

@@ -10,9 +10,10 @@ import numpy as np
 
 from alphita import artefact
 from alphita.errors import InputError, Rejects
+from alphita.terminology.language_ranges import speaks
 from alphita.training.aligned_pairs import AlignedPairs, joined
 from alphita.training.pair_files import read
-from alphita.training.terminology_pairs import of_editions, source_names, speaks
+from alphita.training.terminology_pairs import of_editions, source_names
 from alphita.training.translation_dev import hold_out
 
 if TYPE_CHECKING:

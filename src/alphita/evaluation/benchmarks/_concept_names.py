@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from alphita import registry
 from alphita.errors import UsageError
+from alphita.terminology.language_ranges import among
 from alphita.terminology.store import Terminology
 
 
@@ -23,6 +24,6 @@ def terms_in(terminology: Terminology, language: str | None) -> tuple[NDArray[np
     if language is None:
         return terminology.training_terms()
     known = {one for one in terminology.terms.column("language").unique().to_pylist() if one is not None}
-    if language not in known:
+    if not among(known, [language]):
         raise UsageError(registry.unknown("language of the terminology", language, sorted(known)))
     return terminology.training_terms(languages=[language])

@@ -24,6 +24,7 @@ from alphita.evaluation.benchmarks import Source, _pair_files
 from alphita.evaluation.linking import Queries, Targets
 from alphita.evaluation.results import Metric, Result
 from alphita.evaluation.systems import System
+from alphita.terminology.language_ranges import among
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
@@ -282,8 +283,9 @@ def names_of(
     kept = ~np.asarray(terminology.retired)[terminology.term_concept]
     if languages or not_languages:
         kept &= has(
-            terminology, "language", lambda tag: (not languages or tag in languages) and tag not in not_languages
-        )
+            terminology, "language",
+            lambda tag: (not languages or bool(among([tag], languages))) and not among([tag], not_languages),
+        )  # fmt: skip
     if sources:
         kept &= has(terminology, "source", lambda one: any(fnmatch.fnmatchcase(one, wanted) for wanted in sources))
     keys = [terminology.find_key(string) for string in {"", *exclude}]

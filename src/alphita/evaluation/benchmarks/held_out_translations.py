@@ -19,6 +19,7 @@ from alphita.evaluation.benchmarks import Info, NotGiven, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.benchmarks.held_out_synonyms import open_split, queries_of, split_notes
+from alphita.terminology.language_ranges import among, speaks
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology
 
@@ -59,13 +60,13 @@ def load(source: Source, options: Options) -> Data:
     terminology = source.require_terminology()
     languages = set(filter(None, terminology.terms.column("language").combine_chunks().dictionary.to_pylist()))
     for name, tag in {"language": options.language, "target_language": options.target_language or None}.items():
-        if tag is not None and tag not in languages:
+        if tag is not None and not among(languages, [tag]):
             raise (UsageError if tag else NotGiven)(
                 f"{name} is {tag!r}, and {terminology.path.name} has names in {', '.join(sorted(languages))}; "
                 f"set it by --set {name}=..."
             )
-    if options.language == options.target_language:
-        raise UsageError(f"language and target_language are both {options.language!r}")
+    if speaks(options.target_language, options.language):
+        raise UsageError(f"target_language {options.target_language!r} is of language={options.language!r}")
     split = open_split(terminology, options.split)
     if split is None:
         split = hold_out_translations(
@@ -104,7 +105,7 @@ def hold_out_translations(
         A split all of whose strings are of the part "test".
     """
     live = ~np.asarray(terminology.retired)[terminology.term_concept]
-    tongue = names.has(terminology, "language", lambda tag: tag == language)
+    tongue = names.has(terminology, "language", lambda tag: speaks(tag, language))
     wanted = (
         live & tongue & names.has(terminology, "scope", lambda scope: scope == "exact")
         & ~names.has(terminology, "type", lambda kind: kind == "obsolete")

@@ -24,6 +24,7 @@ from alphita.evaluation.benchmarks._concept_names import terms_in
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.linking import Queries
 from alphita.normalizer.noise import slip
+from alphita.terminology.language_ranges import speaks
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 
@@ -69,7 +70,7 @@ def load(source: Source, options: Options) -> Data:
     if not kept:
         raise UsageError(f"no name of {terminology.path.name} can be misspelt; it needs words of four letters or more")
     targets, _ = names.names_of(terminology, languages=names.listed(options.language))
-    tongue = names.has(terminology, "language", lambda tag: options.language in ("", tag))
+    tongue = names.has(terminology, "language", lambda tag: not options.language or speaks(tag, options.language))
     queries = Queries(
         [(misspelt[place],) for place in kept], [(_named(terminology, chosen[place], tongue),) for place in kept],
         {"written": [written[place] for place in kept]},

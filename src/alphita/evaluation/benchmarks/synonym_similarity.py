@@ -19,6 +19,7 @@ from alphita.errors import UsageError
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.results import Metric, Result
 from alphita.evaluation.systems import System
+from alphita.terminology.language_ranges import speaks
 from alphita.terminology.text import clean_many
 
 INFO = Info(
@@ -65,7 +66,7 @@ def load(source: Source, options: Options) -> Data:
     kept = np.ones(len(rows), bool)
     if options.language is not None:
         languages = terminology.terms.column("language").take(rows).to_pylist()
-        kept = np.array([language == options.language for language in languages])
+        kept = np.array([speaks(language, options.language) for language in languages])
     names: dict[int, list[str]] = {}
     for number in np.flatnonzero(kept).tolist():
         names.setdefault(int(concept[number]), []).append(strings[number])

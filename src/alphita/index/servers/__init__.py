@@ -186,7 +186,7 @@ class ServerIndex(Protocol):
         Args:
             vectors: (q, dim) float32; they are brought to length 1.
             k: how many strings, 0 or more.
-            sources, types, languages: see `ServerTerm`; empty lets everything pass.
+            sources, types, languages: see `ServerTerm`; empty lets everything pass. "en" stands for "en-GB" too.
 
         Raises:
             UsageError: another dimension than the index's, or `k` is negative.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from alphita.index import probes
 from alphita.index.neighbours import unit
 from alphita.index.servers import FORMAT, Probes, ServerTerm
 from alphita.index.store import Encoder, Index
+from alphita.terminology.language_ranges import among
 
 # What must be the same for an update: the vectors of the strings that stay were made so.
 SAME = ("format", "dim", "model_hash", "tokenizer_hash", "cleaning_rules_hash")
@@ -28,7 +29,9 @@ class IndexContent:
         """Read from `index`."""
         self.index = index
         kept = {name: index.manifest[name] for name in KEPT if name in index.manifest}
-        self.facts: dict[str, Any] = {"format": FORMAT, **kept, "index_hash": index.content_hash}
+        self.facts: dict[str, Any] = {
+            "format": FORMAT, **kept, "index_hash": index.content_hash, "languages": _languages(index.segment.terms),
+        }  # fmt: skip
         self.vectors: NDArray[Any] = index.vectors
 
     def strings(self, start: int, stop: int) -> list[str]:
@@ -87,6 +90,20 @@ def hash_of(string: str, term: ServerTerm) -> bytes:
     """Return the content hash of a term's row: 16 bytes."""
     text = json.dumps([string, *term], ensure_ascii=False, separators=(",", ":"))
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def tags_of(facts: Mapping[str, Any], languages: Sequence[str]) -> list[str]:
+    """Return the tags of a loaded index's terms that are of these languages; where none is, the languages themselves.
+
+    An index that an earlier version loaded does not tell its tags, and is searched by equal ones.
+    """
+    return among(facts.get("languages", ()), languages) or list(languages)
+
+
+def _languages(terms: Any) -> list[str]:  # noqa: ANN401
+    if "language" not in terms.column_names:
+        return []
+    return sorted(filter(None, terms.column("language").unique().to_pylist()))
 
 
 def _texts(table: Any, name: str) -> Sequence[str]:  # noqa: ANN401

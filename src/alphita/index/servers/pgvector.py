@@ -23,6 +23,7 @@ from alphita.errors import InputError
 from alphita.index.neighbours import unit
 from alphita.index.servers import Change, Content, Hit, Probes, Release
 from alphita.index.servers import _postgres_loading as loading
+from alphita.index.servers._content import tags_of
 from alphita.index.servers._opening import check_release
 from alphita.index.servers._postgres import Database
 from alphita.index.servers._refusals import check_format, check_queries, missing, restless
@@ -111,7 +112,7 @@ class PostgresIndex:
             from pgvector import HalfVector
 
             parameters: dict[str, Any] = {"queries": [HalfVector(row) for row in unit(vectors)], "k": k}
-            filters = {"source": list(sources), "language": list(languages), "types": list(types)}
+            filters = {"source": list(sources), "languages": list(languages), "types": list(types)}
             filters = {name: values for name, values in filters.items() if values}
             parameters |= filters
             found = self._ask(self._nearest(filters), parameters, len(vectors))
@@ -165,11 +166,13 @@ class PostgresIndex:
         return sql.SQL(text).format(schema=sql.Identifier(self.schema), term=sql.SQL(TERM), **parts)
 
     def _nearest(self, filters: Iterable[str], compared: LiteralString = "") -> sql.Composed:
-        """Return the statement of a search; `filters` are the columns that are filtered."""
+        """Return the statement of a search; `filters` are what is filtered by."""
         from psycopg import sql
 
-        tests = {name: f"AND t.{name} = ANY(%({name})s)" for name in ("source", "language")}
-        tests["types"] = "AND t.types && %(types)s::text[]"
+        tests: dict[str, LiteralString] = {
+            "source": "AND t.source = ANY(%(source)s)", "languages": "AND t.language = ANY(%(language)s)",
+            "types": "AND t.types && %(types)s::text[]",
+        }  # fmt: skip
         passing = sql.SQL(" ".join(tests[name] for name in filters))
         some = self._statement(SOME, passing=passing) if filters else sql.SQL("")
         return self._statement(NEAREST, some=some, passing=passing, compared=sql.SQL(compared))
@@ -201,6 +204,7 @@ class PostgresIndex:
         for _ in range(ATTEMPTS):
             facts = self._facts or self._read_facts()
             parameters["taken"] = facts["search"]["taken"]
+            parameters["language"] = tags_of(facts, parameters.get("languages", ()))
             rows: list[Any] = self._database.connection.execute(statement, parameters, binary=True).fetchall()
             if rows and rows[0][0] == facts["release"]:
                 found: list[list[Hit]] = [[] for _ in range(lines)]

@@ -29,6 +29,7 @@ from alphita.index.neighbours import unit
 from alphita.index.servers import Change, Content, Hit, Probes, Release
 from alphita.index.servers import _qdrant as server
 from alphita.index.servers import _qdrant_loading as loading
+from alphita.index.servers._content import tags_of
 from alphita.index.servers._opening import check_release
 from alphita.index.servers._qdrant_loading import NOW, VECTOR, Collection
 from alphita.index.servers._refusals import check_format, check_queries, missing, restless
@@ -102,11 +103,12 @@ class QdrantIndex:
         languages: Sequence[str] = (),
     ) -> list[list[Hit]]:
         """Return the terms of the k nearest strings of each query; see `ServerIndex`."""
-        filters = {"source": tuple(sources), "types": tuple(types), "language": tuple(languages)}
-        filters = {name: values for name, values in filters.items() if values}
 
         def ask(current: Current) -> list[list[Hit]]:
             check_queries(self.name, vectors, k, current.facts["dim"])
+            tags = tags_of(current.facts, languages)
+            filters = {"source": tuple(sources), "types": tuple(types), "language": tuple(tags)}
+            filters = {name: values for name, values in filters.items() if values}
             if k == 0 or len(vectors) == 0:
                 return [[] for _ in vectors]
             found: list[list[Hit]] = []

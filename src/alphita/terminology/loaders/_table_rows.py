@@ -18,11 +18,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, takewhile
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Protocol
 
 import polars as pl
@@ -93,6 +93,24 @@ class Table(Protocol):
         ...
 
 
+def chosen(paths: Sequence[Path], format_: Format, dropped: Counter[str]) -> list[Member]:
+    """Return the tables in files, folders and archives; see `_files.chosen`.
+
+    Raises:
+        UsageError: a sheet is named, and none of them is a workbook.
+    """
+    found = _files.chosen(paths, ENDINGS, dropped)
+    if format_.sheet and not any(map(_is_workbook, found)):
+        raise UsageError(
+            f"there are sheets in workbooks only, and none is given; leave out --set sheet={format_.sheet}"
+        )
+    return found
+
+
+def _is_workbook(member: Member) -> bool:
+    return PurePath(member.name).suffix.lower() in workbooks.SUFFIXES
+
+
 def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool = False) -> Table:
     """Open a table; its rows of another length than the header go to `rejects`.
 
@@ -106,7 +124,7 @@ def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool
         InputError: the file is empty, no table, or unreadable.
         UsageError: the delimiter is no single character, or the encoding unknown.
     """
-    if PurePath(member.name).suffix.lower() in workbooks.SUFFIXES:
+    if _is_workbook(member):
         return _Workbook(member, format_.sheet)
     with member.open() as file:
         is_parquet = _files.read_block(file, member.place, 4) == b"PAR1"

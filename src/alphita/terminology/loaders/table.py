@@ -86,10 +86,10 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
 
     Raises:
         InputError: a file is empty, no table, or unreadable; nothing was left of it.
-        UsageError: a column is missing, ids have no prefix, an unknown encoding.
+        UsageError: a column is missing, ids have no prefix, an unknown encoding, a sheet without a workbook.
     """
     reader = _Reader(options, rejects)
-    files = _files.chosen(paths, _table_rows.ENDINGS, reader.dropped)
+    files = _table_rows.chosen(paths, reader.format, reader.dropped)
     sources = [reader.read(file) for file in files]
     if not reader.has_concepts:
         raise InputError("no usable row of terms in these files", file=paths[0] if paths else None)

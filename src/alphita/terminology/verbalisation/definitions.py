@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.terminology.language_ranges import speaks
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
@@ -198,7 +199,7 @@ def definitions(
             for concept, text, language in zip(
                 *(part.column(name).to_pylist() for name in part.column_names), strict=True
             ):
-                if not any(language == tag or language.startswith(f"{tag}-") for tag in languages):
+                if not any(speaks(language, tag) for tag in languages):
                     counts["definition: of another language"] += 1
                 elif terminology.retired[concept]:
                     counts["definition: of a retired concept"] += 1

@@ -226,8 +226,7 @@ class _Draws:
 
 def _first_names(terminology: Terminology) -> NDArray[np.int32]:
     """Return the row of each concept's first English term that trains; -1 where there is none. (n_concepts,) int32."""
-    known = terminology.terms.column("language").unique().to_pylist()
-    rows, offsets = terminology.training_terms(languages=[tag for tag in known if tag == "en" or tag.startswith("en-")])
+    rows, offsets = terminology.training_terms(languages=["en"])
     first = np.full(terminology.n_concepts, -1, np.int32)
     has = np.diff(offsets) > 0
     first[has] = rows[offsets[:-1][has]]

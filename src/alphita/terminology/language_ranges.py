@@ -1,0 +1,20 @@
+"""Which tags a language stands for, wherever one may be chosen: as RFC 4647's basic filtering has it.
+
+"en" stands for "en" and "en-GB", "pt-BR" for neither "pt" nor "pt-PT".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def speaks(tag: str | None, language: str) -> bool:
+    """Tell whether a tag is of a language: "en-GB" is of "en". Upper and lower case are one, and so are "_" and "-"."""
+    spoken, wanted = (one.lower().replace("_", "-") for one in (tag or "", language))
+    return wanted != "" and (spoken == wanted or spoken.startswith(f"{wanted}-"))
+
+
+def among(tags: Iterable[str | None], languages: Iterable[str]) -> list[str]:
+    """Return those of some tags that are of one of these languages, each once, sorted."""
+    wanted = list(languages)
+    return sorted({tag for tag in tags if tag is not None and any(speaks(tag, one) for one in wanted)})
