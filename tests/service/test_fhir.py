@@ -104,8 +104,9 @@ def test_what_is_wanted_of_it(lab, release):
         found = lookup(lab, release, code="2", system=AX, property=[f"lang.{language}", "definition"])
         assert [one["value"] for one in values(found, "designation")] == ["Kopfschmerz"]
     # A narrower language is spoken by who speaks the wider one.
-    displays = {"de-AT": "Kopfschmerz", "de": "Kopfschmerz", "de-AT-1996": "Kopfschmerz", "fr": "Ache of the head"}
-    for language, display in {**displays, "en-GB": "Ache of the head"}.items():
+    displays = dict.fromkeys(["de-AT", "de", "de-AT-1996"], "Kopfschmerz")
+    displays |= dict.fromkeys(["fr", "en-GB"], "Ache of the head")
+    for language, display in displays.items():
         found = lookup(lab, release, code="2", system=AX, displayLanguage=language, property="display")
         assert values(found, "display") == [display]
     # What is only broader or related is no other name of it.
