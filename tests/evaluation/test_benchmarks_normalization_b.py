@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -707,3 +707,34 @@ def test_published_numbers_fit_the_metrics(name: str) -> None:
         assert one.subset in parts | {"language=de", "language=es", "language=en"}
         assert one.differs
     assert module.INFO.task == "normalization"
+
+
+def linked(data: names.Data) -> tuple[Any, ...]:
+    return data.queries.parts, data.queries.gold, data.targets.ids, data.targets.names
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "chosen"),
+    [
+        ("held_out_translations", "language", linked),
+        ("misspelt_names", "language", linked),
+        ("synonym_similarity", "language", lambda data: (data.anchors, data.synonyms, data.others)),
+        ("clustering_pairs", "languages", lambda data: (data.terms.strings, data.gold.tolist())),
+        ("case_table", "languages", lambda data: {tag: sorted(terms) for tag, terms in data.terms.items()}),
+    ],
+    ids=lambda one: one if isinstance(one, str) else "",
+)
+def test_a_language_stands_for_its_variants(
+    tmp_path: Path, name: str, option: str, chosen: Callable[[Any], Any]
+) -> None:
+    found = []
+    for first, second in (("it", "it"), ("it-CH", "it-IT")):
+        rows = []
+        for number, letter in enumerate("bcdfghlmnprstvz"):
+            rows += [
+                term(f"T:{number}", f"word{letter} one"), term(f"T:{number}", f"parola{letter} uno", first),
+                term(f"T:{number}", f"parola{letter} due", second),
+            ]  # fmt: skip
+        found.append(chosen(load(name, None, save(tmp_path / first / "x.terminology", rows), **{option: "it"})))
+    assert found[0] == found[1]
+    assert "parolab" in str(found[0])

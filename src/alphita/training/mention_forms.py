@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.language_ranges import among
 from alphita.training.mention_text import WORD, Fold, character_flags
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def collect(
     """
     rows, offsets = terminology.training_terms(exclude=held_out, languages=languages or None)
     spoken = terminology.terms["language"].take(rows).unique().to_pylist()
-    if absent := [language for language in languages if not any(speaks(tag, language) for tag in spoken)]:
+    if absent := [language for language in languages if not among(spoken, [language])]:
         there = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
         raise InputError(
             f"no name to search for is in the language {absent[0]!r}", file=terminology.path,

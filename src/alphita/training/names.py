@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.normalizer.noise import noisy
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.language_ranges import among, speaks
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TrainingNames:
         spoken = terminology.terms["language"].take(rows)
         self.languages = sorted(filter(None, spoken.unique().to_pylist()))
         for tag in languages or ():
-            if not any(speaks(one, tag) for one in self.languages):
+            if not among(self.languages, [tag]):
                 has = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
                 raise InputError(
                     f"no name to train on is in the language {tag!r}", file=terminology.path,

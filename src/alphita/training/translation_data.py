@@ -10,7 +10,7 @@ import numpy as np
 
 from alphita import artefact
 from alphita.errors import InputError, Rejects
-from alphita.terminology.language_ranges import speaks
+from alphita.terminology.language_ranges import among
 from alphita.training.aligned_pairs import AlignedPairs, joined
 from alphita.training.pair_files import read
 from alphita.training.terminology_pairs import of_editions, source_names
@@ -124,7 +124,7 @@ def gather(
             remedy="; ".join([*lacking, "set pairs=FILE or editions=FOLDER, or take a terminology with translations"]),
         )  # fmt: skip
     for tag in languages:
-        if not any(speaks(spoken, tag) for spoken in pairs.languages):
+        if not among(pairs.languages, [tag]):
             raise InputError(
                 "no translation is in this language", field="languages", value=tag,
                 remedy=f"choose from {', '.join(pairs.languages)}",
@@ -137,7 +137,7 @@ def gather(
 
 
 def _in_languages(pairs: AlignedPairs, languages: Sequence[str]) -> AlignedPairs:
-    wanted = np.array([any(speaks(tag, one) for one in languages) for tag in pairs.languages], bool)
+    wanted = np.isin(pairs.languages, among(pairs.languages, languages))
     return joined([pairs.take(np.flatnonzero(wanted[pairs.language]))])
 
 

@@ -18,6 +18,7 @@ from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.results import Metric, Result
 from alphita.evaluation.systems import System
+from alphita.terminology.language_ranges import among
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many
 
@@ -64,10 +65,11 @@ def load(source: Source, options: Options) -> Data:
     terms = _terms_by_language(terminology)
     if options.languages is not None:
         wanted = [one.strip() for one in options.languages.split(",")]
-        for language in wanted:
-            if language not in terms:
+        tags = {language: among(terms, [language]) for language in wanted}
+        for language, found in tags.items():
+            if not found:
                 raise UsageError(f"the terminology has no terms in {language!r}; choose from {sorted(terms)}")
-        terms = {language: terms[language] for language in wanted}
+        terms = {language: [term for tag in found for term in terms[tag]] for language, found in tags.items()}
     queries = _drawn(terminology, options) if options.queries is None else _lines(options.queries)
     gold = [frozenset(terminology.concept_id(row) for row in terminology.search(query)) for query in queries]
     return Data(queries, gold, terms)
