@@ -82,36 +82,3 @@ class Ahead(Generic[T]):
                 self._changed.notify_all()
             if isinstance(batch, BaseException):
                 return
-
-
-class Batches(Generic[T]):
-    """The batches of micro-steps, made ahead from when the loop says so: what such steps tell `loop` they are."""
-
-    def __init__(self, make: Callable[[int], T]) -> None:
-        """Make them by `make`, number -> batch, in another thread."""
-        self._make = make
-        self._ahead: Ahead[T] | None = None
-
-    @property
-    def waited(self) -> float:
-        """Seconds waited for batches so far."""
-        return self._ahead.waited if self._ahead else 0.0
-
-    def get(self, number: int) -> T:
-        """Return batch `number`, when it is made."""
-        assert self._ahead is not None, "start() comes first"
-        return self._ahead.get(number)
-
-    def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Begin to make the batches `first` up to before `last`; those from `until` on when they are allowed."""
-        self._ahead = Ahead(self._make, first, last, until=until)
-
-    def allow(self, until: int) -> None:
-        """Let the batches before number `until` be made."""
-        assert self._ahead is not None, "start() comes first"
-        self._ahead.allow(until)
-
-    def stop(self) -> None:
-        """Make no more batches."""
-        if self._ahead is not None:
-            self._ahead.stop()

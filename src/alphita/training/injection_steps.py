@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from alphita.errors import AlphitaError
 from alphita.objectives.entity_linking import entity_linking, masked_language_model
 from alphita.training import memory
-from alphita.training.ahead import Batches
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
+from alphita.training.part_steps import PartSteps
 from alphita.training.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -116,16 +115,15 @@ class _Ready:
     tokens: int
 
 
-class InjectionSteps:
-    """Runs micro-batches: `steps(number, share)` adds `share` times the gradient of batch `number`.
+class InjectionSteps(PartSteps[_Ready]):
+    """Runs micro-batches of sequences with mentions; see `PartSteps`.
 
     A batch of more tokens than fit the memory goes in parts; the gradients are those of the whole (but for dropout, of
     which each part has its own draws), for both losses are sums over tokens and mentions, divided by their numbers in
-    the whole batch.
+    the whole batch. Padding counts among the tokens.
 
-    Attributes:
-        waited: seconds that the device waited for batches.
-        tokens_at_once: tokens, padding counted, encoded at once with gradients.
+    They return "loss"; "language", L_MLM; "linking", L_EL; "linked", the share of mentions whose nearest entity is the
+    gold one; and "rows", the number of mentions.
     """
 
     def __init__(
@@ -160,18 +158,6 @@ class InjectionSteps:
         self.seed, self.linking, self.bf16, self.ranks = seed, linking, bf16, ranks or Ranks()
         self.device = injected.device
         self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(injected, self.device)
-        self._ready = Batches(self._make)
-        self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
-
-    @property
-    def kinds(self) -> tuple[memory.InParts]:
-        """Itself; see `loop.MicroSteps`."""
-        return (self,)
-
-    @property
-    def waited(self) -> float:
-        """Seconds waited for batches so far."""
-        return self._ready.waited
 
     def draw(self, number: int) -> MaskedSequences:
         """Return batch `number`."""
@@ -190,36 +176,24 @@ class InjectionSteps:
         tokens = int(batch.attention_mask.sum())
         return {"sequences": len(batch.input_ids), "mentions": len(batch.mentions), "tokens": tokens}
 
-    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients.
-
-        Returns:
-            "loss"; "language", L_MLM; "linking", L_EL; "linked", the share of mentions whose nearest entity is the gold
-            one; and "rows", the number of mentions.
-
-        Raises:
-            AlphitaError: it does not fit the memory.
-        """
-        ready = self._ready.get(number)
+    def _run(self, ready: _Ready, number: int, share: float) -> dict[str, torch.Tensor]:
         own: dict[str, torch.Tensor] = {}
-        try:
-            for place, part in enumerate(ready.parts):
-                # One seed a part: dropout is the same whether or not the run was resumed.
-                state = np.random.SeedSequence([self.seed, number, self.ranks.rank, place]).generate_state(1)
-                torch.manual_seed(int(state[0]))
-                scalars = self._losses(part, ready)
-                # The processes' gradients are averaged in the end, and each has only its own part of the sum.
-                (scalars["loss"] * share * self.ranks.size).backward()
-                for name, value in scalars.items():
-                    own[name] = own[name] + value.detach() if name in own else value.detach()
-        except (RuntimeError, MemoryError) as error:
-            if not memory.is_exhausted(error):
-                raise
-            raise AlphitaError(
-                f"out of memory with {ready.tokens:,} tokens encoded at once; go on with --resume --set "
-                f"tokens_at_once={max(1, ready.tokens // 2)}: slower, with the same gradients but for dropout's draws"
-            ) from None
+        for place, part in enumerate(ready.parts):
+            # One seed a part: dropout is the same whether or not the run was resumed.
+            state = np.random.SeedSequence([self.seed, number, self.ranks.rank, place]).generate_state(1)
+            torch.manual_seed(int(state[0]))
+            scalars = self._losses(part, ready)
+            # The processes' gradients are averaged in the end, and each has only its own part of the sum.
+            (scalars["loss"] * share * self.ranks.size).backward()
+            for name, value in scalars.items():
+                own[name] = own[name] + value.detach() if name in own else value.detach()
         return self._of_all(own) | {"rows": torch.tensor(float(ready.mentions))}
+
+    def _remedy(self, ready: _Ready) -> str:
+        return (
+            f"out of memory with {ready.tokens:,} tokens encoded at once; go on with --resume --set "
+            f"tokens_at_once={max(1, ready.tokens // 2)}: slower, with the same gradients but for dropout's draws"
+        )
 
     def _rows(self, number: int) -> Int64:
         return self.batches.batch(number).terms.astype(np.int64)

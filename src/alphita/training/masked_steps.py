@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from alphita.encoder import packed
-from alphita.errors import AlphitaError
 from alphita.training import memory
-from alphita.training.ahead import Batches
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
 from alphita.training.forward import Rows, TermForward
 from alphita.training.masked_language import MaskedLanguageHead, token_states
+from alphita.training.part_steps import PartSteps
 from alphita.training.ranks import Ranks
 from alphita.training.term_batches import Batch, Draw
 from alphita.training.tokens import TokenTable
@@ -81,11 +80,10 @@ class _Ready:
     rows: int
 
 
-class MaskedSteps:
-    """Runs micro-batches of masked sequences: `steps(number, share)` adds `share` times the gradient of one.
+class MaskedSteps(PartSteps[_Ready]):
+    """Runs micro-batches of masked sequences; see `PartSteps`.
 
-    Attributes:
-        tokens_at_once: tokens encoded at once.
+    They return "loss", among several processes that of this one's sequences, and "rows".
     """
 
     def __init__(
@@ -115,51 +113,22 @@ class MaskedSteps:
         self.forward, self.head, self.tokens, self.draw, self.masking = forward, head, tokens, draw, masking
         self.seed, self.ranks = seed, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or _tokens_that_fit(forward, masking)
-        self._ready = Batches(self._make)
-        self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
-
-    @property
-    def kinds(self) -> tuple[memory.InParts]:
-        """Itself; see `loop.MicroSteps`."""
-        return (self,)
-
-    @property
-    def waited(self) -> float:
-        """Seconds waited for batches so far."""
-        return self._ready.waited
 
     def sizes(self, number: int) -> dict[str, float]:
         """Return how many sequences and tokens batch `number` has."""
         batch = self.draw(number)
         return {"sequences": batch.rows, "tokens": int(np.diff(self.tokens.offsets)[batch.terms].sum())}
 
-    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Add `share` times the gradient of micro-batch `number` and return its loss and rows, without gradients.
-
-        Among several processes the loss is that of this one's sequences.
-
-        Raises:
-            AlphitaError: it does not fit the memory.
-        """
-        ready = self._ready.get(number)
+    def _run(self, ready: _Ready, number: int, share: float) -> dict[str, torch.Tensor]:
         total = torch.zeros((), device=self.forward.device)
-        try:
-            for place, part in enumerate(ready.parts):
-                numbers = [self.seed, number, self.ranks.rank, place]
-                torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1)[0]))
-                # The processes' gradients are averaged in the end, and each has only its own part of the sum.
-                loss = functional.cross_entropy(self._logits(part), part.true, reduction="sum")
-                loss = loss * (self.ranks.size / max(1, ready.masked))
-                (loss * share).backward()
-                total += loss.detach()
-        except (RuntimeError, MemoryError) as error:
-            if not memory.is_exhausted(error):
-                raise
-            fewer = max(memory.LEAST_TOKENS, self.tokens_at_once // 2)
-            raise AlphitaError(
-                f"out of memory with {self.tokens_at_once:,} tokens encoded at once; go on with --resume "
-                f"--set tokens_at_once={fewer}"
-            ) from None
+        for place, part in enumerate(ready.parts):
+            numbers = [self.seed, number, self.ranks.rank, place]
+            torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1)[0]))
+            # The processes' gradients are averaged in the end, and each has only its own part of the sum.
+            loss = functional.cross_entropy(self._logits(part), part.true, reduction="sum")
+            loss = loss * (self.ranks.size / max(1, ready.masked))
+            (loss * share).backward()
+            total += loss.detach()
         return {"loss": total, "rows": torch.tensor(float(ready.rows))}
 
     def score(self, rows: Int64) -> dict[str, float]:

@@ -20,11 +20,10 @@ import torch
 from numpy.typing import NDArray
 
 from alphita.encoder import packed
-from alphita.errors import AlphitaError
 from alphita.objectives import replaced_token
 from alphita.training import memory
-from alphita.training.ahead import Batches
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_span
+from alphita.training.part_steps import PartSteps
 from alphita.training.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -74,11 +73,11 @@ class _Ready:
     rows: int
 
 
-class ReplacedTokenSteps:
-    """Runs micro-batches of masked sequences: `steps(number, share)` adds `share` times the gradient of one.
+class ReplacedTokenSteps(PartSteps[_Ready]):
+    """Runs micro-batches of masked sequences; see `PartSteps`.
 
-    Attributes:
-        tokens_at_once: tokens encoded at once.
+    They return "generator_loss" and "discriminator_loss"; "loss", their sum, the second times `weight`; and "rows".
+    Among several processes the losses are those of this one's sequences.
     """
 
     def __init__(
@@ -115,18 +114,6 @@ class ReplacedTokenSteps:
         self.sequences, self.batches, self.masking = sequences, batches, masking
         self.seed, self.weight, self.temperature, self.ranks = seed, weight, temperature, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or _tokens_that_fit(forward, generator, masking)
-        self._ready = Batches(self._make)
-        self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
-
-    @property
-    def kinds(self) -> tuple[memory.InParts]:
-        """Itself; see `loop.MicroSteps`."""
-        return (self,)
-
-    @property
-    def waited(self) -> float:
-        """Seconds waited for batches so far."""
-        return self._ready.waited
 
     def sizes(self, number: int) -> dict[str, float]:
         """Return how many sequences and tokens batch `number` has."""
@@ -137,42 +124,23 @@ class ReplacedTokenSteps:
         """Return which sequences batch `number` has; not their text, which may be about patients."""
         return [f"sequence {row}" for row in self.batches.batch(number).terms]
 
-    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients.
-
-        Returns:
-            loss; generator_loss and discriminator_loss, of which it is the sum, the second times `weight`; rows. Among
-            several processes the losses are those of this one's sequences.
-
-        Raises:
-            AlphitaError: it does not fit the memory.
-        """
-        ready = self._ready.get(number)
+    def _run(self, ready: _Ready, number: int, share: float) -> dict[str, torch.Tensor]:
         totals = torch.zeros(2, device=self.forward.device)
         # The processes' gradients are averaged in the end, and each has only its own part of the sum.
         scale = self.ranks.size
-        try:
-            for place, part in enumerate(ready.parts):
-                numbers = [self.seed, DROPPED, number, self.ranks.rank, place]
-                torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1)[0]))
-                guesses = self._guesses(part)
-                guessing = replaced_token.guessing(guesses, part.true, masked=ready.masked) * scale
-                ids, replaced = self._replace(part, guesses)
-                # No gradient goes from one to the other: what the generator keeps for its own can go first.
-                (guessing * share).backward()
-                del guesses
-                logits = self._logits(part, ids)
-                detection = replaced_token.detection(logits, replaced, tokens=ready.tokens) * scale
-                (detection * (self.weight * share)).backward()
-                totals += torch.stack([guessing.detach(), detection.detach()])
-        except (RuntimeError, MemoryError) as error:
-            if not memory.is_exhausted(error):
-                raise
-            fewer = max(memory.LEAST_TOKENS, self.tokens_at_once // 2)
-            raise AlphitaError(
-                f"out of memory with {self.tokens_at_once:,} tokens encoded at once; go on with --resume "
-                f"--set tokens_at_once={fewer}"
-            ) from None
+        for place, part in enumerate(ready.parts):
+            numbers = [self.seed, DROPPED, number, self.ranks.rank, place]
+            torch.manual_seed(int(np.random.SeedSequence(numbers).generate_state(1)[0]))
+            guesses = self._guesses(part)
+            guessing = replaced_token.guessing(guesses, part.true, masked=ready.masked) * scale
+            ids, replaced = self._replace(part, guesses)
+            # No gradient goes from one to the other: what the generator keeps for its own can go first.
+            (guessing * share).backward()
+            del guesses
+            logits = self._logits(part, ids)
+            detection = replaced_token.detection(logits, replaced, tokens=ready.tokens) * scale
+            (detection * (self.weight * share)).backward()
+            totals += torch.stack([guessing.detach(), detection.detach()])
         return {
             "loss": totals[0] + self.weight * totals[1], "generator_loss": totals[0], "discriminator_loss": totals[1],
             "rows": torch.tensor(float(ready.rows)),

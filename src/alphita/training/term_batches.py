@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from alphita.errors import AlphitaError
 from alphita.training import memory
-from alphita.training.ahead import Batches
 from alphita.training.forward import Rows, TermForward
+from alphita.training.part_steps import PartSteps
 from alphita.training.ranks import Ranks
 from alphita.training.tokens import TokenTable
 
@@ -63,13 +62,8 @@ class _Ready:
     parts: list[tuple[NDArray[np.int64], Rows]]
 
 
-class TermSteps:
-    """Runs micro-batches: `steps(number, share)` adds `share` times the gradient of batch `number`.
-
-    Attributes:
-        waited: seconds that the device waited for batches.
-        tokens_at_once: tokens encoded at once with gradients.
-    """
+class TermSteps(PartSteps[_Ready]):
+    """Runs micro-batches of terms; see `PartSteps`. They return what the loss does, and "rows"."""
 
     def __init__(
         self,
@@ -96,18 +90,6 @@ class TermSteps:
         self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
         self.seed, self.ranks = seed, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(forward.module, forward.device)
-        self._ready = Batches(self._make)
-        self.start, self.allow, self.stop = self._ready.start, self._ready.allow, self._ready.stop
-
-    @property
-    def kinds(self) -> tuple[memory.InParts]:
-        """Itself; see `loop.MicroSteps`."""
-        return (self,)
-
-    @property
-    def waited(self) -> float:
-        """Seconds waited for batches so far."""
-        return self._ready.waited
 
     def terms(self, number: int) -> NDArray[np.integer[Any]]:
         """Return the terms of batch `number`."""
@@ -118,20 +100,6 @@ class TermSteps:
         batch = self.draw(number)
         tokens = int(np.diff(self.tokens.offsets)[batch.terms].sum())
         return {"term rows": batch.rows, "distinct": len(batch.terms), "tokens": tokens}
-
-    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Add `share` times the gradient of micro-batch `number` and return its scalars, without gradients.
-
-        Raises:
-            AlphitaError: it does not fit the memory; the message says how much does.
-        """
-        ready = self._ready.get(number)
-        try:
-            return self._run(ready, number, share)
-        except (RuntimeError, MemoryError) as error:
-            if not memory.is_exhausted(error):
-                raise
-        raise AlphitaError(self._remedy(ready))
 
     def _make(self, number: int) -> _Ready:
         batch = self.draw(number)
