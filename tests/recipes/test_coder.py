@@ -20,22 +20,11 @@ from alphita.terminology.store import Terminology, load_terminology
 from alphita.training.forward import TermForward
 from alphita.training.names import TrainingNames
 from alphita.training.triples import TripleSampler, usable_triples
-from tests.tiny import tiny_model, tiny_terminology
 
 SMALL = {
     "k": 16, "m": 4, "steps": 60, "warmup_steps": 6, "accumulation": 1, "learning_rate": 2e-3, "pooling": "mean",
     "precision": "fp32", "log_every": 5, "checkpoint_every": 10,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 def lines(folder: Path) -> list[dict[str, float]]:

@@ -22,7 +22,7 @@ from alphita.training.mining import AnchorSampler
 from alphita.training.names import TrainingNames
 from alphita.training.term_batches import TermSteps
 from tests.reference.multi_similarity import cos, ms_loss
-from tests.tiny import tiny_model, tiny_terminology
+from tests.tiny import tiny_terminology
 
 SMALL = {
     "anchors": 4, "neighbours": 6, "synonyms": 2, "refresh_every": 10, "steps": 40, "warmup_steps": 4,
@@ -44,11 +44,6 @@ def terminology(tmp_path_factory) -> Terminology:
     homonyms = pains.filter(pl.col("string") != HOMONYM).with_columns(string=pl.lit(HOMONYM), preferred=pl.lit(False))
     save(dataclasses.replace(tables, terms=pl.concat([tables.terms, homonyms])), folder / "changed")
     return load_terminology(folder / "changed")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 def cut_at(monkeypatch, step: int, config: coder_pp.Config) -> None:

@@ -27,7 +27,7 @@ from alphita.training.term_batches import TermSteps
 from alphita.training.triples import KnownTriples, usable_triples
 from tests.reference import relational
 from tests.reference.multi_similarity import term_term
-from tests.tiny import tiny_model, tiny_terminology
+from tests.tiny import tiny_terminology
 
 SMALL = {
     "batch_terms": 60, "most_names": 2, "steps": 60, "warmup_steps": 6, "accumulation": 1, "learning_rate": 2e-3,
@@ -40,11 +40,6 @@ ONE_BATCH = SMALL | {"steps": 1, "warmup_steps": 0, "log_every": 1, "dropout": 0
 def terminology(tmp_path_factory) -> Terminology:
     """Disorders of eight sites, three names each, below a disorder of the site; typed by their finding."""
     return made(tmp_path_factory.mktemp("data"), typed)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 def made(folder: Path, change: Callable[[Tables], Tables]) -> Terminology:

@@ -24,7 +24,6 @@ from alphita.terminology.store import Terminology
 from alphita.training import corpora, span_sequences
 from alphita.training.replaced_token_steps import ReplacedTokenSteps
 from alphita.training.span_sequences import Sequences
-from tests.tiny import tiny_model
 
 SMALL: dict[str, Any] = {
     "vocabulary": 160, "layers": 2, "hidden": 32, "heads": 2, "max_length": 32, "batch": 8, "attribute_batch": 8,
@@ -69,11 +68,6 @@ def corpus(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("corpus") / "notes.txt"
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return file
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 def config(corpus: Path, **changes: object) -> electra_em_pap.Config:

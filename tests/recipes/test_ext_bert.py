@@ -25,7 +25,7 @@ from alphita.terminology.text import clean
 from alphita.training import corpus_sequences, masked_steps
 from alphita.training.masked_language import NAME, MaskedLanguageHead
 from alphita.training.masked_steps import MaskedSteps
-from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
+from tests.tiny import FINDINGS, SITES
 
 SMALL: dict[str, Any] = {
     "vocabulary": 120, "batch": 8, "max_length": 24, "steps": 12, "learning_rate": 2e-3, "precision": "fp32",
@@ -33,16 +33,6 @@ SMALL: dict[str, Any] = {
 }  # fmt: skip
 ITALIAN = ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio")
 FOUND = ("dolore", "gonfiore", "emorragia")
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 @pytest.fixture(scope="module")

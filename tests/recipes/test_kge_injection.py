@@ -21,33 +21,12 @@ from alphita.terminology.store import Terminology
 from alphita.training import injection_run
 from alphita.training.injection_steps import InjectionSteps
 from alphita.training.mention_store import Mentions
-from tests.tiny import tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of, texts_of
 
 SMALL: dict[str, Any] = {
     "layer": 1, "nearest": 5, "batch": 6, "steps": 40, "warmup_steps": 5, "learning_rate": 2e-3, "precision": "fp32",
     "log_every": 1, "checkpoint_every": 10,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory, terminology, model) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("data")
-    ids = [terminology.concept_id(row) for row in range(terminology.n_concepts) if row % 8]
-    return {
-        "mentions": str(mentions_of(terminology, model, folder / "x.mentions")),
-        "graph": str(graph_of(ids, folder / "x.vectors")),
-    }
 
 
 def config(paths: dict[str, str], **changes: object) -> kge_injection.Config:

@@ -28,23 +28,13 @@ from alphita.training.mentions import MentionSettings, build
 from alphita.training.names import TrainingNames
 from alphita.training.term_batches import TermSteps
 from tests.reference import kge as reference
-from tests.tiny import tiny_model, tiny_terminology
+from tests.tiny import tiny_model
 
 SMALL = {
     "prototypes": 4, "positives": 4, "negatives": 6, "steps": 24, "warmup_steps": 4, "accumulation": 2,
     "learning_rate": 2e-3, "precision": "fp32", "log_every": 1, "checkpoint_every": 5, "refresh_every": 8,
 }  # fmt: skip
 ONE_BATCH = SMALL | {"steps": 1, "accumulation": 1, "dropout": 0.0, "learning_rate": 1e-30, "prototypes": 8}
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 def matched(terminology: Terminology, model: Path, out: Path, split: Split | None = None, **settings: object) -> Path:

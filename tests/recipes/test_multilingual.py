@@ -69,11 +69,6 @@ def english(tmp_path_factory) -> Terminology:
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture(scope="module")
 def student(tmp_path_factory, model: Path) -> Path:
     """The same encoder with tokens of Italian and German."""
     folder = tmp_path_factory.mktemp("student") / "student"

@@ -15,11 +15,9 @@ from alphita.encoder.injected_bert import InjectedBert
 from alphita.errors import InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.recipes import kge_injection, kge_margin, pipelined
-from alphita.terminology.store import Terminology
 from alphita.training.injection_steps import InjectionSteps
 from alphita.training.term_batches import TermSteps
-from tests.tiny import tiny_model, tiny_terminology
-from tests.training.linked_texts import graph_of, mentions_of
+from tests.training.linked_texts import mentions_of
 
 SMALL: dict[str, Any] = {
     "layer": 1, "nearest": 5, "injection_batch": 6, "injection_steps": 20, "injection_warmup_steps": 2,
@@ -27,26 +25,6 @@ SMALL: dict[str, Any] = {
     "accumulation": 2, "learning_rate": 2e-3, "precision": "fp32", "log_every": 1, "checkpoint_every": 5,
     "refresh_every": 8,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def terminology(tmp_path_factory) -> Terminology:
-    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory, terminology, model) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("data")
-    ids = [terminology.concept_id(row) for row in range(terminology.n_concepts) if row % 8]
-    return {
-        "mentions": str(mentions_of(terminology, model, folder / "x.mentions")),
-        "graph": str(graph_of(ids, folder / "x.vectors")),
-    }
 
 
 def config(paths: dict[str, str], **changes: object) -> pipelined.Config:

@@ -16,7 +16,7 @@ from alphita.training.forward import TermForward
 from alphita.training.names import TrainingNames
 from alphita.training.synonym_pairs import PairSampler
 from tests.reference import relational
-from tests.tiny import tiny_model, tiny_terminology
+from tests.tiny import tiny_terminology
 
 SMALL = {
     "pairs": 12, "steps": 1, "pooling": "mean", "precision": "fp32", "log_every": 1, "dropout": 0.0,
@@ -28,11 +28,6 @@ SMALL = {
 def terminology(tmp_path_factory) -> Terminology:
     """32 concepts: 24 of three names and 8 of two."""
     return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology", relations=False)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    return tiny_model(tmp_path_factory.mktemp("model") / "tiny")
 
 
 def test_defaults_are_the_papers() -> None:
