@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 
-from alphita import artefact, cli, config
+from alphita import artefact, config
 from alphita.recipes.electra_em_pap import Config
 from alphita.terminology.splits import Split
+from tests.bench.commands import CALLS, in_process
 from tests.search.conftest import products_of
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
@@ -24,7 +24,6 @@ pictures = importlib.import_module("electra_plot")
 qtrel = importlib.import_module("qtrel")
 italian_rows = importlib.import_module("italian_rows")
 
-CALLS: list[list[str]] = []
 DRUGS = ("alvexin", "borvatel", "cendril", "dormaxol", "elvanor", "fostrin", "gelmadon", "hestrazol")
 SYMPTOMS = ("cough", "fever", "back pain", "dry skin", "itching eye", "sore throat", "cold hands", "ringing ears")
 FORMS = ("tablet", "syrup", "cream")
@@ -32,16 +31,6 @@ FORMS = ("tablet", "syrup", "cream")
 SMALL = ["vocabulary=160", "max_length=32", "precision=fp32", "dev_sequences=8", "dev_attributes=12",
          "evaluate_every=20", "attribute_batch=8"]  # fmt: skip
 QUICK = ["runs=2", "epochs=1"]
-
-
-def in_process(threads: int | None) -> Any:
-    """Stand in for the commands' own processes, each of which would take seconds to begin."""
-
-    def alphita(*arguments: str | Path) -> None:
-        CALLS.append([*map(str, arguments)])
-        typer.main.get_command(cli.app)([*CALLS[-1], "--threads", "1"], standalone_mode=False)
-
-    return alphita
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 
-from alphita import artefact, cli, config, registry
+from alphita import artefact, config, registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.terminology.store import Terminology, load_terminology
+from tests.bench.commands import CALLS, alphita, in_process
 from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, texts_of
 
@@ -22,18 +22,6 @@ sys.path.append(str(Path(__file__).parents[2] / "bench"))
 italian = importlib.import_module("italian")
 rows = importlib.import_module("italian_rows")
 graphs = importlib.import_module("italian_graph")
-
-CALLS: list[list[str]] = []
-
-
-def in_process(threads: int | None) -> Any:
-    """Stand in for the commands' own processes, each of which would take seconds to begin."""
-
-    def alphita(*arguments: str | Path) -> None:
-        CALLS.append([*map(str, arguments)])
-        typer.main.get_command(cli.app)([*CALLS[-1], "--threads", "1"], standalone_mode=False)
-
-    return alphita
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +48,9 @@ def made(tmp_path_factory) -> Path:
             lines.append("is_a: T:0000100")
     lines += ["[Term]", "id: T:0000100", "name: disorder"]
     (folder / "linked.obo").write_text("\n".join(lines) + "\n")
-    root = typer.main.get_command(cli.app)
-    root(
-        ["terminology", "import", "obo", str(folder / "linked.obo"), "-o", str(folder / "linked.terminology"), "--set",
-         "semantic_type=T:0000100"],
-        standalone_mode=False,
+    alphita(
+        "terminology", "import", "obo", folder / "linked.obo", "-o", folder / "linked.terminology",
+        "--set", "semantic_type=T:0000100",
     )  # fmt: skip
     words = ["scarce", str(folder / "linked.terminology"), "-o", str(folder / "t.terminology"), "--names", "1.6"]
     assert italian.main([*words, "--held-out", str(folder / "cut.split")]) == 0
@@ -155,9 +141,7 @@ def test_a_cui_has_the_vectors_of_its_concepts(tmp_path: Path) -> None:
     ):  # fmt: skip
         text += ["[Term]", f"id: X:{number}", f"name: {name}", *filter(None, [extra]), ""]
     source.write_text("\n".join(text))
-    typer.main.get_command(cli.app)(
-        ["terminology", "import", "obo", str(source), "-o", str(tmp_path / "x.terminology")], standalone_mode=False
-    )
+    alphita("terminology", "import", "obo", source, "-o", tmp_path / "x.terminology")
     terminology: Terminology = load_terminology(tmp_path / "x.terminology")
     values = np.array([[2.0, 0.0], [0.0, 4.0], [3.0, 3.0]], np.float32)
     vectors = EntityVectors(["X:1", "X:2", "X:3"], values, [], np.zeros((0, 2), np.float32), "transe")
@@ -232,8 +216,7 @@ def test_italian_names_are_to_be_found_among_english_ones(made: Path, tmp_path: 
             lines.append(f"T:{10 * number + place}\t{plain} of the {site}\ten")
             lines.append(f"T:{10 * number + place}\t{site} di {plain}\tit")
     (tmp_path / "t.tsv").write_text("\n".join(lines) + "\n")
-    root = typer.main.get_command(cli.app)
-    root(["terminology", "import", "table", str(tmp_path / "t.tsv"), "-o", str(tmp_path / "t")], standalone_mode=False)
+    alphita("terminology", "import", "table", tmp_path / "t.tsv", "-o", tmp_path / "t")
     words = ["bilingual", str(tmp_path / "t"), "-o", str(tmp_path / "it.terminology"), "--fraction", "0.4"]
     assert italian.main([*words, "--held-out", str(tmp_path / "it.split")]) == 0
     read = load_terminology(tmp_path / "it.terminology")
