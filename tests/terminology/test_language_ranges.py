@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.terminology import store
-from alphita.terminology.language_ranges import among, speaks
+from alphita.terminology.language_ranges import among, by_tag, speaks
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology
 
@@ -36,6 +36,14 @@ def test_it_is_a_question_of_subtags(tag, language):
 def test_among():
     assert among(["en-GB", None, "pt", "en", "en-GB", ""], ["en", "pt-BR"]) == ["en", "en-GB"]
     assert among(["en"], []) == []
+
+
+def test_the_narrowest_language_that_a_tag_is_of_gives_it_its_weight():
+    tags = ["zh", "zh-Hant", "zh-Hant-TW", "zh-Hans", "en", "pt-BR"]
+    assert by_tag(tags, {"zh": 2.0, "zh-Hant": 3.0, "pt-br": 0.5}) == {
+        "zh": 2.0, "zh-Hant": 3.0, "zh-Hant-TW": 3.0, "zh-Hans": 2.0, "pt-BR": 0.5,
+    }  # fmt: skip
+    assert by_tag(tags, {}) == {}
 
 
 def test_the_terms_that_train_are_chosen_so(tmp_path):

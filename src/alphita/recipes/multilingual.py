@@ -122,6 +122,7 @@ def train(
     from alphita.objectives.multi_similarity import unit
     from alphita.objectives.regression import regression
     from alphita.progress import say
+    from alphita.terminology.language_ranges import by_tag
     from alphita.terminology.text import DEFAULT_RULES
     from alphita.training import dry_run as trial
     from alphita.training import ranks, runs, teachers, translation_dev
@@ -167,7 +168,7 @@ def train(
     named = table.strings[: 1 + int(max(table.sources.max(), table.names.max(initial=0)))]
     batches = PairBatches(
         data.pairs, len(data.names), batch=config.batch, seed=config.seed, temperature=config.temperature,
-        weights=_by_tag(weights, data.pairs.languages),
+        weights=by_tag(data.pairs.languages, weights),
     )  # fmt: skip
     steps = config.steps or math.ceil(config.epochs * batches.rows / config.batch / config.accumulation)
     tell(f"an epoch is {batches.rows / config.batch / config.accumulation:,.1f} steps; training takes {steps:,}")
@@ -240,9 +241,3 @@ def train(
 
 def _listed(text: str) -> list[str]:
     return [part for part in (part.strip() for part in text.split(",")) if part]
-
-
-def _by_tag(weights: dict[str, float], tags: list[str]) -> dict[str, float]:
-    """Return the weight of each tag that has one: "pt" is of "pt-BR" too, unless that has its own."""
-    found = {tag: weights.get(tag, weights.get(tag.split("-")[0])) for tag in tags}
-    return {tag: weight for tag, weight in found.items() if weight is not None}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 def speaks(tag: str | None, language: str) -> bool:
@@ -18,3 +18,9 @@ def among(tags: Iterable[str | None], languages: Iterable[str]) -> list[str]:
     """Return those of some tags that are of one of these languages, each once, sorted."""
     wanted = list(languages)
     return sorted({tag for tag in tags if tag is not None and any(speaks(tag, one) for one in wanted)})
+
+
+def by_tag(tags: Iterable[str], weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the weight of each tag that is of one of the languages in `weights`: the narrowest of them counts."""
+    found = {tag: max((one for one in weights if speaks(tag, one)), key=len, default=None) for tag in tags}
+    return {tag: weights[language] for tag, language in found.items() if language is not None}

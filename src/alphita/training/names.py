@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.normalizer.noise import noisy
-from alphita.terminology.language_ranges import among, speaks
+from alphita.terminology.language_ranges import among, by_tag
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class TrainingNames:
         self._concepts = concepts[kept]
         self.weights: NDArray[np.float64] | None = None
         if languages:
-            weights = {tag: _weight(tag, languages) for tag in self.languages}
+            weights = by_tag(self.languages, languages)
             self.weights = np.array([weights[tag] for tag in spoken.to_pylist()])[kept]
         # Where the names stand that are no twins: dev synonyms are searched among these.
         self._own = np.arange(len(self.strings))
@@ -144,11 +144,6 @@ class TrainingNames:
             return {"dev_acc1": float((self._concepts[self._own[nearest]] == self.dev_concepts).mean())}
 
         return accuracy
-
-
-def _weight(tag: str, languages: Mapping[str, float]) -> float:
-    """Return the weight of a tag: that of the narrowest of these languages that it is of."""
-    return languages[max((language for language in languages if speaks(tag, language)), key=len)]
 
 
 def _choose_dev(strings: list[str], offsets: NDArray[np.int64], wanted: int, seed: int) -> NDArray[np.int64]:
