@@ -1,7 +1,8 @@
 """BioLORD-2023 phase by phase on an open graph, and the ablations of its paper: every row and seed, and their table.
 
     python bench/biolord.py run --terminology T --split S --scored TRAIN.csv --dev-scored DEV.csv --data DATA -o OUT
-    python bench/biolord.py table OUT
+                                [--earlier table.json]
+    python bench/biolord.py table OUT [--earlier table.json]
 
 runs/biolord_open.sh makes the terminology and calls this. OUT/RUN/SEED/ holds one training with the models of all its
 phases, and the reports. What is there whole is not made again, and an unfinished training goes on, so the same command
@@ -11,7 +12,8 @@ The run `biolord` gives a row for each phase (Remy et al. 2024, table 2): adapte
 again (BioLORD-2023-C), the first of the self-distilled students (BioLORD-2023-S), and the soup. Beside it stand
 BioLORD-2022's plain contrast, what appendix A tells of, and names trained against a concept's other names too (ours),
 each up to the end of its contrastive phase, to be compared with the row C. All choices are made on the dev scores;
---benchmarks leaves out what is to be read once, at the end.
+--benchmarks leaves out what is to be read once, at the end. --earlier takes over the figures of a run whose folder is
+gone, if it was made with the same data and settings.
 """
 
 from __future__ import annotations
@@ -71,6 +73,7 @@ RUNS = (
     Run("hard_negatives", {"": "C with hard negatives"}, {"phases": CONTRAST, "hard_negatives": "2"}),
 )  # fmt: skip
 BASE = "the encoder as it comes"
+TITLES = (BASE, *(title for run in RUNS for title in run.rows.values()))
 # Scored with every model: benchmark -> (metric, subset, title).
 COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "relatedness": (
@@ -182,43 +185,90 @@ def figures_of(path: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def rows_of(out: Path) -> list[dict[str, Any]]:
-    """Return the rows of the table: title, seeds, and the values of each column, by seed."""
-    rows: list[dict[str, Any]] = []
+def read_cells(
+    out: Path, facts: Mapping[str, Any], earlier: Path | None = None
+) -> dict[str, dict[int, dict[str, Any]]]:
+    """Return the table's cells: title of the row -> seed -> figures by column, commit and processor, in their order.
+
+    Args:
+        out: the folder of everything.
+        facts: what all rows were made with.
+        earlier: the table.json of an earlier run, whose cells stand beside; those of `out` come before them.
+
+    Raises:
+        InputError: the earlier table is none, or was made with something else.
+    """
+    cells = read_table(earlier, facts) if earlier else {}
     if _whole(out / "base", "report"):
-        base = figures_of(out / "base")["base"]
-        rows.append({"title": BASE, "seeds": [0], "figures": {title: [value] for title, value in base.items()}})
+        cells.setdefault(BASE, {})[0] = _cells(out / "base")["base"]
     for run in RUNS:
-        folders = [
-            path for path in (out / run.name).glob("*") if path.name.isdigit() and _whole(path / REPORT, "report")
-        ]
-        folders.sort(key=lambda path: int(path.name))
-        reports = [figures_of(folder / REPORT) for folder in folders]
-        for phase, title in run.rows.items():
-            found: dict[str, list[float]] = {}
-            for one in reports:
-                for column, value in one[phase or MODEL].items():
-                    found.setdefault(column, []).append(value)
-            if found:
-                rows.append({"title": title, "seeds": [int(folder.name) for folder in folders], "figures": found})
-    return rows
+        for folder in (out / run.name).glob("*"):
+            if folder.name.isdigit() and _whole(folder / REPORT, "report"):
+                found = _cells(folder / REPORT)
+                for phase, title in run.rows.items():
+                    cells.setdefault(title, {})[int(folder.name)] = found[phase or MODEL]
+    return {title: dict(sorted(cells[title].items())) for title in TITLES if title in cells}
 
 
-def write_table(plan: dict[str, Any], out: Path) -> None:
+def _cells(path: Path) -> dict[str, dict[str, Any]]:
+    origin = json.loads((path / "report.json").read_text(encoding="utf-8"))["provenance"]
+    made = {"commit": origin["commit"], "processor": origin["machine"]["processor"]}
+    return {system: {"figures": figures, **made} for system, figures in figures_of(path).items()}
+
+
+def read_table(path: Path, facts: Mapping[str, Any]) -> dict[str, dict[int, dict[str, Any]]]:
+    """Return the cells of a table.json, as `read_cells` does.
+
+    Raises:
+        InputError: it is no table of this program's, or was made with something else than `facts`.
+    """
+    try:
+        written = json.loads(path.read_text(encoding="utf-8"))
+        origin, cells = written["provenance"], {}
+        for row in written["rows"]:
+            if row["title"] not in TITLES:
+                raise InputError("there is no such row", file=path, field="title", value=row["title"])
+            columns = {title: values["values"] for title, values in row["figures"].items()}
+            cells[row["title"]] = {
+                seed: {
+                    "figures": {title: values[place] for title, values in columns.items()},
+                    "commit": row["commits"][place], "processor": row["processors"][place],
+                }
+                for place, seed in enumerate(row["seeds"])
+            }  # fmt: skip
+        different = sorted(key for key in {*facts, *origin["config"]} if facts.get(key) != origin["config"].get(key))
+    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"is no table of this program's ({type(error).__name__}: {error})", file=path,
+            remedy="give the table.json of an earlier run",
+        ) from None  # fmt: skip
+    if different:
+        raise InputError(
+            f"was made with other values of {', '.join(different)}", file=path,
+            remedy="rows of one table share them: leave that file out, or make these rows as those were made",
+        )  # fmt: skip
+    return cells
+
+
+def write_table(facts: dict[str, Any], out: Path, earlier: Path | None = None) -> None:
     """Write table.json and table.md of what is finished."""
-    rows = rows_of(out)
+    rows = []
+    for title, of_row in read_cells(out, facts, earlier).items():
+        made = of_row.values()
+        found = dict.fromkeys(column for cell in made for column in cell["figures"])
+        rows.append({
+            "title": title, "seeds": list(of_row),
+            "figures": {column: {"values": [cell["figures"][column] for cell in made]} for column in found},
+            "commits": [cell["commit"] for cell in made], "processors": [cell["processor"] for cell in made],
+        })  # fmt: skip
     columns = [title for some in COLUMNS.values() for _, _, title in some]
     columns = [title for title in columns if any(title in row["figures"] for row in rows)]
     lines = ["| row | n | " + " | ".join(columns) + " |", "|---|---:|" + "---:|" * len(columns)]
     for row in rows:
-        cells = [_cell(row["figures"].get(title, [])) for title in columns]
+        cells = [_cell(row["figures"].get(title, {"values": []})["values"]) for title in columns]
         lines.append(f"| {row['title']} | {len(row['seeds'])} | " + " | ".join(cells) + " |")
     note = "Mean ± standard deviation over n seeds (n - 1 in the denominator). Correlations times 100; accuracy in %."
-    origin = report.provenance(config=plan)
-    written = [
-        row | {"figures": {title: {"values": values} for title, values in row["figures"].items()}} for row in rows
-    ]
-    report.write(out / f"{TABLE}.json", {"rows": written}, provenance=origin)
+    report.write(out / f"{TABLE}.json", {"rows": rows}, provenance=report.provenance(config=facts))
     with atomic_file(out / f"{TABLE}.md", "w") as file:
         file.write("\n".join(["# BioLORD-2023 phase by phase", "", *lines, "", note, ""]))
 
@@ -236,6 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     table = commands.add_parser("table", help="write table.json and table.md of what is finished")
     table.add_argument("out", type=Path)
+    table.add_argument("--earlier", type=Path, help="the table.json of an earlier run, to take over")
     one = commands.add_parser("run", help="train and score; go on with what is unfinished")
     one.add_argument("--terminology", type=Path, required=True)
     one.add_argument("--split", type=Path, required=True)
@@ -248,13 +299,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     one.add_argument("--runs", default=",".join(run.name for run in RUNS), help="names with commas between")
     one.add_argument("--benchmarks", default=",".join(COLUMNS), help="what is scored; UMNSRS is in relatedness")
     one.add_argument("--set", dest="settings", action="append", default=[], help="of every training: key=value")
+    one.add_argument("--earlier", type=Path, help="the table.json of an earlier run: what it has is not made again")
     given = parser.parse_args(arguments)
     try:
         if given.command == "run":
             _run(given)
         out = given.output if given.command == "run" else given.out
         made = json.loads((out / "plan.json").read_text(encoding="utf-8"))
-        write_table(made, out)
+        write_table(made, out, given.earlier)
         print((out / f"{TABLE}.md").read_text(encoding="utf-8"), end="")
     except AlphitaError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -284,13 +336,16 @@ def _run(given: argparse.Namespace) -> None:
     note = plan.out / "plan.json"
     if note.exists() and json.loads(note.read_text(encoding="utf-8")) != facts:
         raise UsageError(f"{plan.out} was begun with other data or settings (plan.json); choose another --output")
+    made = read_table(given.earlier, facts) if given.earlier else {}
     with atomic_file(note, "w") as file:
         file.write(json.dumps(facts, indent=1) + "\n")
-    score(plan, {"base": plan.encoder}, plan.out / "base")
-    for seed in given.seeds.split(","):
+    if BASE not in made:
+        score(plan, {"base": plan.encoder}, plan.out / "base")
+    for seed in map(int, given.seeds.split(",")):
         for name in chosen:
-            make(plan, known[name], int(seed))
-            write_table(facts, plan.out)
+            if not all(seed in made.get(title, {}) for title in known[name].rows.values()):
+                make(plan, known[name], seed)
+            write_table(facts, plan.out, given.earlier)
             say(f"{name}, seed {seed}: done")
 
 

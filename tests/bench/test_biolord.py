@@ -79,3 +79,48 @@ def test_what_is_refused(made, more, told):
     done = bench(made, *more)
     assert done.returncode == 1
     assert told in done.stderr
+
+
+def test_what_an_earlier_table_has_is_taken_over(made):
+    earlier = made / "out" / "table.json"
+    done = bench(made, "-o", made / "later", "--earlier", earlier, "--runs", "biolord,lord_2022")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (made / "later").iterdir()) == [
+        "lord_2022",
+        "plan.json",
+        "table.json",
+        "table.md",
+    ]
+    rows = json.loads((made / "later" / "table.json").read_text())["rows"]
+    assert rows[:-1] == json.loads(earlier.read_text())["rows"]
+    assert (rows[-1]["title"], rows[-1]["seeds"]) == ("2022: contrast, no adaptation", [3])
+    # A run's own cells come before those of the earlier table, and that table serves the next one.
+    told = json.loads(earlier.read_text())
+    told["rows"] = [rows[-1] | {"seeds": [3, 1], "commits": ["a", "b"], "processors": ["c", "d"]}]
+    told["rows"][0]["figures"] = {"held-out synonyms @1": {"values": [99.0, 12.5]}}
+    (made / "other.json").write_text(json.dumps(told))
+    command = [sys.executable, PROGRAM, "table", made / "later", "--earlier", made / "other.json"]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    (row,) = json.loads((made / "later" / "table.json").read_text())["rows"]
+    own = rows[-1]["figures"]["held-out synonyms @1"]["values"][0]
+    assert (row["seeds"], row["commits"][0]) == ([1, 3], "b")
+    assert row["figures"]["held-out synonyms @1"]["values"] == [12.5, own]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda table: table["provenance"]["config"].update(split="ab"), "was made with other values of split"),
+        (lambda table: table["rows"][0].update(title="C"), "there is no such row"),
+        (lambda table: table["rows"][0].pop("commits"), "is no table of this program's (KeyError: 'commits')"),
+        (lambda table: table.pop("rows"), "is no table of this program's"),
+    ],
+)
+def test_an_earlier_table_that_does_not_fit_is_refused(made, change, told):
+    table = json.loads((made / "out" / "table.json").read_text())
+    change(table)
+    (made / "unfit.json").write_text(json.dumps(table))
+    done = bench(made, "-o", made / "never", "--earlier", made / "unfit.json")
+    assert done.returncode == 1
+    assert told in done.stderr
+    assert not (made / "never" / "biolord").exists()
