@@ -252,7 +252,7 @@ def read_table(path: Path, facts: Mapping[str, Any]) -> dict[str, dict[int, dict
 
 def write_table(facts: dict[str, Any], out: Path, earlier: Path | None = None) -> None:
     """Write table.json and table.md of what is finished."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for title, of_row in read_cells(out, facts, earlier).items():
         made = of_row.values()
         found = dict.fromkeys(column for cell in made for column in cell["figures"])
