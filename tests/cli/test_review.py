@@ -6,12 +6,13 @@ import csv
 import json
 import os
 import stat
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from alphita.cli.review import app
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.store import build
 from alphita.mappings.review.records import Decision
 from alphita.mappings.review.store import ReviewStore
@@ -69,7 +70,7 @@ def test_import(answers, tmp_path):
     assert "1 rows were set aside" in result.stderr
     assert f"--mappings {store}" in result.stderr
     assert stat.S_IMODE(os.stat(store).st_mode) == 0o600
-    with open(f"{answers}.rejects.csv", newline="") as file:
+    with open(f"{answers}.import.rejects.csv", newline="") as file:
         assert [(row["line"], row["field"], row["value"]) for row in csv.DictReader(file)] == [
             ("5", "relation", "wrong")
         ]
@@ -144,10 +145,22 @@ def test_bad_imports(answers, tmp_path, imported):
     assert "not one row" in str(failed("import", empty, *words[2:], "x"))
 
 
+def test_what_normalising_set_aside_is_kept(answers, tmp_path):
+    lost = Path(f"{answers}.rejects.csv")
+    lost.write_text(",".join(Rejects.FIELDS) + "\nin.csv,9,,text,x\n")
+    kept = lost.read_bytes()
+    for number, text in enumerate((ROWS, ROWS.replace("wrong", "exact"))):
+        answers.write_text(text)
+        words = ("-m", tmp_path / f"{number}.sqlite", "--project", "toes", "--source", "LAB")
+        assert run("import", answers, *words).exit_code == 0
+        assert lost.read_bytes() == kept
+    assert not Path(f"{answers}.import.rejects.csv").exists()
+
+
 def test_private_imports_give_no_values(answers, tmp_path):
     words = ("-m", tmp_path / "r.sqlite", "--project", "toes", "--source", "LAB", "--private")
     assert run("import", answers, *words).exit_code == 0
-    with open(f"{answers}.rejects.csv", newline="") as file:
+    with open(f"{answers}.import.rejects.csv", newline="") as file:
         assert [(row["line"], row["value"]) for row in csv.DictReader(file)] == [("5", "")]
 
 

@@ -254,18 +254,25 @@ def test_reading_what_others_wrote(tmp_path, module):
     bad = [{"code": "9", key: "same"}, {key: good[0]}]
     group = {
         "target": "http://snomed.info/sct",
-        "element": [{"code": "1", "target": targets + bad}, {"display": "x"}, {}],
+        # That something is not a concept says that it is none only where it is said of nothing else.
+        "element": [
+            {"code": "1", "target": targets + bad},
+            {"display": "x"},
+            {},
+            {"code": "4", "target": targets[-1:]},
+            {"code": "5", "target": targets[-1:] + bad[:1]},
+        ],
     }
     far = {"target": "http://nowhere.example.org", "element": [{"code": "2", "target": [{"code": "1", key: good[0]}]}]}
     path.write_text(json.dumps({"resourceType": "ConceptMap", "group": [group, far]}))
     with Rejects(tmp_path / "rejects.csv") as rejects:
         back = list(module.read(path, header(), rejects))
     assert [(one.row, one.concept_id, one.relation) for one in back] == [
-        (1, "SNOMEDCT:0", "exact"), (1, "SNOMEDCT:1", "broad"), (1, "SNOMEDCT:2", "narrow"), (1, None, None),
-        (2, None, None),
+        (1, "SNOMEDCT:0", "exact"), (1, "SNOMEDCT:1", "broad"), (1, "SNOMEDCT:2", "narrow"), (2, None, None),
+        (4, None, None),
     ]  # fmt: skip
     text = (tmp_path / "rejects.csv").read_text()
-    assert rejects.count == 4
+    assert rejects.count == 5
     assert "--prefix NAME=http://nowhere.example.org" in text
     assert f"group[0].element[0].target[4].{key}" in text
     path.write_text('{"resourceType": "ValueSet"}')

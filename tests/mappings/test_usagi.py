@@ -137,6 +137,12 @@ def test_no_frequency(tmp_path):
     )
     assert [one.frequency for one in back] == [None, None, 0]
     assert rejects == [("5", "sourceFrequency", "-2")]
+    # As R writes them.
+    back, rejects = read_rows(
+        tmp_path, ",sourceFrequency", "1,a,APPROVED,5,1e+05", "2,b,APPROVED,5,1.6e+12", "3,c,APPROVED,5,1e+20"
+    )
+    assert [one.frequency for one in back] == [100_000, 1_600_000_000_000]
+    assert rejects == [("4", "sourceFrequency", "1e+20")]
     # Usagi reads the cell as an integer.
     assert b",a toe,-1,," in usagi.encode(header(), [mapping("a toe")])
     assert "frequency" not in usagi.losses(header(), [mapping()])

@@ -189,7 +189,8 @@ def test_a_long_form_in_another_language_is_left_out():
     known = Abbreviations(
         [], [Meaning("IC", "insuffisance cardiaque", (), "fr"), Meaning("IC", "intensive care", (), "en")]
     )
-    assert strings(known.expand("IC", language="fr-CH")) == ["insuffisance cardiaque"]
+    for tag in ("fr-CH", "fr_FR"):
+        assert strings(known.expand("IC", language=tag)) == ["insuffisance cardiaque"]
     assert len(known.expand("IC")) == 2
 
 

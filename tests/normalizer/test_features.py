@@ -190,8 +190,8 @@ def test_languages_are_compared_by_their_first_part(tmp_path):
     assert set(languages.names) == {"en", "fr", "de"}
     assert languages.of_term[terms["third"]] == -1
     assert languages.of_term[terms["un nom"]] == languages.names["fr"]
-    given = languages.given(["fr", "fr-FR", "EN", None, "", "ja"])
-    assert given.tolist() == [languages.names["fr"]] * 2 + [languages.names["en"], -1, -1, 3]
+    given = languages.given(["fr", "fr-FR", "fr_FR", "EN", None, "", "ja"])
+    assert given.tolist() == [languages.names["fr"]] * 3 + [languages.names["en"], -1, -1, 3]
 
 
 def test_what_terms_say_of_themselves(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from alphita.errors import UsageError
 from alphita.index import ngrams
 from alphita.index.store import Index, build
+from alphita.normalizer import candidates
 from alphita.normalizer.filters import Filters, Restricted, allowed_concepts
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.targets import Targets
@@ -224,6 +225,45 @@ class TestAnswers:
             ids = [one.concept_id for one in normalizer.normalize([mention], top_k=5)[0].candidates]
             assert len(set(ids)) == len(ids) == 5
             assert all(one.startswith("BX:") for one in ids)
+
+    @pytest.mark.parametrize("ranking", RANKINGS)
+    def test_no_search_is_deeper_than_what_may_be_found(self, rich, monkeypatch, ranking):
+        depths = []
+        search = ngrams.Ngrams.search
+
+        def noted(grams, queries, k):
+            depths.append(k)
+            return search(grams, queries, k)
+
+        monkeypatch.setattr(ngrams.Ngrams, "search", noted)
+        filters = Filters(sources=("BX",))
+        few = Restricted(rich, filters.strings(rich.segment, allowed_concepts(rich, filters, None))).findable
+        normalizer = Normalizer(rich, encoder=HashEncoder(), ranking=ranking, filters=filters)
+        normalizer.normalize(["headach", "zzz"], top_k=50)
+        assert few < len(rich)
+        assert max(depths, default=0) <= few
+
+    def test_parts_of_a_deep_search_find_the_same(self, rich, monkeypatch):
+        def found():
+            results = Normalizer(rich, encoder=HashEncoder(), ranking="fusion").normalize(["headach", "gift", "pain"])
+            return [[(one.concept_id, one.similarity) for one in result.candidates] for result in results]
+
+        whole = found()
+        monkeypatch.setattr(candidates, "FOUND_AT_ONCE", 1)
+        assert found() == whole
+
+    def test_letters_that_nothing_shares_are_looked_for_once(self, index, monkeypatch):
+        asked = []
+        search = ngrams.Ngrams.search
+
+        def noted(grams, queries, k):
+            asked.append(queries.shape[0])
+            return search(grams, queries, k)
+
+        monkeypatch.setattr(ngrams.Ngrams, "search", noted)
+        normalizer = Normalizer(index, encoder=HashEncoder(), ranking="letters")
+        assert normalizer.normalize(["0000", "1111"], top_k=3)[0].candidates == ()
+        assert asked == [2]
 
     def test_an_equal_string_of_a_concept_left_out_is_no_exact_answer(self, rich):
         normalizer = Normalizer(rich, encoder=HashEncoder(), filters=Filters(types=("Drug",)), floor=-1)

@@ -396,6 +396,13 @@ def test_frequencies_that_are_numbers(tmp_path):
         assert [row.problem is None for row in found] == [True, True, False]
 
 
+def test_whole_floats_of_json_are_whole_codes(tmp_path):
+    lines = [{"mention": "a", "id": value} for value in (250.0, 0.5, 7, "250.0", None, True)]
+    found = read(tmp_path / "x.jsonl", "\n".join(map(json.dumps, lines)).encode(), code_column="id")
+    assert [row.code for row in found[:5]] == ["250", "0.5", "7", "250.0", None]
+    assert found[5].problem == "'id' is neither string nor number"
+
+
 def test_whole_floats_of_parquet_are_whole_codes(tmp_path):
     pq.write_table(pa.table({"mention": ["a", "b", "c"], "id": [3.0, None, 0.5]}), tmp_path / "x.parquet")
     assert [row.code for row in read(tmp_path / "x.parquet", code_column="id")] == ["3", None, "0.5"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.terminology import store
-from alphita.terminology.language_ranges import among, by_tag, speaks
+from alphita.terminology.language_ranges import among, by_tag, primary, speaks
 from alphita.terminology.model import Tables
 from alphita.terminology.store import load_terminology
 
@@ -31,6 +31,10 @@ def test_a_language_stands_for_itself_and_what_is_narrower(tag, language, is_so)
 def test_it_is_a_question_of_subtags(tag, language):
     parts, wanted = tag.split("-"), language.split("-")
     assert speaks(tag.upper(), language) == (parts[: len(wanted)] == wanted)
+
+
+def test_the_language_itself():
+    assert [primary(tag) for tag in ("en", "en-GB", "EN_gb", "zh-Hant-TW", "")] == ["en", "en", "en", "zh", ""]
 
 
 def test_among():

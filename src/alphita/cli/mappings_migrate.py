@@ -122,6 +122,10 @@ def _text(report: dict[str, Any], planned: Plan) -> str:
         shown = "; ".join(" -> ".join(filter(None, (_concept(one, "old"), _concept(one, "new")))) for one in some)
         lines.append(f"{count:>9,}  {told:<22} {shown}"[:118].rstrip())
     lines.append(f"{report['reopened_rows']:>9,}  rows are open again")
+    if report["lost"]:
+        lines.append(
+            f"{report['lost']:>9,}  forgotten decisions do not stand either: 'review restore' will pass them over"
+        )
     if planned.others:
         lines.append(f"left alone: {_listed(planned.others, 'is', 'are')} of other releases")
     return "\n".join(lines)

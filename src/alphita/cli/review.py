@@ -58,8 +58,8 @@ def import_(
     """Add the rows of a file to a project under review.
 
     The store and the project are made if they are not there. Rows that are there stay as they are; rows that cannot be
-    read go to ANSWERS.rejects.csv. What ANSWERS says was decided (status, reviewer, time, comment) becomes decisions. A
-    row holds one target; what that leaves out is counted and printed.
+    read go to ANSWERS.import.rejects.csv. What ANSWERS says was decided (status, reviewer, time, comment) becomes
+    decisions. A row holds one target; what that leaves out is counted and printed.
     """
     from alphita.mappings.formats import Header, _names
     from alphita.mappings.review import files
@@ -71,7 +71,9 @@ def import_(
     opened = _index(index)
     header = Header(prefixes=options.prefixes_of(prefix))
     left_out: Counter[str] = Counter()
-    with Rejects(options.rejects_of(answers), strict=strict, private=private) as rejects:
+    # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.
+    read = answers.with_name(f"{answers.name}.import")
+    with Rejects(options.rejects_of(read), strict=strict, private=private) as rejects:
         rows = files.read(
             answers, reader, project, rejects, header=header, context=context_from, left_out=left_out
         )  # fmt: skip
@@ -86,7 +88,7 @@ def import_(
             f"  {added.overtaken:,} decisions not taken over: not newer than what is here, or a rejection of another "
             "concept than the answer"
         )
-    options.tell_losses(answers, left_out, rejects.count)
+    options.tell_losses(read, left_out, rejects.count)
     progress.say(f"next: alphita serve --index X.index --mappings {mappings}")
 
 

@@ -234,6 +234,11 @@ class Index:
     def __len__(self) -> int:
         return len(self.segment.strings)
 
+    @property
+    def findable(self) -> int:
+        """How many strings a search can find: all of them here."""
+        return len(self)
+
     def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
         """Return the row of each cleaned string, -1 where it is not indexed: (len(cleaned),) int64."""
         return self.segment.strings.rows(cleaned)

@@ -29,6 +29,7 @@ from alphita.normalizer import abbreviation_list
 from alphita.normalizer.abbreviation_list import inside
 from alphita.normalizer.schwartz_hearst import find_pairs, is_short_form, stands_for
 from alphita.normalizer.short_forms import COMMON, TOKEN, Meaning, ShortForms, is_shouted, written
+from alphita.terminology.language_ranges import primary
 from alphita.terminology.text import clean
 
 if TYPE_CHECKING:
@@ -298,7 +299,7 @@ def _words(text: str) -> set[str]:
 def _speaks(language: str | None, wanted: str | None) -> bool:
     if language is None or wanted is None:
         return True
-    return language.split("-")[0].lower() == wanted.split("-")[0].lower()
+    return primary(language) == primary(wanted)
 
 
 def _of_terms(index: Index) -> list[Meaning]:

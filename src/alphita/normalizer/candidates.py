@@ -26,6 +26,8 @@ MAX_ENCODED_CHARACTERS = 4096
 # all but a few in a hundred; more cost time and mislead as often as they help.
 DEPTH = 16
 PAIRS_AT_ONCE = 65_536
+# Places for what a search finds: 12 bytes each.
+FOUND_AT_ONCE = 16_777_216
 
 
 class Pairs(NamedTuple):
@@ -73,20 +75,27 @@ def gather(
     """
     if index.ngrams is None:
         routes &= ~LETTERS
-    count = len(index)
+    count, depth = len(index), min(depth, index.findable)
+    exhausted = depth == index.findable
     exact = index.rows(queries)
     known = np.flatnonzero(exact >= 0)
     found = [(known, exact[known], np.full(len(known), EXACT, np.uint8))] if routes & EXACT else []
     vectors = grams = None
+    shared = False
     open_ = np.flatnonzero(exact < 0) if exact_is_enough else np.arange(len(queries))
     if routes & VECTORS:
         vectors = unit(_vectors(index, encoder, queries, exact))
-        _, rows = index.search(vectors[open_], depth)
-        found.append(_listed(rows, open_, VECTORS))
+        for part in _parts(open_, depth):
+            _, rows = index.search(vectors[part], depth)
+            found.append(_listed(rows, part, VECTORS))
     if routes & LETTERS and index.ngrams is not None:
         grams = index.ngrams.vectorize(queries)
-        _, rows = index.ngrams.search(grams[open_], min(depth, count))
-        found.append(_listed(rows, open_, LETTERS))
+        for part in _parts(open_, depth):
+            _, rows = index.ngrams.search(grams[part], depth)
+            found.append(_listed(rows, part, LETTERS))
+            # Strings that share no n-gram are found at no depth.
+            shared |= bool((rows[:, -1:] >= 0).any())
+        exhausted |= not shared and not routes & VECTORS
     query, string, bits = (np.concatenate(parts) for parts in zip(*found, strict=True))
     key, first = np.unique(query * count + string, return_inverse=True)
     united = np.zeros(len(key), np.uint8)
@@ -100,7 +109,13 @@ def gather(
     letters = np.zeros(len(key), np.float32)
     if grams is not None and index.ngrams is not None:
         letters = index.ngrams.pairwise(grams, query, string)
-    return Pairs(query, string, united, cosine, letters, vectors, depth >= count)
+    return Pairs(query, string, united, cosine, letters, vectors, exhausted)
+
+
+def _parts(queries: NDArray[np.int64], depth: int) -> list[NDArray[np.int64]]:
+    """Return the queries in parts for which a search of this depth fits into memory, however few strings it finds."""
+    step = max(1, FOUND_AT_ONCE // max(1, depth))
+    return [queries[start : start + step] for start in range(0, max(1, len(queries)), step)]
 
 
 def _listed(

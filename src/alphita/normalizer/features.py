@@ -21,6 +21,7 @@ from alphita.normalizer.meaning import Definitions, Meaning
 from alphita.normalizer.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
 from alphita.normalizer.table import Table
 from alphita.normalizer.words import Words
+from alphita.terminology.language_ranges import primary
 
 if TYPE_CHECKING:
     from alphita.index.store import Index
@@ -314,9 +315,7 @@ class Languages(NamedTuple):
     def given(self, languages: Sequence[str | None]) -> NDArray[np.int64]:
         """Return the place of each language, -1 for None; one that no term has gets a place of its own."""
         other = len(self.names)
-        return np.array(
-            [-1 if not name else self.names.get(name.split("-")[0].lower(), other) for name in languages], np.int64
-        )
+        return np.array([-1 if not name else self.names.get(primary(name), other) for name in languages], np.int64)
 
 
 def languages_of(segment: Segment) -> Languages:
@@ -327,8 +326,7 @@ def languages_of(segment: Segment) -> Languages:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     names: dict[str, int] = {}
-    of_value = [names.setdefault((value or "").split("-")[0].lower(), len(names)) for value in
-                column.dictionary.to_pylist()]  # fmt: skip
+    of_value = [names.setdefault(primary(value or ""), len(names)) for value in column.dictionary.to_pylist()]
     codes = pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False)
     lookup = np.array([*of_value, -1], np.int16)
     return Languages(names, lookup[codes])

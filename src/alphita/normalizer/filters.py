@@ -114,6 +114,11 @@ class Restricted:
     def __len__(self) -> int:
         return len(self._index)
 
+    @property
+    def findable(self) -> int:
+        """How many strings a search can find."""
+        return self._n
+
     def rows(self, cleaned: Sequence[str]) -> NDArray[np.int64]:
         """Return the row of each cleaned string, -1 where it is not indexed, or not to be found."""
         rows = self._index.rows(cleaned)

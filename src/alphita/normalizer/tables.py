@@ -310,10 +310,13 @@ class Table:
             if not isinstance(text, str | None):
                 return Row(number, line, None, problem=f"{name!r} is not a string", value=text, field=name)
         for name, value in ((self.code_column, code), (self.frequency_column, frequency)):
-            if not isinstance(value, str | int | float | None):
+            if isinstance(value, bool) or not isinstance(value, str | int | float | None):
                 problem = f"{name!r} is neither string nor number"
                 return Row(number, line, None, problem=problem, value=value, field=name)
-        code, frequency = (None if value is None else str(value) for value in (code, frequency))
+        code, frequency = (
+            None if value is None else _number(value) if isinstance(value, float) else str(value)
+            for value in (code, frequency)
+        )  # fmt: skip
         return self.checked(number, line, mention or "", code, context, language, frequency)
 
     def _parquet(self) -> Iterator[Row]:
@@ -434,8 +437,7 @@ def texts(column: Any) -> list[str | None]:  # noqa: ANN401
 
     if pa.types.is_floating(column.type):
         # Whole numbers where some are missing; NaN is what data frames have for a missing one.
-        return [None if value is None or value != value else f"{value:.0f}" if value % 1 == 0 else str(value)
-                for value in column.to_pylist()]  # fmt: skip
+        return [None if value is None or value != value else _number(value) for value in column.to_pylist()]
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:
@@ -443,6 +445,11 @@ def texts(column: Any) -> list[str | None]:  # noqa: ANN401
     except UnicodeDecodeError:
         raw = column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
+
+
+def _number(value: float) -> str:
+    """Return a number as whoever wrote it means it: 3.0 is 3."""
+    return f"{value:.0f}" if value % 1 == 0 else str(value)
 
 
 def _printable(text: str) -> str:

@@ -14,6 +14,11 @@ def speaks(tag: str | None, language: str) -> bool:
     return wanted != "" and (spoken == wanted or spoken.startswith(f"{wanted}-"))
 
 
+def primary(tag: str) -> str:
+    """Return the language itself: "en" of "en-GB", and of "EN_GB"."""
+    return tag.lower().replace("_", "-").partition("-")[0]
+
+
 def among(tags: Iterable[str | None], languages: Iterable[str]) -> list[str]:
     """Return those of some tags that are of one of these languages, each once, sorted."""
     wanted = list(languages)

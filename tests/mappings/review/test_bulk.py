@@ -146,7 +146,7 @@ def test_an_accepted_answer_that_is_one_no_more_was_chosen(reviews):
     [
         {"candidates": {99: ()}}, {"reopen": [99]}, {"reopen": [8]}, {"candidates": {8: ()}}, {"types": {8: ()}},
         *({"follow": {id: Decision("", "", 0, "", "choose", one)}} for id, one in ((99, HAND), (1, HAND), (2, "h"))),
-        {"candidates": {1: (candidate(TOE, 7.0),)}},
+        {"candidates": {1: (candidate(TOE, 7.0),)}}, {"lost": [1]},
     ],
 )  # fmt: skip
 def test_all_of_a_move_or_nothing(reviews, wrong):

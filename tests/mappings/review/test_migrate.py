@@ -8,6 +8,7 @@ import pytest
 
 from alphita.errors import Rejects, UsageError
 from alphita.mappings.review import migrate
+from alphita.mappings.review.failures import Busy
 from alphita.mappings.review.fates import REASONS
 from alphita.terminology.changes import changes
 from alphita.terminology.loaders import obo
@@ -293,6 +294,58 @@ def test_migration_does_not_undo_what_people_do_later(store, old, new):
     say(store, 4, "choose", "X:4")
     assert store.standing(4).concept_id == "X:4"
     assert migrate.plan(store, old, new).parts == ()
+
+
+def test_what_came_after_a_decision_still_does_when_it_follows(store, old, new):
+    say(store, 2, "flag", reviewer="bob")
+    assert store.standing(2).state == "flagged"
+    (before,) = (one for one in store.standing(2).decisions if one.reviewer == "ana")
+    # Of two mentions that are alike the newer decision is remembered.
+    add(store, [row("Hayfever", candidate("X:9", "Hay fever"), code="z")], old.content_hash, "q")
+    say(store, 3, "choose", "X:3")
+    say(store, len(ROWS) + 1, "accept", "X:9")
+    migrate.apply(store, migrate.plan(store, old, new), by="eva")
+    assert store.standing(2).state == "flagged"
+    (moved,) = (one for one in store.standing(2).decisions if one.reviewer == "ana")
+    assert (moved.concept_id, moved.at) == ("X:21", before.at)
+    assert store.remembered("LAB", ["hayfever"])["hayfever"].concept_id == "X:9"
+
+
+def test_what_is_decided_while_it_is_worked_out_is_not_passed_over(store, old, new):
+    planned = migrate.plan(store, old, new)
+
+    def ranked(rows):
+        say(store, 7, "choose", "X:2", reviewer="cid")
+        return {}
+
+    count = len(decisions(store))
+    with pytest.raises(Busy, match=r"project 'p': somebody decided .* run it again"):
+        migrate.apply(store, planned, by="eva", ranking=ranked)
+    assert len(decisions(store)) == count + 1
+    assert store.project("p").terminology == old.content_hash
+    assert migrate.apply(store, migrate.plan(store, old, new), by="eva") == 1
+    assert store.standing(7).state == "open"
+
+
+def test_a_forgotten_decision_that_does_not_stand_is_not_restored(store, old, new):
+    say(store, 5, "choose", "X:21", reviewer="bob")
+    undone = say(store, 3, "accept", "X:3", reviewer="bob")
+    store.undo("p", "bob", "back")
+    assert store.forget(reviewer="ana", by="eva") == len(ROWS)
+    planned = migrate.plan(store, old, new)
+    (part,) = planned.parts
+    lost = {one.id for one in decisions(store) if one.reviewer == "ana" and ROWS[one.row - 1][0] in FATES}
+    assert part.lost == lost
+    assert undone.id not in part.lost
+    assert planned.to_json(by="eva", at="", applied=False)["lost"] == len(FATES)
+    migrate.apply(store, planned, by="eva")
+    assert store.restore(reviewer="ana", by="eva") == len(ROWS) - len(FATES)
+    for number, (mention, concept, _, kind) in enumerate(ROWS, 1):
+        standing = store.standing(number)
+        if number != 5:
+            assert (standing.state == "open") == (mention in FATES), mention
+        if mention not in FATES and kind == "accept":
+            assert standing.concept_id == concept
 
 
 def test_many_pages_are_read(monkeypatch, store, old, new):

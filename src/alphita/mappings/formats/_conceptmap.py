@@ -195,15 +195,20 @@ class Document:
                 except InputError as error:
                     rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
                     continue
-                if not targets:
-                    yield _mapping(number, code, display, None, None)
+                meant = False
                 for at, target in targets:
                     try:
                         concept, facts = self._said(header, system, where, target, at)
                     except InputError as error:
                         rejects.add(error.problem, file=path, line=number, field=error.field, value=error.value)
-                    else:
+                        meant = True
+                        continue
+                    if concept is not None:
                         yield _mapping(number, code, display, concept, facts)
+                        meant = True
+                # That it is not this concept says little where another is named.
+                if not meant:
+                    yield _mapping(number, code, display, None, None)
 
     def _said(
         self, header: Header, system: str, group: str, target: Target, at: str

@@ -239,8 +239,8 @@ def _whole(cells: dict[str, str], name: str) -> int | None:
     text = cells.get(name, "").strip()
     if not text:
         return None
-    # R writes large numbers as 1.6e+12.
-    if not re.fullmatch(r"\d{1,18}(\.0+)?|\d(\.\d+)?[eE]\+?1?\d", text):
+    # R writes large numbers as 1e+05 and 1.6e+12.
+    if not re.fullmatch(r"\d{1,18}(\.0+)?|\d(\.\d+)?[eE]\+?[01]?\d", text):
         raise InputError("not a whole number", field=name, value=text)
     return int(text) if text.isdecimal() else int(float(text))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Collection, Sequence
 from collections.abc import Mapping as Dictionary
@@ -10,7 +11,7 @@ from dataclasses import replace
 from alphita.errors import InputError
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import deciding, queueing, rows
-from alphita.mappings.review.failures import Unknown
+from alphita.mappings.review.failures import Busy, Unknown
 from alphita.mappings.review.records import Bulk, Decision, Project, Rebased, Row
 
 
@@ -49,7 +50,7 @@ def accept(
 def rebase(
     connection: sqlite3.Connection, project_name: str, by: str, uid: str, release: Project,
     candidates: Dictionary[int, Sequence[Mapping]], types: Dictionary[int, Sequence[str]],
-    follow: Dictionary[int, Decision], reopen: Collection[int],
+    follow: Dictionary[int, Decision], reopen: Collection[int], lost: Collection[int], seen: int | None,
 ) -> Rebased:  # fmt: skip
     """See `ReviewStore.rebase`; of `release`, terminology, release and model are taken."""
     project_id, old = rows.project(connection, project_name)
@@ -57,8 +58,13 @@ def rebase(
     asked = {"terminology": release.terminology, "release": release.release, "model": release.model}
     if deciding.is_done(connection, uid, "rebase", project_id, by, asked):
         made = list(deciding.select(connection, "WHERE d.bulk = ? AND d.bulk <> ''", uid))
-        reopened = {one.row for one in made if one.kind == "undo"}
+        reopened = {one.row for one in made if one.kind == "undo"}.intersection(reopen)
         return Rebased(sum(one.kind != "undo" for one in made), len(reopened))
+    if seen is not None:
+        newest = connection.execute("SELECT max(id) FROM decision WHERE project = ?", (project_id,)).fetchone()[0] or 0
+        if newest > seen:
+            problem = "somebody decided while it was worked out what moves; nothing of it was changed"
+            raise Busy(f"project {project_name!r}: {problem}; run it again")
     project = replace(old, terminology=release.terminology, release=release.release, model=release.model)
     connection.execute(
         "UPDATE project SET terminology = ?, release = ?, model = ? WHERE id = ?", (*asked.values(), project_id)
@@ -68,13 +74,14 @@ def rebase(
         rows.change(connection, row, candidates.get(row.id, row.candidates), types.get(row.id, row.types))
     followed = _follow(connection, project_id, project, uid, follow)
     reopened_ids = [row.id for row in _rows(connection, project, reopen)]
-    taken = [
-        one for id in reopened_ids for one in deciding.select(
-            connection, "WHERE d.row = ? AND d.kind <> 'undo'"
-            " AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id) ORDER BY d.id DESC", id,
-        )
-    ]  # fmt: skip
-    for one in taken:
+    standing = f"d.kind <> 'undo' AND {deciding.NOT_UNDONE} ORDER BY d.id DESC"
+    taken = [one for id in reopened_ids for one in deciding.select(connection, f"WHERE d.row = ? AND {standing}", id)]
+    reopened = {one.row for one in taken}
+    ids = json.dumps(sorted(set(lost)))
+    forgotten = list(deciding.select(connection, f"JOIN json_each(?) i ON i.value = d.id WHERE {standing}", ids))
+    if wrong := [one for one in forgotten if not one.forgotten or one.project != project.name]:
+        raise Unknown(f"no forgotten decision {wrong[0].id} in project {project.name!r}")
+    for one in [*taken, *(one for one in forgotten if one.row not in reopened)]:
         back = Decision(
             uid=f"{uid}#undo#{one.id}", project=project.name, row=one.row, reviewer=by, kind="undo", undoes=one.id,
             bulk=uid, terminology=project.terminology, release=project.release, model=project.model,
@@ -82,7 +89,7 @@ def rebase(
         deciding.insert(connection, project_id, back)
     deciding.refresh(connection, [*followed, *reopened_ids])
     deciding.note(connection, uid, "rebase", project_id, by, asked)
-    return Rebased(len(followed), len({one.row for one in taken}))
+    return Rebased(len(followed), len(reopened))
 
 
 def _follow(
@@ -106,7 +113,8 @@ def _follow(
             uid=f"{uid}#{id}", project=old.project, row=old.row, reviewer=old.reviewer, kind=kind,
             concept_id=new.concept_id, concept_name=new.concept_name, relation=relation, comment=new.comment, bulk=uid,
         )  # fmt: skip
-        deciding.insert(connection, project_id, deciding.fill(made, row, project))
+        # As old as the one whose place it takes: what came after that still does.
+        deciding.insert(connection, project_id, deciding.fill(made, row, project), at=old.at)
         found.append(old.row)
     return found
 

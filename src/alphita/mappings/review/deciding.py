@@ -30,6 +30,8 @@ _FROM = "FROM decision d JOIN project p ON p.id = d.project"
 _NAMES = ("id", "project", "source", *(name for name in _STORED if name != "project"))
 _CURIES = re.compile(r"[^\s:|]+:[^\s|]+(\|[^\s:|]+:[^\s|]+)*")
 _RELATIONS = get_args(Relation)
+# Of decisions `d`.
+NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id)"
 # What a decision that is sent again must say as it did before.
 _SAME = ("project", "row", "reviewer", "kind", "concept_id", "comment")
 
@@ -70,7 +72,7 @@ def undo(connection: sqlite3.Connection, project_name: str, reviewer: str, uid: 
     first = max(_rebased_upto(connection, project_id), forgotten_upto(connection, project, reviewer))
     standing = (
         "WHERE d.project = ? AND d.reviewer = ? AND d.id > ? AND d.kind <> 'undo'"
-        " AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id)"
+        f" AND {NOT_UNDONE}"
         # What a file brought is not the newest thing that its reviewer did.
         " AND d.uid NOT LIKE 'import:%'"
     )
@@ -191,10 +193,7 @@ def refresh(connection: sqlite3.Connection, ids: Iterable[int]) -> None:
     forgotten = _forgotten(connection)
     by_row: dict[int, dict[str, Decision]] = defaultdict(dict)
     wanted = json.dumps(sorted(set(ids)))
-    counted = (
-        "JOIN json_each(?) i ON i.value = d.row WHERE d.kind <> 'undo'"
-        " AND NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id) ORDER BY d.id"
-    )
+    counted = f"JOIN json_each(?) i ON i.value = d.row WHERE d.kind <> 'undo' AND {NOT_UNDONE} ORDER BY d.id"
     for one in select(connection, counted, wanted, forgotten=forgotten):
         if not one.forgotten:
             by_row[one.row]["" if one.kind == "adjudicate" else one.reviewer] = one

@@ -172,8 +172,11 @@ def _set(connection: sqlite3.Connection, what: str, name: str, by: str, upto: in
 
 
 def _forgotten(connection: sqlite3.Connection, what: str, name: str) -> set[tuple[int, int]]:
-    """Return id and row of the decisions of a source, project or reviewer that are forgotten, for whichever reason."""
-    found = deciding.select(connection, f"WHERE {_OF[what]} AND d.kind <> 'undo'", name)
+    """Return id and row of the decisions of a source, project or reviewer that are forgotten, for whichever reason.
+
+    What was undone does not count, forgotten or not.
+    """
+    found = deciding.select(connection, f"WHERE {_OF[what]} AND d.kind <> 'undo' AND {deciding.NOT_UNDONE}", name)
     return {(one.id, one.row) for one in found if one.forgotten}
 
 

@@ -9,6 +9,9 @@ Of every decision in force:
                again, for all its reviewers
     (stands)   everything else: nothing is written
 
+A forgotten decision that does not stand is taken back, so that restoring it does not bring back what the new release
+does not have.
+
 No decision is changed or deleted. A project is migrated whole or not at all, and then is of the new release: a run that
 was interrupted goes on with the next project, and one that is run again finds nothing to do.
 """
@@ -89,6 +92,8 @@ class Part:
         reopen: rows that are open again.
         unsettled: rows that will have to be decided, the re-opened ones among them.
         standing: decisions that stand.
+        lost: forgotten decisions that do not stand, by id.
+        seen: id of the newest decision there is.
     """
 
     project: Project
@@ -96,6 +101,8 @@ class Part:
     reopen: set[int] = field(default_factory=set)
     unsettled: list[Row] = field(default_factory=list)
     standing: int = 0
+    lost: set[int] = field(default_factory=set)
+    seen: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,9 +141,10 @@ class Plan:
                 same two releases: the run that wrote it was interrupted.
         """
         projects = [
-            {"name": part.project.name, "standing": part.standing, "reopened_rows": len(part.reopen)}
+            {"name": part.project.name, "standing": part.standing, "reopened_rows": len(part.reopen),
+             "lost": len(part.lost)}
             for part in self.parts
-        ]
+        ]  # fmt: skip
         changes = [asdict(one) for one in self.changes]
         if earlier is not None and (earlier["from"], earlier["to"]) == (self.old, self.new):
             projects = [one for one in earlier["projects"] if one["name"] in self.migrated] + projects
@@ -146,7 +154,8 @@ class Plan:
             "by": by, "at": at, "applied": applied, "diff": artefact.hash_json(changes), "from": self.old,
             "to": self.new, "projects": projects, "other_releases": list(self.others),
             "counts": dict(counts.most_common()), "standing": sum(one["standing"] for one in projects),
-            "reopened_rows": sum(one["reopened_rows"] for one in projects), "changes": changes,
+            "reopened_rows": sum(one["reopened_rows"] for one in projects),
+            "lost": sum(one.get("lost", 0) for one in projects), "changes": changes,
         }  # fmt: skip
 
 
@@ -177,7 +186,9 @@ def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Se
     changes: list[Change] = []
     parts = []
     for project in todo:
-        part = Part(project)
+        # Before the rows are read: what is decided after that is not missed.
+        seen, forgotten = _past(store, project.name)
+        part = Part(project, seen=seen)
         standing = 0
         for one in _standings(store, project.name):
             found = _fates(releases, one)
@@ -185,6 +196,9 @@ def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Se
             standing += sum(decision.kind in FINAL for decision in one.decisions) - len(found)
             follow = {decision.id: _following(decision, fate, told) for decision, fate in found if fate.fate == FOLLOWS}
             part.follow.update(follow)
+            part.lost.update(
+                late.id for late in forgotten.get(one.row.id, ()) if releases.fate(one.row, late) is not None
+            )
             if len(found) > len(follow):
                 part.reopen.add(one.row.id)
             if len(found) > len(follow) or not one.settled:
@@ -206,6 +220,9 @@ def apply(
         ranking: finds the candidates of rows that will have to be decided anew; without it they keep their old ones.
         model: content hash of the ranking's encoder.
         types: semantic types of a concept.
+
+    Raises:
+        Busy: somebody decided in a project after the plan was made; it is not migrated, those before it are.
     """
     for part in planned.parts:
         candidates = dict(ranking(part.unsettled)) if ranking is not None and part.unsettled else {}
@@ -219,7 +236,7 @@ def apply(
             follow={
                 number: replace(one, comment=f"{one.comment}; run by {by}") for number, one in part.follow.items()
             },
-            reopen=part.reopen, types=named,
+            reopen=part.reopen, types=named, lost=part.lost, seen=part.seen,
         )  # fmt: skip
     return len(planned.parts)
 
@@ -238,6 +255,22 @@ def _standings(store: ReviewStore, project: str) -> Iterator[Standing]:
         offset += len(page)
         if not page or offset >= total:
             return
+
+
+def _past(store: ReviewStore, project: str) -> tuple[int, dict[int, list[Decision]]]:
+    """Return the id of the newest decision, and the forgotten ones that restoring would bring back, by row."""
+    newest, undone, forgotten = 0, set(), []
+    for one in store.history(project):
+        newest = one.id
+        if one.undoes is not None:
+            undone.add(one.undoes)
+        elif one.forgotten and one.kind in FINAL:
+            forgotten.append(one)
+    by_row: dict[int, list[Decision]] = {}
+    for one in forgotten:
+        if one.id not in undone:
+            by_row.setdefault(one.row, []).append(one)
+    return newest, by_row
 
 
 def _fates(releases: Releases, standing: Standing) -> list[tuple[Decision, Fate]]:

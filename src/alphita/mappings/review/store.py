@@ -407,7 +407,7 @@ class ReviewStore:
     def rebase(
         self, project: str, by: str, uid: str, *, terminology: str, release: str, model: str,
         candidates: Dictionary[int, Sequence[Mapping]], follow: Dictionary[int, Decision], reopen: Collection[int],
-        types: Dictionary[int, Sequence[str]] | None = None,
+        types: Dictionary[int, Sequence[str]] | None = None, lost: Collection[int] = (), seen: int | None = None,
     ) -> Rebased:  # fmt: skip
         """Move a project to another release: all of it or nothing.
 
@@ -424,14 +424,17 @@ class ReviewStore:
                 is the answer.
             reopen: ids of rows of which all decisions are taken back.
             types: new semantic types of the answers, by row id.
+            lost: ids of forgotten decisions that are taken back too, so that `restore` does not bring them back.
+            seen: id of the newest decision of the project that was known when this was worked out.
 
         Raises:
-            Unknown: there is no such project, row, or decision in force.
+            Unknown: there is no such project, row, decision in force or forgotten one.
+            Busy: somebody decided after `seen`.
             InputError: another action has this uid.
         """
         new = replace(self.project(project), terminology=terminology, release=release, model=model)
         with self._connections.writing() as connection:
-            return bulk.rebase(connection, project, by, uid, new, candidates, types or {}, follow, reopen)
+            return bulk.rebase(connection, project, by, uid, new, candidates, types or {}, follow, reopen, lost, seen)
 
     def _streamed(
         self, project: str, read: Callable[[sqlite3.Connection, int, Project], Iterator[_Read]]
