@@ -152,11 +152,19 @@ def _remove(path: Path) -> None:
 
 
 def read_sample(path: Path) -> tuple[list[str], list[str | None]]:
-    """Return the mentions and their concepts (None: NIL) of a CSV with columns mention and concept_id."""
-    with open(path, encoding="utf-8", newline="") as file:
+    """Return the mentions and their concepts (None: NIL) of a CSV with columns mention and concept_id.
+
+    Raises:
+        InputError: it lacks them, or a row lacks one of its cells.
+    """
+    with open(path, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
     if not rows or not {"mention", "concept_id"} <= set(rows[0]):
         raise InputError("needs the columns mention and concept_id, and rows", file=path)
+    for number, row in enumerate(rows, 1):
+        if not row["mention"] or not row["concept_id"]:
+            remedy = "give every row a mention and a concept_id; NIL where it names nothing"
+            raise InputError(f"row {number} lacks one of its cells", file=path, remedy=remedy)
     return [row["mention"] for row in rows], [None if row["concept_id"] == "NIL" else row["concept_id"] for row in rows]
 
 
@@ -185,6 +193,8 @@ def run(folder: Path, sample: Path, *, settings: Mapping[str, Any] | None = None
     """
     from alphita.terminology.packaged import find_packaged
 
+    # A bad one is told before the minutes of training.
+    read_sample(sample)
     folder.mkdir(parents=True, exist_ok=True)
     paths = Paths(folder)
     stages = Stages(paths.state, total=7)

@@ -126,6 +126,10 @@ def test_all_files_of_the_first_name_that_fits(tmp_path) -> None:
     assert [path.name for path in looked.files("a_*.txt", "b_*.txt", "c.txt")] == ["b_1.txt.gz", "b_2.txt"]
     assert looked.file("none.txt", "deep/d.txt") == tmp_path / "deep" / "d.txt"
     assert looked.files("a_*.txt", optional=True) == []
+    # One that lies there unpacked too is one file.
+    (tmp_path / "b_2.txt.gz").write_bytes(gzip.compress(b"2"))
+    for name in ("b_*.txt", "b_*"):
+        assert [path.name for path in looked.files(name)] == ["b_1.txt.gz", "b_2.txt"]
     assert looked.file("a.txt", optional=True) is None
     assert len(looked.read) == 3
 

@@ -124,6 +124,16 @@ def test_pairs_against_plain_ranks(values) -> None:
     assert all(set(one) >= {"left", "right", "gold", "similarity"} for one in found["disagreements"])
 
 
+def test_each_set_has_ranks_of_its_own() -> None:
+    # Two scales; the second set is in perfect order, the first is not.
+    found = pairs([1.0, 2.0, 3.0, 800.0, 1200.0, 1600.0], [0.9, 0.5, 0.6, 0.1, 0.2, 0.3])
+    rows = found.rows.with_columns(set=pl.Series([0, 0, 0, 1, 1, 1]))
+    told = confusions.analyse(Result(rows, found.metrics), "similarity")["disagreements"]
+    shares = {one["left"]: (one["gold_rank"], one["system_rank"]) for one in told}
+    assert shares["left 0"] == (0.25, 0.75)
+    assert shares["left 5"] == (0.75, 0.75)
+
+
 def test_classes_and_other_results() -> None:
     rows = pl.DataFrame({
         "relation": ["is_a", "is_a", "part_of"], "predicted": ["part_of", "part_of", "part_of"],

@@ -417,12 +417,16 @@ def application(fake: FakeReview) -> FastAPI:
                 force = fake.in_force(row["id"])
                 final = [one for one in force.values() if one["kind"] in FINAL]
                 if "" not in force and len({_meaning(one) for one in final}) > 1:
-                    rows.append({**row, "state": "disagreed", "decisions": final})
+                    newest = max(one["id"] for one in fake.decisions if one["row"] == row["id"])
+                    rows.append({**row, "state": "disagreed", "decisions": final, "newest": newest})
         return {"rows": rows}
 
     @app.post("/api/projects/{project}/rows/{row}/adjudicate", status_code=201)
     def adjudicate(request: Request, row: int, body: dict[str, Any] = Body()) -> Any:
         with fake.lock:
+            newest = max((one for one in fake.decisions if one["row"] == row), key=lambda one: one["id"])
+            if newest["id"] > body["seen"]:
+                return _error(409, "decided already", newest=newest)
             decision = fake.keep(
                 row=row,
                 reviewer=request.state.reviewer,

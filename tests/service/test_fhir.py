@@ -68,6 +68,7 @@ def test_capabilities(lab, release, version, model):
     [
         ("application/fhir+json; fhirVersion=4.0", "", 200), ("text/html, */*;q=0.1", "", 200),
         ("application/fhir+xml", "", 406), ("application/fhir+xml", "json", 200), ("*/*", "xml", 406),
+        ("*/*", "application/fhir json", 200),
     ],
 )  # fmt: skip
 def test_only_json(lab, accept, format_, status):

@@ -100,7 +100,7 @@ def test_a_key_is_not_added_to_another_file_or_for_no_name(path, tmp_path):
     with pytest.raises(InputError):
         keys.add(path, "ann")
     assert path.read_text() == "mention,code\nx,y\n"
-    for name in ("", " ann", "a\nb", "a\tb"):
+    for name in ("", " ann", "a\nb", "a\tb", "#ann"):
         with pytest.raises(InputError, match="no name"):
             keys.add(tmp_path / "other.tsv", name)
     with pytest.raises(AlphitaError, match="cannot be written"):

@@ -166,6 +166,25 @@ def test_a_slow_answer_is_given_up():
     assert stopped == [True]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/api/projects", 200), ("GET", "/api/projects/lab/export", 200), ("GET", "/api/projects", 504),
+        ("POST", "/api/projects/lab/export", 504),
+    ],
+)  # fmt: skip
+def test_a_file_for_review_may_take_longer(method, path, status):
+    async def slow(scope, receive, send):
+        await asyncio.sleep(0.1)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"end"})
+
+    client = Client(b"", path=path)
+    client.scope["method"] = method
+    ask(client, slow, seconds=0.02, file_seconds=60)
+    assert client.status == status
+
+
 def test_an_answer_that_has_begun_may_take_its_time():
     async def long(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})

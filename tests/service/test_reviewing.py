@@ -143,6 +143,20 @@ def test_of_many_tabs_at_once_one_is_first(lab):
     assert len(list(lab.store.history("lab"))) == 1
 
 
+def test_a_disagreement_is_settled_whatever_was_taken_back(lab):
+    ann, bob, row = lab.as_("ann"), lab.as_("bob"), lab.ids()[0]
+    decide(ann, row, "a")
+    decide(bob, row, "b", "choose", concept_id="AX:3")
+    assert decide(bob, row, "c", "nil", seen=2).status_code == 201
+    assert len(bob.post("/api/projects/lab/undo", json={"uid": "d"}).json()["undone"]) == 1
+    for uid in ("e", "f"):
+        (found,) = ann.get("/api/projects/lab/disagreements").json()["rows"]
+        asked = {"uid": uid, "concept_id": "AX:3", "seen": found["newest"]}
+        assert ann.post(f"{ROWS}/{row}/adjudicate", json=asked | {"uid": "g", "seen": 2}).status_code == 409
+        assert ann.post(f"{ROWS}/{row}/adjudicate", json=asked).status_code == 201
+        assert len(ann.post("/api/projects/lab/undo", json={"uid": f"undo {uid}"}).json()["undone"]) == 1
+
+
 def test_reviewers_are_blind_to_each_other_until_a_row_is_adjudicated(lab):
     ann, bob, row = lab.as_("ann"), lab.as_("bob"), lab.ids()[0]
     decide(ann, row, "a", comment="sure")

@@ -76,6 +76,9 @@ def serve(
     seconds: Annotated[
         float, typer.Option(min=0.1, help="Seconds a request may take.", rich_help_panel=HOW_MUCH)
     ] = 30.0,
+    file_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds an import or export of reviews may take.", rich_help_panel=HOW_MUCH)
+    ] = 300.0,
     batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens normalised together.", rich_help_panel=HOW)] = 2_048,
     window_ms: Annotated[
         float, typer.Option(min=0, max=100, help="Wait for requests that are arriving.", rich_help_panel=HOW)
@@ -110,7 +113,7 @@ def serve(
     settings = Settings(
         host=host, port=port, keys=keys, trust_user_header=trust_user_header, log_mentions=log_mentions,
         rate=rate, max_rows=max_rows, max_characters=max_characters, max_body=max_body, max_upload=max_upload,
-        queue=queue, seconds=seconds, batch_tokens=batch_tokens, window=window_ms / 1000,
+        queue=queue, seconds=seconds, file_seconds=file_seconds, batch_tokens=batch_tokens, window=window_ms / 1000,
         **({"proxies": tuple(proxy)} if proxy else {}),
     )  # fmt: skip
     settings.check()

@@ -186,10 +186,12 @@ def histogram(values: dict[str, NDArray[np.float64]]) -> dict[str, list[float]]:
 
 
 def _disagreements(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the pairs of texts whose ranks, as shares of all, are furthest apart."""
+    """Return the pairs of texts whose ranks, as shares of all of their set, are furthest apart."""
     if len(rows) < 2:
         return []
-    gold, ours = (pl.col(name).cast(pl.Float64).rank() / (len(rows) + 1) for name in PAIR)
+    # Each set has a scale of its own.
+    sets = pl.col("set") if "set" in rows.columns else pl.lit(0)
+    gold, ours = (pl.col(name).cast(pl.Float64).rank().over(sets) / (pl.len().over(sets) + 1) for name in PAIR)
     ranked = rows.with_columns(gold_rank=gold, system_rank=ours)
     ranked = ranked.sort((pl.col("gold_rank") - pl.col("system_rank")).abs(), descending=True, maintain_order=True)
     texts = [name for name, kind in rows.schema.items() if kind == pl.String]

@@ -174,7 +174,9 @@ def capabilities(release: Release, date: str) -> dict[str, Any]:
 
 
 def _check_accepted(request: Request) -> None:
-    wanted = request.query_params.get("_format") or request.headers.get("accept", "*/*")
+    # A plus sign that was not escaped arrives as a space.
+    asked = request.query_params.get("_format", "").strip().replace(" ", "+")
+    wanted = asked or request.headers.get("accept", "*/*")
     kinds = [one.partition(";")[0].strip().lower() for one in wanted.split(",")]
     if not any(kind in ACCEPTED for kind in kinds):
         raise Fault("not-supported", f"this service answers in {MEDIA_TYPE} only", 406)

@@ -91,11 +91,11 @@ def check_name(name: str, path: Path | None = None, line: int | None = None) -> 
     """Return the name of a reviewer.
 
     Raises:
-        InputError: it is empty, too long, or has characters that cannot be printed.
+        InputError: it is empty, too long, has characters that cannot be printed, or begins as comments of the file do.
     """
-    if not 0 < len(name) <= MOST_NAME or not name.isprintable() or name != name.strip():
+    if not 0 < len(name) <= MOST_NAME or not name.isprintable() or name != name.strip() or name.startswith("#"):
         raise InputError("no name of a reviewer", file=path, line=line, field="name", value=name,
-                         remedy=f"1 to {MOST_NAME} printable characters")  # fmt: skip
+                         remedy=f"1 to {MOST_NAME} printable characters, the first no #")  # fmt: skip
     return name
 
 

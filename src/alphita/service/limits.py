@@ -100,7 +100,8 @@ class Limits:
             await self.app(scope, receive, send)
             return
         if scope["path"] in WATCHED:
-            await self._timed(scope, receive, send, time.monotonic() + self.settings.seconds)
+            seconds = self.settings.seconds
+            await self._timed(scope, receive, send, time.monotonic() + seconds, seconds)
             return
         try:
             self._admit(scope)
@@ -126,7 +127,8 @@ class Limits:
             raise Refusal(503, "busy", "too many requests at once", retry_after=1)
 
     async def _bounded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        deadline = time.monotonic() + self.settings.seconds
+        seconds = _seconds(scope, self.settings)
+        deadline = time.monotonic() + seconds
         body = _Body(bytearray())
 
         async def replay() -> Message:
@@ -137,14 +139,14 @@ class Limits:
             return {"type": "http.request", "body": content, "more_body": False}
 
         try:
-            if await self._read(scope, receive, body):
-                await self._timed(scope, replay, send, deadline)
+            if await self._read(scope, receive, body, seconds):
+                await self._timed(scope, replay, send, deadline, seconds)
         except Refusal as refusal:
             await refuse(scope, receive, send, refusal)
         finally:
             self.bytes -= body.size
 
-    async def _read(self, scope: Scope, receive: Receive, body: _Body) -> bool:
+    async def _read(self, scope: Scope, receive: Receive, body: _Body, seconds: float) -> bool:
         """Read the body; return False if the client went away.
 
         Raises:
@@ -152,7 +154,7 @@ class Limits:
         """
         limit = _limit(scope, self.settings)
         try:
-            async with asyncio.timeout(self.settings.seconds):
+            async with asyncio.timeout(seconds):
                 more = True
                 while more:
                     message = await receive()
@@ -168,11 +170,14 @@ class Limits:
                     body.content += chunk
                     more = message.get("more_body", False)
         except TimeoutError:
-            raise Refusal(408, "too_slow", f"the body took more than {self.settings.seconds:g} s") from None
+            raise Refusal(408, "too_slow", f"the body took more than {seconds:g} s") from None
         return True
 
-    async def _timed(self, scope: Scope, receive: Receive, send: Send, deadline: float) -> None:
-        """Let the app answer; if it has not begun to by the deadline, say so."""
+    async def _timed(self, scope: Scope, receive: Receive, send: Send, deadline: float, seconds: float) -> None:
+        """Let the app answer; if it has not begun to by the deadline, say so.
+
+        What it does in a thread goes on, so the answer does not say that nothing was done.
+        """
         started = False
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())) as limit:
@@ -188,8 +193,15 @@ class Limits:
         except TimeoutError:
             if started or not limit.expired():
                 raise
-            slow = Refusal(504, "timeout", f"no answer within {self.settings.seconds:g} s", retry_after=1)
+            slow = Refusal(504, "timeout", f"no answer within {seconds:g} s; it may still be done", retry_after=1)
             await refuse(scope, receive, send, slow)
+
+
+def _seconds(scope: Scope, settings: Settings) -> float:
+    """Return how long a request may take until its answer begins."""
+    method, path = scope["method"], scope["path"]
+    is_file = (method == "POST" and path == UPLOADS) or (method == "GET" and path.endswith("/export"))
+    return settings.file_seconds if is_file else settings.seconds
 
 
 def _limit(scope: Scope, settings: Settings) -> int:

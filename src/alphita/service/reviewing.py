@@ -156,7 +156,12 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
 
     @routes.get("/projects/{name}/disagreements", summary="Rows to adjudicate", responses=documented(404))
     def disagreements(name: Name, reviewer: Caller) -> dict[str, Any]:
-        """Return the rows on which reviewers disagree; of a blind project those that the asker has decided."""
+        """Return the rows on which reviewers disagree; of a blind project those that the asker has decided.
+
+        `newest` is the id of the row's newest decision, an undone one or an undo too, for `seen` when it is settled.
+        """
+        # Before the rows are read: what is decided between is then not taken as seen.
+        newest = {one.row.id: store.newest(one.row.id) for one in store.disagreements(name, reviewer=reviewer)}
         found = store.disagreements(name, reviewer=reviewer)
         return {
             "total": len(found),
@@ -165,6 +170,7 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
                 | {
                     "decisions": [decision_json(each) for each in one.decisions],
                     "candidates": [asdict(each) for each in one.row.candidates],
+                    "newest": last.id if (last := newest.get(one.row.id)) else 0,
                 }
                 for one in found
             ],

@@ -36,6 +36,7 @@ class Settings(Config):
     max_buffered: int = Field(128 * MIB, ge=1, description="bytes of all bodies that are held at once")
     max_requests: int = Field(512, ge=1, description="requests answered at once")
     seconds: float = Field(30.0, gt=0, description="seconds a request may take until its answer begins")
+    file_seconds: float = Field(300.0, gt=0, description="seconds likewise, of a file imported or exported for review")
     rate: float = Field(100.0, ge=0, description="requests a second of one client; 0: any number")
     burst: int = Field(200, ge=1, description="requests that a client may send at once after a pause")
 

@@ -112,7 +112,8 @@ class Source:
     def file(self, *names: str, optional: bool = False) -> Path | None:
         """Return the first file of one of these names.
 
-        Looked for in `data` and in `data/BENCHMARK`, and with ".gz" after the name; names may hold folders and * .
+        Looked for in `data` and in `data/BENCHMARK`, and with ".gz" after the name; names may hold folders and * . A
+        packed file beside itself unpacked is passed over.
 
         Raises:
             NotGiven: no data folder was given.
@@ -128,7 +129,9 @@ class Source:
             raise NotGiven(f"the benchmark {self.benchmark} needs its files: --data FOLDER. {self.where}")
         for folder in (self.data / self.benchmark, self.data):
             for name in names:
-                found = sorted(path for ending in ("", ".gz") for path in folder.glob(name + ending) if path.is_file())
+                plain = [path for path in folder.glob(name) if path.is_file() and path.suffix != ".gz"]
+                packed = [path for path in folder.glob(f"{name}.gz") if path.is_file()]
+                found = sorted({*plain, *(path for path in packed if path.with_suffix("") not in plain)})
                 if found:
                     self.read.extend(path for path in found if path not in self.read)
                     return found

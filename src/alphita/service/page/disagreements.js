@@ -91,7 +91,7 @@ export class Disagreements {
     const comment = byId("disagreements-comment").value.trim();
     this.#say("Saving …");
     try {
-      await this.api.post(path(this.project, "rows", row.id, "adjudicate"), { uid: row.uid, concept_id: concept, seen: Math.max(0, ...row.decisions.map((one) => one.id)), ...(relation ? { relation } : {}), ...(comment ? { comment } : {}) });
+      await this.api.post(path(this.project, "rows", row.id, "adjudicate"), { uid: row.uid, concept_id: concept, seen: row.newest, ...(relation ? { relation } : {}), ...(comment ? { comment } : {}) });
       byId("disagreements-comment").value = "";
       this.rows.splice(this.rows.indexOf(row), 1);
       this.place = Math.min(this.place, Math.max(0, this.rows.length - 1));

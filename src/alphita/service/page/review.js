@@ -238,7 +238,7 @@ async function bring(id) {
 }
 
 outbox.addEventListener("refused", ({ detail: { item, error } }) => {
-  page.problems.set(item.uid, { row: item.row, text: `${item.mention ? `“${item.mention}”` : "The undo"} was not saved: ${error.message}.` });
+  page.problems.set(item.uid, { project: item.project, row: item.row, text: `${item.mention ? `“${item.mention}”` : "The undo"} was not saved: ${error.message}.` });
   if (item.project === page.project && item.row !== null) queue.mark(item.row, "problem");
   notices();
   if (page.row?.id === item.row) draw();
@@ -304,7 +304,7 @@ function notices() {
   }
   for (const [uid, problem] of page.problems) {
     lines.push(make("p", { class: "notice bad" }, `${problem.text} `,
-      problem.row === null ? null : make("button", { type: "button", on: { click: () => { if (!queue.pickRow(problem.row)) bring(problem.row); } } }, "To the row"),
+      problem.row === null || problem.project !== page.project ? null : make("button", { type: "button", on: { click: () => { if (!queue.pickRow(problem.row)) bring(problem.row); } } }, "To the row"),
       " ", make("button", { type: "button", on: { click: () => { page.problems.delete(uid); notices(); } } }, "Dismiss")));
   }
   const retrying = document.activeElement?.id === "retry";
@@ -468,9 +468,9 @@ async function openProject(name) {
   page.row = null;
   page.details.clear();
   page.loaded.clear();
-  page.drafts.clear();
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
-  api.get(path(name)).then((project) => { page.blind = Boolean(project.blind); draw(); }, () => {});
+  api.get(path(name)).then((project) => { if (page.project === name) { page.blind = Boolean(project.blind); draw(); } }, () => {});
+  notices();
   await reload();
   refreshProgress();
 }
