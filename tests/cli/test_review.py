@@ -130,7 +130,7 @@ def test_bad_imports(answers, tmp_path, imported):
     error = failed(*words, "x", "--context-from", short)
     assert isinstance(error, InputError)
     assert "row 2" in str(error)
-    assert "cannot read it" in str(failed(*words, "x", "--context-from", tmp_path / "gone.csv"))
+    assert "cannot read the input" in str(failed(*words, "x", "--context-from", tmp_path / "gone.csv"))
     assert "'LAB'" in str(failed("import", answers, "-m", imported, "--project", "toes", "--source", "OTHER"))
     assert "come from" in str(failed("import", answers, "-m", imported, "--project", "new", "--source", " "))
     with pytest.raises(InputError, match="must be one of"):

@@ -39,8 +39,16 @@ def import_(
     column: Annotated[str, typer.Option(help="Column of the strings there; it is noted with the project.")] = "",
     context_from: Annotated[
         Path | None,
-        typer.Option(metavar="INPUT", help="The CSV or TSV that was normalised: reviewers see its other columns."),
+        typer.Option(metavar="INPUT", help="The file that was normalised: reviewers see its other columns."),
     ] = None,
+    context_format: Annotated[
+        str, typer.Option(help="Its format, as --input-format of normalize has it; told by its name otherwise.")
+    ] = "",
+    context_sheet: Annotated[
+        str | None, typer.Option(help="Its sheet, of an Excel workbook; not needed if only one has anything in it.")
+    ] = None,
+    context_delimiter: Annotated[str, typer.Option(help="Between its cells, e.g. ';'.")] = "",
+    context_encoding: Annotated[str, typer.Option(help="Its encoding, e.g. cp1252.")] = "utf-8",
     index: Annotated[
         Path | None,
         typer.Option(help="The index that was normalised with: for the types of the answers, and to note its release."),
@@ -64,6 +72,8 @@ def import_(
     from alphita.mappings.formats import Header, _names
     from alphita.mappings.review import files
     from alphita.mappings.review.store import ReviewStore
+    from alphita.normalizer.table_cells import cells_of
+    from alphita.normalizer.tables import Table
     from alphita.service import review_files
 
     reader = _names.chosen(answers, from_, "--from")
@@ -71,11 +81,16 @@ def import_(
     opened = _index(index)
     header = Header(prefixes=options.prefixes_of(prefix))
     left_out: Counter[str] = Counter()
+    context = None
+    if context_from is not None:
+        context = dict(cells_of(Table(
+            context_from, context_format, sheet=context_sheet, delimiter=context_delimiter, encoding=context_encoding
+        )))  # fmt: skip
     # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.
     read = answers.with_name(f"{answers.name}.import")
     with Rejects(options.rejects_of(read), strict=strict, private=private) as rejects:
         rows = files.read(
-            answers, reader, project, rejects, header=header, context=context_from, left_out=left_out
+            answers, reader, project, rejects, header=header, context=context, left_out=left_out
         )  # fmt: skip
     facts = review_files.project_of(project, source, column, opened, blind=not open_)
     with ReviewStore.open(mappings, create=True) as store:

@@ -81,6 +81,16 @@ class Row(NamedTuple):
     field: str | None = None
 
 
+class Record(NamedTuple):
+    """A row of a CSV or TSV, or why it is none, with the offending text."""
+
+    number: int
+    line: int
+    cells: list[str]
+    problem: str = ""
+    value: str = ""
+
+
 @dataclass
 class Table:
     """An input and how to read it.
@@ -174,14 +184,19 @@ class Table:
             yield from self._parquet() if self.format == "parquet" else self._excel()
             return
         readers = {"csv": self._delimited, "tsv": self._delimited, "jsonl": self._json_lines, "lines": self._plain}
-        with self._open() as file:
+        with self.opened() as file:
             try:
                 yield from readers[self.format](file)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise InputError(f"damaged gzip file: {error}", file=self.name, line=self._line) from None
 
     @contextmanager
-    def _open(self) -> Iterator[IO[bytes]]:
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Open the input, and unpack it if it is gzipped.
+
+        Raises:
+            InputError: it cannot be read.
+        """
         if self.is_stdin:
             yield sys.stdin.buffer
             return
@@ -196,7 +211,7 @@ class Table:
             else:
                 yield self._raw
 
-    def _lines(self, file: IO[bytes]) -> Iterator[str]:
+    def lines(self, file: IO[bytes]) -> Iterator[str]:
         """Yield decoded lines with their ends; bytes that are no text become lone surrogates, found per cell later."""
         first = True
         while raw := file.readline(MAX_LINE_BYTES + 1):
@@ -215,15 +230,25 @@ class Table:
             raise InputError("the file is empty", file=self.name)
 
     def _delimited(self, file: IO[bytes]) -> Iterator[Row]:
+        records = self.records(file)
+        pick = self._picker(next(records)[2])
+        for number, line, cells, problem, value in records:
+            if problem:
+                yield Row(number, line, None, problem=problem, value=value)
+            else:
+                yield self.checked(number, line, *pick([*cells, None]))
+
+    def records(self, file: IO[bytes]) -> Iterator[Record]:
+        """Yield the header, as row 0, and the rows of a CSV or TSV."""
         csv.field_size_limit(MAX_CELL_CHARACTERS)
         delimiter = self._delimiter()
-        lines = CsvLines(self._lines(file))
+        lines = CsvLines(self.lines(file))
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             header = next(reader, [])
         except csv.Error as error:
             raise InputError(f"the header cannot be read: {error}", file=self.name, line=1) from None
-        pick = self._picker(header)
+        yield Record(0, 1, header)
         lines.cells = len(header)
         number = 0
         while True:
@@ -237,22 +262,22 @@ class Table:
                 number += 1
                 problem = UNCLOSED if len(lines.row) > 1 else str(error)
                 first = lines.take_back()
-                yield Row(number, line, None, problem=f"not a row of this format: {problem}", value=_printable(first))
+                yield Record(number, line, [], f"not a row of this format: {problem}", printable(first))
                 continue
             if not cells:
                 continue
             number += 1
             if len(cells) != len(header) and any(one.count(delimiter) == len(header) - 1 for one in lines.row[1:]):
                 first = lines.take_back()
-                yield Row(number, line, None, problem=f"not a row of this format: {UNCLOSED}", value=_printable(first))
+                yield Record(number, line, [], f"not a row of this format: {UNCLOSED}", printable(first))
                 continue
             if len(cells) != len(header):
                 problem = f"{len(cells)} cells, but the header has {len(header)}"
                 if len(lines.row) > 1:
                     problem += f" (lines {line} to {line + len(lines.row) - 1})"
-                yield Row(number, line, None, problem=problem, value=delimiter.join(cells))
+                yield Record(number, line, [], problem, delimiter.join(cells))
                 continue
-            yield self.checked(number, line, *pick([*cells, None]))
+            yield Record(number, line, cells)
 
     def _picker(self, header: Sequence[str]) -> Callable[[list[str | None]], tuple[Any, ...]]:
         """Return what takes mention, code, context, ... from the cells of a row, to which one of None was added."""
@@ -272,14 +297,14 @@ class Table:
         self._rows = number
 
     def _plain(self, file: IO[bytes]) -> Iterator[Row]:
-        for number, text in enumerate(self._lines(file), 1):
+        for number, text in enumerate(self.lines(file), 1):
             yield self.checked(number, number, text.rstrip("\r\n"))
         self._rows = self._line
 
     def _json_lines(self, file: IO[bytes]) -> Iterator[Row]:
         column: str | None = None
         number = 0
-        for line, text in enumerate(self._lines(file), 1):
+        for line, text in enumerate(self.lines(file), 1):
             if not text.strip():
                 continue
             number += 1
@@ -314,7 +339,7 @@ class Table:
                 problem = f"{name!r} is neither string nor number"
                 return Row(number, line, None, problem=problem, value=value, field=name)
         code, frequency = (
-            None if value is None else _number(value) if isinstance(value, float) else str(value)
+            None if value is None else as_text(value) if isinstance(value, float) else str(value)
             for value in (code, frequency)
         )  # fmt: skip
         return self.checked(number, line, mention or "", code, context, language, frequency)
@@ -372,20 +397,18 @@ class Table:
                 text.encode("utf-8")
             except UnicodeEncodeError:
                 problem = f"not valid {self.encoding} text{where}"
-                return Row(number, line, None, problem=problem, value=_printable(text), field=name)
+                return Row(number, line, None, problem=problem, value=printable(text), field=name)
         count = None
         if frequency is not None and (frequency := frequency.strip()):
             if not (whole := WHOLE.fullmatch(frequency)):
                 problem = f"{self.frequency_column!r} is no whole number of 0 or more"
-                return Row(
-                    number, line, None, problem=problem, value=_printable(frequency), field=self.frequency_column
-                )
+                return Row(number, line, None, problem=problem, value=printable(frequency), field=self.frequency_column)
             count = int(whole[1])
         return Row(number, line, mention, code, context or None, language or None, count)
 
     def _choose(self, names: Sequence[str], column: str | None) -> int:
         """Return which of `names` is `column`, or is the one to take when none is named."""
-        shown = [_printable(name) for name in names]
+        shown = [printable(name) for name in names]
         if column is None and len(names) == 1:
             if other := self._other_delimiter(names[0]):
                 raise UsageError(
@@ -437,7 +460,7 @@ def texts(column: Any) -> list[str | None]:  # noqa: ANN401
 
     if pa.types.is_floating(column.type):
         # Whole numbers where some are missing; NaN is what data frames have for a missing one.
-        return [None if value is None or value != value else _number(value) for value in column.to_pylist()]
+        return [None if value is None or value != value else as_text(value) for value in column.to_pylist()]
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     try:
@@ -447,10 +470,11 @@ def texts(column: Any) -> list[str | None]:  # noqa: ANN401
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
 
 
-def _number(value: float) -> str:
+def as_text(value: float) -> str:
     """Return a number as whoever wrote it means it: 3.0 is 3."""
     return f"{value:.0f}" if value % 1 == 0 else str(value)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """Return a text that can be written anywhere: halves of characters become question marks."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -7,11 +7,11 @@ row (see `imports`).
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
@@ -30,13 +30,12 @@ from alphita.terminology import prefixes
 CHUNK = 2_000
 # SSSOM's own word for a set whose licence nobody has said.
 NO_LICENCE = "https://w3id.org/sssom/license/unspecified"
-MAX_CELL_CHARACTERS = 1_000_000
 _PREFIX = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 def read(
     path: Path, reader: ModuleType, project: str, rejects: Rejects, *, header: Header | None = None,
-    context: Path | None = None, name: str = "", left_out: Counter[str] | None = None,
+    context: Dictionary[int, Dictionary[str, str]] | None = None, name: str = "", left_out: Counter[str] | None = None,
 ) -> list[Row]:  # fmt: skip
     """Read a file of mappings as the rows of a project, in its order; none has an id yet.
 
@@ -46,14 +45,13 @@ def read(
         project: name of the project.
         rejects: takes what cannot be read; an input row of which one mapping is not sound goes there whole.
         header: prefixes and systems that the file needs to be understood.
-        context: the file that was normalised, a CSV or TSV with a header: the cells of each row are shown beside it.
+        context: row of the file that was normalised -> its cells by column, which are shown beside it.
         name: what the file is called where decisions come from it; as `path` by default.
         left_out: counts what the file says was decided and no row holds.
 
     Raises:
-        InputError: a file as a whole cannot be read, or `context` has fewer rows than the mappings speak of.
+        InputError: the file as a whole cannot be read, or `context` lacks a row that the mappings speak of.
     """
-    cells = _cells(context) if context is not None else None
     mappings: dict[tuple[str, str], dict[int, list[Mapping]]] = {}
     for one in reader.read(path, header or Header(), rejects):
         mappings.setdefault((one.mention_code or "", one.mention), {}).setdefault(one.row, []).append(one)
@@ -72,14 +70,14 @@ def read(
                 field = "row" if error.field == "number" else error.field
                 rejects.add(error.problem, file=path, line=number, field=field, value=error.value)
                 continue
-            if cells is not None and number > len(cells):
+            if context is not None and number not in context:
                 raise InputError(
-                    f"it has {len(cells)} rows, but the mappings speak of row {number}", file=context,
+                    f"the mappings speak of row {number}, which the file of context has not, or has not sound",
                     remedy="give the file that was normalised",
-                )  # fmt: skip
+                )
         if occurrences:
             row = _together(occurrences)
-            shown = _shown(cells[row.number - 1], row.candidates[0]) if cells is not None else {}
+            shown = _shown(context[row.number], row.candidates[0]) if context is not None else {}
             decided = imports.decided(row.candidates, project, name or path.name, counts)
             found.append(replace(row, context=shown, candidates=_distinct(row.candidates), decided=decided))
     return found
@@ -207,19 +205,7 @@ def _chunks(mappings: Iterable[Mapping]) -> Iterator[list[Mapping]]:
         yield chunk
 
 
-def _cells(path: Path) -> Sequence[dict[str, str]]:
-    """Return the rows of a CSV or TSV with a header."""
-    csv.field_size_limit(MAX_CELL_CHARACTERS)
-    delimiter = "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, delimiter=delimiter, restkey="", restval="")
-            return [{str(name): str(cell) for name, cell in row.items() if name} for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot read it: {getattr(error, 'strerror', None) or error}", file=path) from None
-
-
-def _shown(cells: dict[str, str], mapping: Mapping) -> dict[str, str]:
+def _shown(cells: Dictionary[str, str], mapping: Mapping) -> dict[str, str]:
     """Return the cells that say more than the mapping does."""
     known = {mapping.mention, mapping.mention_code, None, ""}
     return {name: cell for name, cell in cells.items() if cell not in known}
