@@ -166,6 +166,21 @@ def test_zip_and_gzip(load: Load, whole: Terminology, tmp_path: Path) -> None:
     assert [source["version"] for source in terminology.manifest["sources"]] == ["2.99"]
 
 
+def test_the_table_of_panels_is_not_the_table(load: Load, whole: Terminology, tmp_path: Path) -> None:
+    # Real releases have a second Loinc.csv, of the terms of panels alone, whose folder comes first.
+    rows = TABLE.read_bytes().splitlines(keepends=True)
+    with zipfile.ZipFile(tmp_path / "Loinc_2.99.zip", "w") as archive:
+        archive.writestr("AccessoryFiles/PanelsAndForms/Loinc.csv", b"".join(rows[:2]))
+        for path in sorted(path for path in RELEASE.rglob("*") if path.is_file()):
+            archive.write(path, path.relative_to(RELEASE))
+        archive.writestr("ZCopy/Loinc.csv", b"".join(rows[:2]))
+    terminology, rejects = load(loinc, tmp_path / "Loinc_2.99.zip")
+    assert rejects == []
+    assert terminology.manifest["counts"] == whole.manifest["counts"]
+    left_out = "files of the release that are not read"
+    assert terminology.manifest["dropped"][left_out] == whole.manifest["dropped"].get(left_out, 0) + 2
+
+
 @pytest.mark.parametrize(
     ("file", "row", "field", "problem"),
     [

@@ -94,7 +94,26 @@ def test_language_and_namespace_options(load: Load) -> None:
     terminology, _ = load(obo, FIXTURES / "small.obo", language="de", semantic_type="namespace")
     assert {term.language for term in terminology.concept("XX:0000003").terms} == {"de"}
     assert terminology.concept("XX:0000001").semantic_types == ["root_space"]
-    assert terminology.concept("XX:0000003").semantic_types == []
+    assert terminology.concept("XX:0000003").semantic_types == ["demo"]
+
+
+def test_the_headers_namespace_is_that_of_terms_without_one(load: Load, write: Write) -> None:
+    head = HEAD.rstrip("\n") + "\ndefault-namespace: all\n\n"
+    path = write("x.obo", head + TERM + "\n[Term]\nid: XX:2\nname: Two\nnamespace: own\n")
+    terminology, _ = load(obo, path, semantic_type="namespace")
+    assert [terminology.concept(f"XX:{number}").semantic_types for number in (1, 2)] == [["all"], ["own"]]
+    assert load(obo, path)[0].concept("XX:1").semantic_types == []
+
+
+@pytest.mark.parametrize(
+    "name", ["exactMatch", '"exactMatch"', "skos:exactMatch", "http://www.w3.org/2004/02/skos/core#exactMatch"]
+)
+def test_mappings_by_whichever_name(load: Load, write: Write, name: str) -> None:
+    lines = f'property_value: {name} DOID:1\nproperty_value: {name} "MESH:D1" xsd:anyURI\nproperty_value: Match X:1\n'
+    terminology, rejects = load(obo, write("x.obo", HEAD + TERM + lines))
+    assert rejects == []
+    assert terminology.concept("XX:1").xrefs == [("skos:exactMatch", "DOID:1"), ("skos:exactMatch", "MESH:D1")]
+    assert terminology.manifest["dropped"] == {"property_value Match": 1}
 
 
 def test_branches_as_semantic_types(load: Load) -> None:

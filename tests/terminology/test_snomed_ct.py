@@ -120,8 +120,9 @@ def test_a_dialect_that_is_not_there_is_wrong_use(dialect: str) -> None:
 
 def test_relations_values_and_labels(whole: Terminology) -> None:
     assert sorted(whole.concept(LAMP).relations) == [
-        ("SNOMEDCT:91013003", "SNOMEDCT:91011001"),  # another attribute has its name
-        ("is_a", "SNOMEDCT:91002002"), ("lantern_site", FLICKER), ("lantern_site", "SNOMEDCT:91011001"),
+        ("is_a", "SNOMEDCT:91002002"),
+        ("lantern_colour", "SNOMEDCT:91011001"),  # another attribute of that name is inactive, and shown by its id
+        ("lantern_site", FLICKER), ("lantern_site", "SNOMEDCT:91011001"),
     ]  # fmt: skip
     assert whole.concept(LAMP).properties == [("lantern_strength", "2.5"), ("SNOMEDCT:91009009", "deep blue")]
     root = whole.resolve("SNOMEDCT:91001001")
@@ -208,6 +209,22 @@ def test_optional_files_may_be_missing(load: Load, tmp_path: Path) -> None:
     )
     terminology, rejects = load(snomed_ct, folder)
     assert (rejects, terminology.concept("SNOMEDCT:910001001").name) == ([], "One")
+
+
+@pytest.mark.parametrize(("active", "label"), [("0", "has_form"), ("1", "SNOMEDCT:910003005")])
+def test_an_inactive_attribute_takes_no_name(load: Load, tmp_path: Path, active: str, label: str) -> None:
+    one, two, live, other = "910001001", "910002008", "910003005", "910004004"
+    folder = write_release(
+        tmp_path, Concept=[concept(one), concept(two), concept(live), concept(other, active)],
+        Description=[
+            description("920001011", one, "One (x)", FSN), description("920002010", two, "Two (x)", FSN),
+            description("920003017", live, "Has form (attribute)", FSN),
+            description("920004011", other, "has form (attribute)", FSN),
+        ],
+        Relationship=[relation("930001021", one, two, live)],
+    )  # fmt: skip
+    terminology, _ = load(snomed_ct, folder)
+    assert terminology.concept(f"SNOMEDCT:{one}").relations == [(label, f"SNOMEDCT:{two}")]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,17 @@ def test_a_preferred_column_decides(load: Load, write: Write) -> None:
     assert load(table, path)[0].concept("X:1").name == "Uno"
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_preferred_column_of_one_file_decides_for_all(load: Load, write: Write, order: tuple[int, int]) -> None:
+    paths = [
+        write("a.csv", "id,term,preferred\nL:1,MI,0\nL:1,Myocardial infarction,1\nL:2,Itch,0\n"),
+        write("b.csv", "id,term\nL:1,heart attack\nL:2,pruritus\nL:3,rash\nL:3,eruption\n"),
+    ]
+    terminology, _ = load(table, *(paths[place] for place in order))
+    for concept, name in (("L:1", "Myocardial infarction"), ("L:2", "pruritus"), ("L:3", "rash")):
+        assert [term.string for term in terminology.concept(concept).terms if term.preferred] == [name]
+
+
 def test_quotes_can_be_switched_off(load: Load, write: Write) -> None:
     path = write("x.tsv", 'id\tterm\nX:1\t"One\nX:2\tT"wo"\n')
     terminology, _ = load(table, path, quote="")

@@ -119,6 +119,8 @@ def _chosen(paths: Sequence[Path], dropped: Counter[str]) -> list[Member]:
             file=there[0].path,
         )
     tabular = [file for file in found if not _is_order(file)]
+    # The release has indexes of the same ending beside it.
+    tabular = [file for file in tabular if file in named or _is_tabular(file)] or tabular
     chosen = tabular or found
     dropped.update(f"file {file.name}" for file in there if file not in chosen)
     return chosen
@@ -130,6 +132,11 @@ def _is_order(file: Member) -> bool:
         return True
     with file.open() as opened:
         return re.match(rb"(?:\xef\xbb\xbf)?\d{5} [A-Z]", opened.read(20)) is not None
+
+
+def _is_tabular(file: Member) -> bool:
+    with file.open() as opened:
+        return b"<ICD10CM.tabular" in opened.read(_BYTES_AT_ONCE)
 
 
 class _Reader:

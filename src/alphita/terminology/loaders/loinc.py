@@ -33,6 +33,8 @@ STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
 HIERARCHIES = ("componenthierarchybysystem.csv", "multiaxialhierarchy.csv", "multi-axial_hierarchy.csv")
 PART_LINKS = ("loincpartlink_primary.csv", "loincpartlink_supplementary.csv", "loincpartlink.csv")
 OTHERS = ("loinc.csv", "loinctablecore.csv", "mapto.csv", "part.csv", "consumername.csv")
+# There the release has a second Loinc.csv, of the terms of panels alone.
+PANELS = "panelsandforms"
 # deAT24LinguisticVariant.csv
 _VARIANT = re.compile(r"([a-z]{2})([A-Z]{2})\d*LinguisticVariant\.csv")
 _LOINC = r"^[0-9]{1,8}-[0-9]$"
@@ -61,6 +63,15 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     return _Reader(_files.members(paths), options, rejects).read()
 
 
+def _folder(member: Member) -> str:
+    return member.place.lower().rpartition("/")[0].rpartition("/")[2]
+
+
+def _depth(member: Member) -> tuple[bool, int]:
+    """Order files of one name: that of the release's own table first, then the outermost."""
+    return _folder(member) != "loinctable", member.place.count("/")
+
+
 class _Reader:
     """Reads the files of a release, the terms' own first."""
 
@@ -71,7 +82,7 @@ class _Reader:
         self.files: dict[str, Member] = {}
         self.variants: list[tuple[str, Member]] = []
         wanted = _language_option(options.languages)
-        for member in members:
+        for member in sorted(members, key=_depth):
             name = member.name.lower()
             if variant := _VARIANT.fullmatch(member.name):
                 tag = f"{variant[1]}-{variant[2]}"
@@ -79,7 +90,7 @@ class _Reader:
                     self.variants.append((tag, member))
                 else:
                     self.dropped["linguistic variants that were not wanted"] += 1
-            elif name in (*HIERARCHIES, *PART_LINKS, *OTHERS) and name not in self.files:
+            elif name in (*HIERARCHIES, *PART_LINKS, *OTHERS) and name not in self.files and _folder(member) != PANELS:
                 self.files[name] = member
             else:
                 self.dropped["files of the release that are not read"] += 1

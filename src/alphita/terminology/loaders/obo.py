@@ -31,7 +31,10 @@ DESCRIPTION = "OBO ontologies: HPO, DOID, Uberon, ..."
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
 # OBO 1.0 wrote the scope into the tag.
 OLD_SYNONYMS = {f"{scope}_synonym": scope for scope in model.SCOPES}
-MAPPINGS = frozenset(f"skos:{kind}Match" for kind in ("exact", "close", "broad", "narrow", "related"))
+# Mondo's file writes them without a prefix, others as URIs.
+MAPPING = re.compile(
+    r'"?(?:skos:|http://www\.w3\.org/2004/02/skos/core#)?((?:exact|close|broad|narrow|related)Match)"?'
+)
 
 _TAG = re.compile(r"([A-Za-z][\w.\-]*)\s*:(?!//)\s*(.*)")
 _STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
@@ -187,6 +190,9 @@ class _Reader:
                 reader(self, line, tag, value)
             elif tag not in ("id", "is_obsolete"):
                 self.dropped[tag] += 1
+        own = any(tag == "namespace" for _, tag, _ in clauses)
+        if self.options.semantic_type == "namespace" and not own and (default := self.header.get("default-namespace")):
+            self._add("semantic_types", start, semantic_type=_plain(default[0]))
         if self.n_names == 0 and not retired:
             self._refuse("a [Term] without name; the concept is kept and shown by its id", start, "name", concept)
 
@@ -270,11 +276,11 @@ class _Reader:
     def _property(self, line: int, tag: str, value: str) -> None:
         if tag == "property_value":
             name, _, target = value.partition(" ")
-            if name not in MAPPINGS:
+            if not (mapping := MAPPING.fullmatch(name)):
                 self.dropped[f"property_value {name}"] += 1
                 return
             target = prefixes.normalize(_plain(target.strip().strip('"').split('" ')[0]))
-            self._add("xrefs", line, predicate=name, object=target)
+            self._add("xrefs", line, predicate=f"skos:{mapping[1]}", object=target)
             return
         value = _unescape(value) if tag == "comment" else _plain(value)
         if not self._fits(value, line, tag, model.MAX_TEXT_CHARACTERS):

@@ -339,7 +339,10 @@ class _Reader:
     # --- graph -------------------------------------------------------------------------------------------------------
 
     def _labels(self, descriptions: pl.DataFrame) -> dict[int, str]:
-        """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id."""
+        """Return attribute concepts' names: 363698007 -> "finding_site"; those of the same name keep their id.
+
+        An inactive one takes no name from another.
+        """
         names = descriptions.filter(pl.col("typeId") == FSN)
         names = names.filter(pl.col("term").str.contains(r"\((attribute|linkage concept)\)\s*$"))
         english = names.sort(pl.col("languageCode") != "en", maintain_order=True).unique("concept", keep="first")
@@ -347,8 +350,12 @@ class _Reader:
             int(self.ids[row]): model.snake_case(re.sub(_TAG, r"\1", term))
             for row, term in english.select("concept", "term").iter_rows()
         }
-        taken = Counter(words.values())
-        labels = {concept: word for concept, word in words.items() if word and taken[word] == 1}
+        live = {int(self.ids[row]) for row in english["concept"].to_list() if self.active[row]}
+        every, taken = Counter(words.values()), Counter(words[concept] for concept in live)
+        labels = {
+            concept: word for concept, word in words.items()
+            if word and (taken if concept in live else every)[word] == 1
+        }  # fmt: skip
         return labels | {IS_A: model.IS_A}
 
     def _relations(self, labels: dict[int, str]) -> pl.DataFrame:

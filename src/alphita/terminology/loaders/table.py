@@ -156,7 +156,9 @@ class _Reader:
         self._say_whose(found["concepts"])
         is_open = pl.col("preferred").is_null()
         first = pl.col("concept").is_first_distinct().over(is_open)
-        found["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first).otherwise("preferred"))
+        # In this file or another.
+        said = pl.col("preferred").fill_null(False).any().over("concept")
+        found["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first & ~said).otherwise("preferred"))
         return {name: self._distinct(frame, KEYS[name]) for name, frame in found.items()}
 
     def _distinct(self, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
