@@ -11,7 +11,8 @@ goes on with a run that was cut. Seeds are the outer loop.
 The run `biolord` gives a row for each phase (Remy et al. 2024, table 2): adapted, contrasted, contrasted and adapted
 again (BioLORD-2023-C), the first of the self-distilled students (BioLORD-2023-S), and the soup. Beside it stand
 BioLORD-2022's plain contrast, what appendix A tells of, and names trained against a concept's other names too (ours),
-each up to the end of its contrastive phase, to be compared with the row C. All choices are made on the dev scores;
+each up to the end of its contrastive phase, to be compared with the row C; and students whose head starts as the
+teacher's projection (ours), to be compared with S and its soup. All choices are made on the dev scores;
 --benchmarks leaves out what is to be read once, at the end. --earlier takes over the figures of a run whose folder is
 gone, if it was made with the same data and settings.
 """
@@ -71,6 +72,10 @@ RUNS = (
         {"phases": CONTRAST, "kinds": "definition,description,generated,name"},
     ),
     Run("hard_negatives", {"": "C with hard negatives"}, {"phases": CONTRAST, "hard_negatives": "2"}),
+    Run(
+        "teacher_head", {"distilled_0": "S, the head from the teacher's", "": "soup, heads from the teacher's"},
+        {"head": "teacher"},
+    ),
 )  # fmt: skip
 BASE = "the encoder as it comes"
 TITLES = (BASE, *(title for run in RUNS for title in run.rows.values()))

@@ -12,7 +12,7 @@ SITES = ("heart", "liver", "kidney", "skin", "brain", "lung", "bone", "eye")
 FINDINGS = (("pain", "ache"), ("swelling", "oedema"), ("bleeding", "haemorrhage"))
 
 
-def tiny_model(folder: Path, *, dropout: float = 0.1) -> Path:
+def tiny_model(folder: Path, *, dropout: float = 0.1, dim: int = 32) -> Path:
     """Write a model folder in the layout of transformers, with a WordPiece tokenizer over letters and some words."""
     import torch
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -30,7 +30,7 @@ def tiny_model(folder: Path, *, dropout: float = 0.1) -> Path:
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+        vocab_size=len(vocabulary), hidden_size=dim, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
         max_position_embeddings=64, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
     )  # fmt: skip
     BertModel(config).save_pretrained(folder)

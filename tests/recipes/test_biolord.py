@@ -227,11 +227,12 @@ def test_losses_of_the_adaptation_are_those_of_its_sets(
     assert kinds == {True, False}
 
 
+@pytest.mark.parametrize("start", ["random", "teacher"])
 def test_loss_of_a_distillation_batch_is_the_papers(
-    data: Path, terminology: Terminology, whole: Path, tmp_path: Path
+    data: Path, terminology: Terminology, whole: Path, tmp_path: Path, start: str
 ) -> None:
     """MSE between the head's output for the vector at length 1 of each name and definition and its concept's target."""
-    settings = config(data, **STILL)
+    settings = config(data, head=start, **STILL)
     read = biolord.read(terminology, settings)
     targets = whole.with_name("m.phases") / "targets"
     figures = biolord.distil(settings, read, data / "model", targets, Phase("s", tmp_path / "m"), seed=5)
@@ -241,6 +242,9 @@ def test_loss_of_a_distillation_batch_is_the_papers(
     drawn = concept_targets.TargetBatches(np.array(owners), values, batch=16, seed=5).batch(0)
     head = ProjectionHead(32, 6, seed=5)
     W, b = head.weight.detach().double().numpy(), head.bias.detach().double().numpy()
+    if start == "teacher":
+        W = concept_targets.read(targets).components
+        b = -W @ concept_targets.read(targets).mean
     total = 0.0
     rows = drawn.terms[drawn.arrays["place"]]
     for e, row in zip(vectors_of(data / "model", [strings[row] for row in rows]), rows, strict=True):
@@ -493,6 +497,24 @@ def test_more_targets_than_the_teacher_has_numbers_are_refused(
     settings = config(data, dim=33, phases="distil", seeds=1, teacher=str(data / "model"))
     with pytest.raises(InputError, match="set dim=32 or less"):
         biolord.train(terminology, str(data / "model"), tmp_path / "m", settings)
+
+
+def test_a_teacher_of_another_size_gives_no_start_for_the_head(
+    data: Path, terminology: Terminology, tmp_path: Path
+) -> None:
+    read = biolord.read(terminology, config(data))
+    every = read.variants()
+    wide = tmp_path / "wide"
+    concept_targets.make(
+        wide, TermEncoder.load(tiny_model(tmp_path / "teacher", dim=48)), every.preferred(),
+        (every.texts, every.defined), every.n, dim=6, facts={},
+    )  # fmt: skip
+    phase = Phase("s", tmp_path / "m")
+    with pytest.raises(InputError, match=r"have 48 numbers, the student's 32.*set head=random"):
+        biolord.distil(config(data, head="teacher"), read, data / "model", wide, phase, seed=0)
+    assert not (tmp_path / "m").exists()
+    biolord.distil(config(data, head="random", steps=1), read, data / "model", wide, phase, seed=0)
+    assert (tmp_path / "m" / "head.safetensors").exists()
 
 
 def test_a_share_of_the_starting_weights_is_averaged_in(data: Path, terminology: Terminology, tmp_path: Path) -> None:

@@ -160,3 +160,17 @@ def test_the_head_is_linear_and_follows_from_its_seed() -> None:
     assert ProjectionHead(7, seed=0).weight.shape == (64, 7)
     with pytest.raises(ValueError, match="must be 1 or more, not 0 and 64"):
         ProjectionHead(0, seed=0)
+
+
+def test_a_head_that_starts_from_the_targets_meets_them_for_the_teachers_vectors() -> None:
+    names, texts, has = vectors(40, 6, 3)
+    made = targets(names, texts, has, dim=4)
+    head = ProjectionHead(6, 4, seed=0)
+    head.start_from(made)
+    z = torch.from_numpy(np.array(reference.mixed(names, texts, has), np.float32))
+    np.testing.assert_allclose(head(z).detach().numpy(), made.values, atol=1e-6)
+    assert head.weight.dtype == torch.float32
+    assert head.weight.requires_grad
+    assert head.bias.requires_grad
+    with pytest.raises(InputError, match=r"the teacher's vectors have 6 numbers, the student's 7.*set head=random"):
+        ProjectionHead(7, 4, seed=0).start_from(made)

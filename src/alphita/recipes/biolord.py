@@ -17,7 +17,9 @@ Deviations from the paper, and what it leaves open:
   table 2 calls the model of the whole contrastive phase so, which the adaptation ends: after it.
 - A target is the mean of the vectors of the concept's preferred name and of its definitions, the mean removed by the
   PCA (see `training.distillation`). A concept without definition is told by its name. All its names are trained.
-- The head reads the vector at length 1, as it is compared later. It is kept beside the model, not in it.
+- The head reads the vector at length 1, as it is compared later. It is kept beside the model, not in it. With
+  head=teacher it starts as the projection that made the targets, not at random: a short training has not the steps to
+  bring a drawn head to the vectors, and turns the vectors to it instead.
 - With kinds=...,name a concept's other names count as texts of it: a graph teaches synonyms that way too, of concepts
   that have neither definition nor relations.
 - Texts of a concept that a pair's drawn name names too, and equal texts, are no negatives of the pair either.
@@ -95,6 +97,10 @@ class Config(TextTraining):
         "preferred", description="names averaged into a concept's target (not stated)"
     )
     dim: int = Field(64, ge=1, description="numbers a target, by PCA (Self-distillation phase)")
+    head: Literal["random", "teacher"] = Field(
+        "random", description="what the head starts from: drawn by the seed, or the teacher's PCA (Self-distillation: "
+        "random; teacher is ours)",
+    )  # fmt: skip
     distil_batch: int = Field(64, ge=2, description="names and definitions a batch (not stated; ours)")
     distil_epochs: float = Field(5.0, gt=0, description="epochs over names and definitions (appendix B)")
     distil_learning_rate: float = Field(2e-5, gt=0, description="learning rate (appendix B)")
@@ -231,16 +237,18 @@ def distil(
     from alphita.training.sentence_run import SentenceRun
 
     every = data.variants()
-    if phase.dry_run:
-        values, hashed = np.zeros((every.n, config.dim), np.float32), ""
-    else:
-        values, hashed = concept_targets.read(folder).values, artefact.hash_file(folder / "values.npy")
+    made, values, hashed = None, np.zeros((every.n, config.dim), np.float32), ""
+    if not phase.dry_run:
+        made = concept_targets.read(folder)
+        values, hashed = made.values, artefact.hash_file(folder / "values.npy")
     run = SentenceRun("biolord", phase, config, encoder, {**data.facts, "targets": hashed}, seed=seed)
     if run.done is not None:
         return run.done
     owners = np.concatenate([every.named, every.defined])
     drawn = concept_targets.TargetBatches(owners, values, batch=config.distil_batch, seed=seed)
     head = ProjectionHead(run.encoder.dim, config.dim, seed=seed)
+    if made is not None and config.head == "teacher":
+        head.start_from(made)
 
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {"loss": regression(head(unit(vectors[given["place"]])), given["target"])}

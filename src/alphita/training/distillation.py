@@ -135,9 +135,10 @@ def _unit(vectors: NDArray[np.floating[Any]], rows: NDArray[np.int64], what: str
 
 
 class ProjectionHead(torch.nn.Module):
-    """A linear layer from an encoder's vectors to targets, randomly initialised: the seed is what tells runs apart.
+    """A linear layer from an encoder's vectors to targets.
 
-    Weights and bias start uniform between -1 / sqrt(d) and 1 / sqrt(d), as torch's own linear layers.
+    Randomly initialised, as the paper's, weights and bias are uniform between -1 / sqrt(d) and 1 / sqrt(d), as in
+    torch's own linear layers; the seed is then what tells runs apart. `start_from` puts it where the teacher's is.
     """
 
     def __init__(self, dim: int, outputs: int = 64, *, seed: int) -> None:
@@ -160,3 +161,21 @@ class ProjectionHead(torch.nn.Module):
         """Return W e + b of the vectors `e` (n, d), as the encoder gives them, as (n, k) float32."""
         with torch.autocast(e.device.type, enabled=False):
             return torch.nn.functional.linear(e.to(self.weight.dtype), self.weight, self.bias)
+
+    def start_from(self, made: Targets) -> None:
+        """Start as the projection that made the targets: W = V^T, b = -V^T mu.
+
+        A student that gave the teacher's vectors would then meet its targets at once, so nothing asks it to turn its
+        vectors towards a head that is drawn.
+
+        Raises:
+            InputError: the teacher's vectors have not as many numbers as the student's.
+        """
+        if made.components.shape != self.weight.shape:
+            raise InputError(
+                f"the teacher's vectors have {made.components.shape[1]} numbers, the student's {self.weight.shape[1]}",
+                field="head", value="teacher", remedy="set head=random, which needs no likeness of the two",
+            )  # fmt: skip
+        with torch.no_grad():
+            self.weight.copy_(torch.from_numpy(np.array(made.components)))
+            self.bias.copy_(torch.from_numpy(-(made.components @ made.mean)))
