@@ -73,7 +73,7 @@ def main(given: list[str] | None = None) -> None:
     parser.add_argument("--output", "-o", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args(given)
-    with open(arguments.table, encoding="utf-8", newline="") as file:
+    with open(arguments.table, encoding="utf-8-sig", newline="") as file:
         right = {line["mention"]: line["concept_id"] for line in csv.DictReader(file)}
     mentions = list(right)
     random.Random(arguments.seed).shuffle(mentions)

@@ -50,7 +50,7 @@ def accuracies(index: Index, encoder: TermEncoder, mentions: list[str], gold: li
 
 def read_sample(path: Path) -> tuple[list[str], list[str]]:
     """Return the mentions of a table that name a concept, and their concepts."""
-    with open(path, encoding="utf-8", newline="") as file:
+    with open(path, encoding="utf-8-sig", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["concept_id"] != "NIL"]
     return [row["mention"] for row in rows], [row["concept_id"] for row in rows]
 

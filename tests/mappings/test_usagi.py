@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,10 +90,10 @@ def test_ids_of_omop_are_needed():
 def test_odd_strings(tmp_path_factory, pairs):
     lines = [mapping(name, mention_code=code, row=at) for at, (name, code) in enumerate(pairs, 1)]
     path = sample.write(usagi, header(), lines, tmp_path_factory.mktemp("odd") / "a")
-    assert len(path.read_bytes().decode().split("\n")) == len(lines) + 2, "Usagi reads line by line"
-    back = [(one.mention, one.mention_code or "") for one in sample.read(usagi, header(), path)]
-    # Usagi has no place for a carriage return.
-    assert back == [(name.replace("\r", ""), code.replace("\r", "")) for name, code in pairs]
+    # Usagi has no place for a carriage return, and takes equal neighbours for one mention.
+    written = [key for key, _ in groupby((name.replace("\r", ""), code.replace("\r", "")) for name, code in pairs)]
+    assert len(path.read_bytes().decode().split("\n")) == len(written) + 2, "Usagi reads line by line"
+    assert [(one.mention, one.mention_code or "") for one in sample.read(usagi, header(), path)] == written
 
 
 def test_reading_what_others_wrote(tmp_path):
@@ -220,3 +222,59 @@ def test_columns_that_are_not_read_are_told_once(tmp_path):
 
 def test_a_vocabulary_is_not_needed():
     assert usagi.unfit(header(target_info={"HP:0000001": TargetInfo(5, "", "")}.get), mapping()) is None
+
+
+def test_a_mention_given_again_is_one_with_all_frequencies(tmp_path):
+    """Usagi would take neighbouring rows of one code and name for targets of one mention."""
+    lines = [
+        mapping("toe", mention_code="T1", row=1, frequency=3),
+        mapping("toe", "HP:0000002", mention_code="T1", row=1, rank=2),
+        mapping("toe", mention_code="T1", row=2, frequency=4),
+        mapping("toe", "HP:0000002", mention_code="T1", row=2, rank=2),
+        mapping("toe", None, mention_code="T1", row=3),
+        mapping("toe", mention_code="T2", row=4, frequency=1),
+        mapping("heel", None, row=5),
+        mapping("heel", None, row=6),
+        mapping("toe", mention_code="T1", row=7, frequency=5),
+    ]
+    path = sample.write(usagi, header(), lines, tmp_path / "a.usagi.csv")
+    rows = [line.split(",")[:4] + line.split(",")[9:10] for line in path.read_text().splitlines()[1:]]
+    assert rows == [
+        ["T1", "toe", "7", "12", "11"], ["T2", "toe", "1", "", "11"], ["", "heel", "-1", "", "0"],
+        ["T1", "toe", "5", "", "11"],
+    ]  # fmt: skip
+    assert [(one.row, one.rank, one.frequency) for one in sample.read(usagi, header(), path)] == [
+        (1, 1, 7), (1, 2, 7), (2, 1, 1), (3, 1, None), (4, 1, 5)
+    ]  # fmt: skip
+    assert usagi.losses(header(), lines) == {
+        "mentions given again, with the first one's row": 3, "further candidates, but for their concept ids": 1
+    }  # fmt: skip
+
+
+def test_repetitions_with_other_targets_keep_them_all(tmp_path):
+    lines = [
+        mapping("toe", mention_code="T1", row=1, status="approved"),
+        mapping("toe", "HP:0000002", mention_code="T1", row=2, status="approved", mapping_type="maps_to_value"),
+        mapping("toe", "HP:0000002", mention_code="T1", row=3, status="approved"),
+    ]
+    back = sample.read(usagi, header(), sample.write(usagi, header(), lines, tmp_path / "a"))
+    assert [(one.concept_id, one.mapping_type, one.status) for one in back] == [
+        ("OMOP:11", "maps_to", "approved"), ("OMOP:12", "maps_to_value", "approved"), ("OMOP:12", "maps_to", "approved")
+    ]  # fmt: skip
+
+
+def test_a_target_that_a_file_repeats_is_read_once(tmp_path):
+    end = ",alphita,0,"
+    row = f"T1,toe,3,,0.50,APPROVED,EQUAL,Ann,0,11,Toe,Condition,MAPS_TO,{end}"
+    other = f"T1,toe,3,,0.50,APPROVED,EQUAL,Ann,0,11,Toe,Condition,MAPS_TO_VALUE,{end}"
+    after = f"T2,toe,3,,0.50,APPROVED,EQUAL,Ann,0,11,Toe,Condition,MAPS_TO,{end}"
+    path = tmp_path / "a.usagi.csv"
+    path.write_text("\n".join([FIRST, row, row, other, after]) + "\n")
+    with Rejects(tmp_path / "r.csv") as aside:
+        back = list(usagi.read(path, header(), aside))
+    assert [(one.mention_code, one.mapping_type) for one in back] == [
+        ("T1", "maps_to"), ("T1", "maps_to_value"), ("T2", "maps_to")
+    ]  # fmt: skip
+    assert aside.count == 1
+    assert "the mention has this target already" in (tmp_path / "r.csv").read_text()
+    assert ",3," in (tmp_path / "r.csv").read_text().splitlines()[1]

@@ -11,6 +11,9 @@ itself writes there how alike the strings are, so it is read as the similarity, 
 Usagi takes the status of a mention from its first row, and every row's concept as a target. So all rows of a mention
 have one status: the one its targets agree on; else FLAGGED if one of them is flagged, else UNCHECKED. A rejected target
 is left out where the mention has another one, and counted.
+
+Usagi takes neighbouring rows of one code and name for one mention. So a mention that is given several times, one after
+the other, is written once, with the sum of its frequencies; and a target that a file repeats is read once.
 """
 
 from __future__ import annotations
@@ -77,12 +80,14 @@ class _Mention(NamedTuple):
         rejected: targets without one.
         candidates: further ones, which are no targets.
         status: Usagi's, of all rows.
+        repeated: how often it is given again.
     """
 
     targets: list[Mapping]
     rejected: list[Mapping]
     candidates: list[Mapping]
     status: str
+    repeated: int
 
 
 def begin(header: Header) -> bytes:
@@ -125,6 +130,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     for mention in _mentions(header, mappings):
         whole["further candidates, but for their concept ids"] += len(mention.candidates)
         whole["rejected mappings"] += len(mention.rejected)
+        whole["mentions given again, with the first one's row"] += mention.repeated
         for one in mention.targets:
             cells = dict(zip(COLUMNS, _row(header, one, mention.status, ""), strict=True))
             cells = {name: _unescaped(_escaped(cell)) for name, cell in cells.items()}
@@ -139,6 +145,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     Columns with values that are not read (ADD_INFO:..., createdBy, assignedReviewer) are told once.
     """
     number, last = 0, None
+    seen: set[tuple[str | None, str]] = set()
     autos: list[str] = []
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
@@ -148,11 +155,18 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         if source != last:
             yield from _candidates(template, autos)
             number, last, autos, template = number + 1, source, [], None
+            seen.clear()
         try:
             mapping = _mapping({name: _unescaped(cell) for name, cell in cells.items()}, number)
         except InputError as error:
             rejects.add(error.problem, file=path, line=line, field=error.field, value=error.value)
             continue
+        target = (mapping.concept_id, mapping.mapping_type)
+        if target in seen:
+            rejects.add("the mention has this target already", file=path, line=line, field="conceptId",
+                        value=cells["conceptId"])  # fmt: skip
+            continue
+        seen.add(target)
         autos = [one for one in cells.get("sourceAutoAssignedConceptIds", "").split(";") if one.isdecimal()]
         template = mapping
         yield mapping
@@ -162,14 +176,31 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 def _mentions(header: Header, mappings: Sequence[Mapping]) -> Iterator[_Mention]:
     """Yield the mentions of those mappings that can be written."""
     fitting = (one for one in _losses.one_by_one(mappings) if unfit(header, one) is None)
-    for _, group in groupby(fitting, key=lambda one: (one.row, one.mention_code, one.mention)):
+    for _, group in groupby(fitting, key=lambda one: (_escaped(one.mention_code or ""), _escaped(one.mention))):
         found = list(group)
+        repeated = len({one.row for one in found}) - 1
+        if repeated:
+            found = _as_one(header, found)
         targets = [one for one in found if _losses.is_target(one)]
         standing = [one for one in targets if one.status != "rejected"]
         rejected = [one for one in targets if one.status == "rejected"] if standing else []
         candidates = [one for one in found if not _losses.is_target(one)]
         kept = standing or targets
-        yield _Mention(kept, rejected, candidates, _status({STATUSES[one.status] for one in kept}))
+        status = _status({STATUSES[one.status] for one in kept})
+        yield _Mention(kept, rejected, candidates, status, repeated)
+
+
+def _as_one(header: Header, found: Sequence[Mapping]) -> list[Mapping]:
+    """Return the mappings of a mention's repetitions as those of one: each target once, and all frequencies."""
+    counts = {one.row: one.frequency for one in found if one.frequency is not None and one.frequency >= 0}
+    once: dict[tuple[_omop.TargetInfo | None, str], Mapping] = {}
+    for one in sorted(found, key=lambda one: not _losses.is_target(one)):
+        once.setdefault((_target(header, one), one.mapping_type), one)
+    kept = list(once.values())
+    # None was found for one of them, and something for another.
+    if any(one.concept_id is not None for one in kept if _losses.is_target(one)):
+        kept = [one for one in kept if one.concept_id is not None]
+    return [replace(one, frequency=sum(counts.values()) if counts else None) for one in kept]
 
 
 def _status(found: set[str]) -> str:
