@@ -48,11 +48,19 @@ def accuracies(index: Index, encoder: TermEncoder, mentions: list[str], gold: li
     return found
 
 
-def read_sample(path: Path) -> tuple[list[str], list[str]]:
-    """Return the mentions of a table that name a concept, and their concepts."""
+def read_sample(path: Path, index: Index) -> tuple[list[str], list[str]]:
+    """Return the mentions of a table that name a concept, and their concepts by the index's own ids."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["concept_id"] != "NIL"]
-    return [row["mention"] for row in rows], [row["concept_id"] for row in rows]
+    return [row["mention"] for row in rows], own_ids(index, [row["concept_id"] for row in rows])
+
+
+def own_ids(index: Index, ids: list[str]) -> list[str]:
+    """Return the index's ids of concepts that may be named by another id of theirs; those that it lacks stay."""
+    return [
+        index.concept(row).id if row >= 0 else one
+        for one, row in zip(ids, index.concept_rows(ids).tolist(), strict=True)
+    ]
 
 
 class Answered:
@@ -148,10 +156,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     kept = np.flatnonzero(rows >= 0)
     known = Known([test.strings[row] for row in kept.tolist()], rows[kept], "the split's test part")
     figures: dict[str, Any] = {
-        "test": accuracies(index, encoder, known.strings, [test.concept_ids[row] for row in kept.tolist()])
+        "test": accuracies(
+            index, encoder, known.strings, own_ids(index, [test.concept_ids[row] for row in kept.tolist()])
+        )
     }
     if arguments.sample is not None:
-        figures["sample"] = accuracies(index, encoder, *read_sample(arguments.sample))
+        figures["sample"] = accuracies(index, encoder, *read_sample(arguments.sample, index))
     answered = Answered(pipeline, calibration, population(index, known, SEED))
     alone = Answered(pipeline, calibration, examples.synonyms(index, known.strings, known.concepts))
     for name, one in (("population", answered), ("held-out strings alone", alone)):

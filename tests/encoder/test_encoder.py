@@ -363,6 +363,20 @@ def test_the_source_folder_is_left_alone(tmp_path):
     assert TermEncoder.load(tmp_path / "saved", precision="fp32").content_hash == encoder.content_hash
 
 
+def test_an_encoder_is_saved_where_it_was_loaded_from(tmp_path):
+    folder = write_model(tmp_path / "model")
+    encoder = TermEncoder.load(str(folder))
+    before = encoder.encode(["sore toe"])
+    with torch.no_grad():
+        for weight in encoder.module.parameters():
+            weight.mul_(1.1)
+    encoder.save(folder)
+    again = TermEncoder.load(str(folder))
+    np.testing.assert_allclose(again.encode(["sore toe"]), encoder.encode(["sore toe"]), atol=1e-6)
+    assert not np.allclose(again.encode(["sore toe"]), before, atol=1e-4)
+    assert again.content_hash != TermEncoder.load(str(write_model(tmp_path / "other"))).content_hash
+
+
 def test_transformers_knows_the_special_tokens_of_a_tokenizer_saved_without_their_names(tmp_path):
     import transformers
 

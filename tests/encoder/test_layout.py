@@ -40,6 +40,16 @@ def test_plain_layout_gets_the_mean(tmp_path):
     assert layout.read(folder)[1] == Settings("mean", 40, normalize=True)
 
 
+@pytest.mark.parametrize(
+    ("facts", "positions"),
+    [({"model_type": "mpnet", "pad_token_id": 1}, 512), ({"model_type": "roberta"}, 512), ({"model_type": "bert"}, 514),
+     ({"model_type": "xlm-roberta", "pad_token_id": None}, 512)],
+)  # fmt: skip
+def test_positions_that_stand_behind_the_paddings_are_fewer(tmp_path, facts, positions):
+    (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 514, **facts}))
+    assert layout.read(tmp_path, max_length=999)[1].max_length == positions
+
+
 def test_choices_replace_the_folders_own(tiny):
     assert layout.read(tiny, pooling="cls", max_length=7)[1] == Settings("cls", 7, normalize=True)
     assert layout.read(tiny, pooling="legacy_coder", max_length=64)[1].max_length == 32

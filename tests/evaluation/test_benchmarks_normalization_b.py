@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -83,10 +84,11 @@ def hpo(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
             term("HP:0000101", "Grumbling knee"), term("HP:0000101", "Crepitating knee"),
             term("HP:0000105", "Noisy knee"), term("HP:0000103", "Obsolete old knee"),
             term("HP:0000104", "Obsolete older knee"), term("HP:0000106", "Old knee"),
+            term("HP:0000107", "Obsolete oldest knee"),
         ],
-        retired=[("HP:0000103",), ("HP:0000104",)],
+        retired=[("HP:0000103",), ("HP:0000104",), ("HP:0000107",)],
         aliases=[("HP:0000105", "HP:0000102")],
-        replacements=[("HP:0000103", REPLACED_BY, "HP:0000106")],
+        replacements=[("HP:0000103", REPLACED_BY, "HP:0000106"), ("HP:0000107", REPLACED_BY, "HP:0000103")],
         xrefs=[("HP:0000101", XREF, "UMLS:C0000001"), ("HP:0000105", XREF, "UMLS:C0000001"),
             ("HP:0000104", XREF, "UMLS:C0000001"), ("HP:0000104", XREF, "UMLS:C0000002")],
     )  # fmt: skip
@@ -214,6 +216,9 @@ def test_gold_ids_are_found_in_a_terminology(hpo: Terminology) -> None:
     }  # fmt: skip
     assert found.gold(["HP:0000102"]) == {"HP:0000105"}
     assert found.gold(["HP:0000103"]) == {"HP:0000106"}
+    twice = names.terminology_dictionary(hpo, {"HP:0000107": "HP:0000107"}, names.NameFilter())
+    assert twice.how == {"HP:0000107": "replaced"}
+    assert twice.gold(["HP:0000107"]) == {"HP:0000106"}
     assert found.gold(["UMLS:C0000001"]) == {"HP:0000101", "HP:0000105"}  # not HP:0000104, which is retired
     assert found.gold(["HP:0000104", "HP:9"]) == {"HP:0000104", "HP:9"}
     assert found.notes["gold ids"] == 6
@@ -298,10 +303,14 @@ def test_mantra_as_on_github() -> None:
     assert data.notes["languages that are not there"] == "English, French, Dutch"
 
 
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("file", ["mantra_en_fr.tsv", "Medline_GSC_fr_man.xml"])
-def test_mantra_in_other_layouts(tmp_path: Path, file: str) -> None:
+def test_mantra_in_other_layouts(tmp_path: Path, file: str, packed: bool) -> None:
     for path in (FILES / "mantra" / "other_layouts" / file, FILES / "mantra" / "open_cui_names.tsv"):
         shutil.copy(path, tmp_path)
+    if packed:
+        (tmp_path / f"{file}.gz").write_bytes(gzip.compress((tmp_path / file).read_bytes()))
+        (tmp_path / file).unlink()
     data = load("mantra", tmp_path)
     queries = list(
         zip([parts[0] for parts in data.queries.parts], data.queries.columns["part"], data.sizes, strict=True)

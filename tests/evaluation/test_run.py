@@ -91,6 +91,17 @@ def test_a_report_holds_figures_differences_rows_and_provenance(folds, tmp_path,
     assert (out / "report.md").read_text().startswith("Brackets hold 95%")
 
 
+def test_files_that_are_called_alike_have_a_hash_each(folds, tmp_path):
+    for path in sorted((folds / "psytar").iterdir()):
+        fold, part = path.stem.split(".")
+        (folds / "psytar" / fold).mkdir(exist_ok=True)
+        path.rename(folds / "psytar" / fold / f"{part}.txt")
+    (folds / "psytar" / "fold_3" / "train.txt").write_text("1\tfelt bad\n")
+    files = run.run(Plan(["psytar"], ["exact_match"], data=folds), tmp_path / "report")["provenance"]["data"]
+    assert set(files) == {f"psytar/fold_{fold}/{part}.txt" for fold in range(1, 6) for part in FOLDS}
+    assert files["psytar/fold_3/train.txt"] != files["psytar/fold_2/train.txt"] == files["psytar/fold_1/train.txt"]
+
+
 def test_running_twice_gives_the_same_figures(folds, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "load_system", lambda spec: system(spec))
     plan = Plan(["psytar"], ["mine"], data=folds)

@@ -313,6 +313,35 @@ def test_an_update_that_breaks_off_changes_nothing_and_is_undone(server, mixed, 
     assert seen(server) == seen(anew)
 
 
+def test_an_update_that_breaks_off_between_its_last_two_notes_can_be_made_again(server, mixed, monkeypatch):
+    """The release is written down before readers are turned to it."""
+    first = dict(itertools.islice(mixed[1].rows.items(), 20))
+    second = changed(first, 1)
+    loaded(server, Rows(first), "first")
+    before, client = seen(server), server._connection.client
+    real = client.upsert
+
+    def broken(name: str, points: Any, **options: Any) -> Any:
+        if (points[0].payload or {}).get("kind") == "now":
+            raise KeyboardInterrupt
+        return real(name, points, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "upsert", broken)
+        with pytest.raises(KeyboardInterrupt):
+            server.update(Rows(second), release="second")
+    assert seen(server) == before
+    assert [one.release for one in server.releases()] == ["first"]
+    server.update(Rows(second), release="second")
+    assert [one.release for one in server.releases()] == ["first", "second"]
+    anew = another(server, "anew")
+    loaded(anew, Rows(second), "second")
+    found, expected = seen(server), seen(anew)
+    assert [(string, terms) for string, _, terms in found] == [(string, terms) for string, _, terms in expected]
+    # The client in memory scales a vector again where a point takes a deleted one's place.
+    np.testing.assert_allclose([one[1] for one in found], [one[1] for one in expected], atol=1e-6)
+
+
 def test_a_loading_that_breaks_off_leaves_what_was_there(server, mixed, monkeypatch):
     first = dict(itertools.islice(mixed[1].rows.items(), 20))
     loaded(server, Rows(first), "first")

@@ -306,6 +306,19 @@ def test_readers_see_the_old_or_the_new_release_whole(database, mixed):
         assert all(one == {("three", False)} for one in seen)
 
 
+def test_a_reader_takes_over_the_settings_of_what_was_loaded_anew_under_the_same_name(database, mixed):
+    rows = dict(itertools.islice(mixed[1].rows.items(), 60))
+    spoken = {s: (v, [t._replace(language="en-GB") for t in terms]) for s, (v, terms) in rows.items()}
+    with pgvector.connect(database, "terms") as writer, pgvector.connect(database, "terms") as reader:
+        loaded(writer, Rows({s: (v, [t._replace(language="en") for t in terms]) for s, (v, terms) in rows.items()}))
+        assert all(reader.search(mixed[1].vectors[:4], 3, languages=["en"]))
+        loaded(writer, Rows(spoken), force=True)
+        found = reader.search(mixed[1].vectors[:4], 3, languages=["en"])
+        assert {hit.language for hits in found for hit in hits} == {"en-GB"}
+        assert all(len({hit.string for hit in hits}) == 3 for hits in found)
+        assert reader.facts() == writer.facts()
+
+
 def test_readers_at_work_while_it_is_replaced_see_no_error(database, mixed):
     rows = dict(itertools.islice(mixed[1].rows.items(), 50))
     renamed = {s: (v, [t._replace(concept_name="b") for t in terms]) for s, (v, terms) in rows.items()}

@@ -61,7 +61,8 @@ def evaluate(
     """Score encoders and baselines on benchmarks: one report with intervals, differences and published numbers.
 
     A system may carry options: path/to/model,pooling=cls,max_length=25,name=mine or bm25,k1=1.2. Kinds: encoder (just
-    its name), tfidf, bm25, exact_match, edit_distance, word_vectors:FILE, concept_vectors:FILE.
+    its name), tfidf, bm25, exact_match, edit_distance, word_vectors:FILE, concept_vectors:FILE, graph_vectors:FOLDER,
+    normalizer:MODEL.
     """
     if shown:
         _list()

@@ -141,6 +141,9 @@ def _pooling(file: Path) -> Pooling:
     return result
 
 
+BEHIND_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
+
+
 def _positions(file: Path) -> int:
     """Return how many tokens a row may have, by the number of position embeddings."""
     config = _json(file)
@@ -149,7 +152,8 @@ def _positions(file: Path) -> int:
         return 512
     # RoBERTa's positions start behind the padding token's.
     kind = str(config.get("model_type")).removeprefix(INJECTED)
-    before = config.get("pad_token_id", 1) + 1 if kind in ("roberta", "xlm-roberta", "camembert") else 0
+    padding = config.get("pad_token_id")
+    before = (1 if padding is None else padding) + 1 if kind in BEHIND_PADDING else 0
     return positions - before
 
 
@@ -206,7 +210,8 @@ def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
 def copy_files(source: Path, target: Path, names: tuple[str, ...]) -> None:
     """Copy those of `names` that `source` has."""
     for name in names:
-        if (source / name).is_file():
+        # An encoder may be saved where it was loaded from.
+        if (source / name).is_file() and source.resolve() != target.resolve():
             shutil.copyfile(source / name, target / name)
 
 

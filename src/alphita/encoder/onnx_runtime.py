@@ -86,7 +86,9 @@ class OnnxRuntime:
         return self._weights_hash
 
     def save(self, folder: Path) -> None:
-        """Copy the model's files."""
+        """Copy the model's files, unless they are there."""
+        if folder.resolve() == self.folder.resolve():
+            return
         for name in MODEL_FILES:
             if (self.folder / name).is_file():
                 (folder / name).parent.mkdir(exist_ok=True)

@@ -112,7 +112,10 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
         entries = [_entry(task, systems, baseline, plan.seed, draft.path, everything, failed) for task in tasks]
         if failed and not any("figures" in one for entry in entries for one in entry["systems"]):
             raise failed[0]
-        files = {f"{task.name}/{path.name}": artefact.hash_file(path) for task in tasks for path in task.read}
+        files = {
+            f"{task.name}/{_within(path, plan.data, task.name)}": artefact.hash_file(path)
+            for task in tasks for path in task.read
+        }  # fmt: skip
         if plan.terminology is not None:
             files["terminology"] = plan.terminology.manifest["content_hash"]
         provenance = report.provenance(config=_resolved(tasks, plan), seed=plan.seed, data=files)
@@ -129,6 +132,14 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
         page.write_page(whole, draft.path / "report.html", pictures=drawn)
         (draft.path / "report.md").write_text(markdown.to_markdown(whole), encoding="utf-8")
     return whole
+
+
+def _within(path: Path, data: Path | None, benchmark: str) -> str:
+    """Return a file's path within the benchmark's data: several may have one name."""
+    for folder in (data / benchmark, data) if data else ():
+        if path.is_relative_to(folder):
+            return path.relative_to(folder).as_posix()
+    return path.name
 
 
 def _baseline(plan: Plan, systems: Mapping[str, Any]) -> str | None:

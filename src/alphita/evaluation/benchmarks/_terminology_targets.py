@@ -24,6 +24,7 @@ from alphita.evaluation.benchmarks import Source, _pair_files
 from alphita.evaluation.linking import Queries, Targets
 from alphita.evaluation.results import Metric, Result
 from alphita.evaluation.systems import System
+from alphita.index.concepts import replacements
 from alphita.terminology.language_ranges import among
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
@@ -165,11 +166,11 @@ def _of_file(source: Source, gold: Sequence[str]) -> Dictionary:
 
 
 def terminology_dictionary(terminology: Terminology, gold: dict[str, str], options: NameFilter) -> Dictionary:
-    """Return the names of the live concepts, of all scopes, as an index has them.
+    """Return the names of the live concepts, of all scopes.
 
     A gold id is the concept that has it as its id or as an alternative id. If that concept is retired, the one that
-    replaced it is meant, if it is one only. If no concept has the id, those are meant that have it as a
-    cross-reference.
+    replaced it is meant, if it is one only, and so on until a live one. If no concept has the id, those are meant that
+    have it as a cross-reference.
 
     Args:
         terminology: the concepts.
@@ -187,11 +188,12 @@ def dictionary_of(terminology: Terminology, targets: Targets, gold: dict[str, st
     """Return names that are chosen already, and the concepts that gold ids stand for; see `terminology_dictionary`."""
     rows = rows_of(terminology, gold.values())
     referring = _cross_references(terminology, {curie for curie in gold.values() if curie not in rows})
+    stands_for = replacements(terminology)
     found: dict[str, frozenset[str]] = {}
     how: dict[str, str] = {}
     types: dict[str, list[str]] = {}
     for one, curie in gold.items():
-        concepts, how[one] = _meant(terminology, curie, rows.get(curie), referring.get(curie, ()))
+        concepts, how[one] = _meant(terminology, stands_for, curie, rows.get(curie), referring.get(curie, ()))
         found[one] = frozenset(map(terminology.concept_id, concepts))
         if names := sorted({name for row in concepts for name in terminology.semantic_types_of(row)}):
             types[one] = names
@@ -229,15 +231,14 @@ def covered_notes(queries: Queries, targets: Targets, benchmark: str, file: Path
 
 
 def _meant(
-    terminology: Terminology, curie: str, row: int | None, referring: Sequence[int]
+    terminology: Terminology, stands_for: NDArray[np.int32], curie: str, row: int | None, referring: Sequence[int]
 ) -> tuple[Sequence[int], str]:
     """Return the rows of the live concepts that an id stands for, and how it was found."""
     if row is None:
         return referring, "cross-reference" if referring else "unknown"
     if terminology.retired[row]:
-        after = rows_of(terminology, terminology.concept(row).replaced_by)
-        live = sorted({one for one in after.values() if not terminology.retired[one]})
-        return (live, "replaced") if len(live) == 1 else ((), "retired")
+        live = int(stands_for[row])
+        return ((live,), "replaced") if live >= 0 else ((), "retired")
     return (row,), "live" if terminology.concept_id(row) == curie else "alternative id"
 
 

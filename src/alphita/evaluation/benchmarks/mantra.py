@@ -109,7 +109,7 @@ def load(source: Source, options: Options) -> Data:
         InputError: there is no file of the corpus, or one is of another layout.
     """
     paths = source.files("Mantra-GSC/*/*/*.ann", "*/*_ec22-cui-best_man/*.ann", "*_GSC_*_man.xml", "mantra*.tsv")
-    reader = {".ann": _read_brat, ".xml": _read_xml}.get(paths[0].suffix, _read_table)
+    reader = {".ann": _read_brat, ".xml": _read_xml}.get(_unpacked(paths[0]).suffix, _read_table)
     sets: dict[tuple[str, str, str, str], list[Annotation]] = {}
     without_cui = 0
     for one in (annotation for path in paths for annotation in reader(path)):
@@ -137,6 +137,10 @@ def load(source: Source, options: Options) -> Data:
     notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
     subsets = ("part", "language", "corpus", "group")
     return Data(queries, dictionary.targets, notes, subsets, [len(cuis) for cuis in gold])
+
+
+def _unpacked(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix == ".gz" else path
 
 
 def _read_table(path: Path) -> Iterator[Annotation]:
@@ -168,12 +172,12 @@ def _read_brat(path: Path) -> Iterator[Annotation]:
             groups[fields[1].partition(" ")[2]] = fields[2].rpartition(",")[2].strip(' "')
     code, name = _code(language, path), _corpus(corpus, path)
     for one, (cui, span, mention) in bounds.items():
-        yield Annotation(code, name, path.stem, span, mention, cui, groups.get(one, ""))
+        yield Annotation(code, name, _unpacked(path).stem, span, mention, cui, groups.get(one, ""))
 
 
 def _read_xml(path: Path) -> Iterator[Annotation]:
     """Read one file: document elements hold unit elements, each with a text and an e with offset, len, cui and grp."""
-    corpus, _, language = path.name.removesuffix("_man.xml").split("_")
+    corpus, _, language = _unpacked(path).name.removesuffix("_man.xml").split("_")
     code, name = _code(_LANGUAGES.get(language, language), path), _corpus(corpus, path)
     try:
         root = ElementTree.fromstring(_pair_files.read_text(path))

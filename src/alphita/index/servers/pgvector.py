@@ -13,6 +13,7 @@ strings than were wanted, all are compared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, LiteralString, Self
 
@@ -43,7 +44,7 @@ TERM = "t.concept_id, t.concept_name, t.term, t.scope, t.source, t.language"
 # With `r` first, so that there is a row with the release even where nothing is found. Ordered by the similarity, not by
 # the distance: PostgreSQL holds the graph's order for exact, and would not sort again.
 NEAREST = """
-    SELECT r.release, h.* FROM (SELECT release FROM {schema}.releases ORDER BY number DESC LIMIT 1) r LEFT JOIN (
+    SELECT r.*, h.* FROM (SELECT loaded, release FROM {schema}.releases ORDER BY number DESC LIMIT 1) r LEFT JOIN (
         SELECT q.number, s.string, s.similarity, {term}, t.place
         FROM unnest(%(queries)s) WITH ORDINALITY q (vector, number)
         CROSS JOIN LATERAL (
@@ -58,7 +59,7 @@ NEAREST = """
 ALL_COMPARED = "+ 0"
 SOME = "WHERE EXISTS (SELECT FROM {schema}.terms t WHERE t.string = s.id {passing})"
 EXACT = """
-    SELECT r.release, h.* FROM (SELECT release FROM {schema}.releases ORDER BY number DESC LIMIT 1) r LEFT JOIN (
+    SELECT r.*, h.* FROM (SELECT loaded, release FROM {schema}.releases ORDER BY number DESC LIMIT 1) r LEFT JOIN (
         SELECT q.number, s.string, 1.0::float8, {term}, t.place
         FROM unnest(%(strings)s::text[]) WITH ORDINALITY q (string, number)
         JOIN {schema}.strings s ON s.string = q.string COLLATE "C" JOIN {schema}.terms t ON t.string = s.id
@@ -74,6 +75,8 @@ class PostgresIndex:
         self._database, self.name = database, name
         self.schema = PREFIX + name
         self._facts: dict[str, Any] | None = None
+        # When that release was loaded: one of the same name may take its place.
+        self._loaded: datetime | None = None
 
     def facts(self) -> dict[str, Any]:
         """Return what is recorded of the current release; see `ServerIndex`."""
@@ -187,16 +190,16 @@ class PostgresIndex:
         self._database.prepare()
         for _ in range(ATTEMPTS):
             row = self._database.connection.execute(
-                self._statement("SELECT release, facts FROM {schema}.releases ORDER BY number DESC LIMIT 1")
+                self._statement("SELECT loaded, release, facts FROM {schema}.releases ORDER BY number DESC LIMIT 1")
             ).fetchone()
             if row is not None:
                 break
         else:
             raise InputError(missing(self.name, self._database.where))
-        facts: dict[str, Any] = {"release": row[0], **row[1]}
+        facts: dict[str, Any] = {"release": row[1], **row[2]}
         check_format(self.name, facts)
         loading.search_as(self._database.connection, facts["search"])
-        self._facts = facts
+        self._facts, self._loaded = facts, row[0]
         return facts
 
     def _ask(self, statement: sql.Composed, parameters: dict[str, Any], lines: int) -> list[list[Hit]]:
@@ -206,11 +209,11 @@ class PostgresIndex:
             parameters["taken"] = facts["search"]["taken"]
             parameters["language"] = tags_of(facts, parameters.get("languages", ()))
             rows: list[Any] = self._database.connection.execute(statement, parameters, binary=True).fetchall()
-            if rows and rows[0][0] == facts["release"]:
+            if rows and rows[0][0] == self._loaded:
                 found: list[list[Hit]] = [[] for _ in range(lines)]
                 for row in rows:
-                    if row[1] is not None:
-                        found[row[1] - 1].append(Hit._make((*row[2:-1], row[0])))
+                    if row[2] is not None:
+                        found[row[2] - 1].append(Hit._make((*row[3:-1], row[1])))
                 return found
             self._facts = None
         raise restless(self.name, self._database.where)

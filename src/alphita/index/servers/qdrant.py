@@ -88,7 +88,7 @@ class QdrantIndex:
         check_release(release, [])
         with self._speaking():
             current = self._read_current()
-            names = [one.release for one in self._releases()]
+            names = [one.release for one in self._releases(current)]
             check_release(release, names)
             loaded = Collection(self._connection.client, self.alias, current.generation)
             return loading.update(loaded, content, release, current.number, current.facts, self.name)
@@ -143,7 +143,7 @@ class QdrantIndex:
         """Return what was loaded, the oldest first."""
         with self._speaking():
             self._read_current()
-            return self._releases()
+            return self._releases(self._read_current())
 
     def drop(self) -> None:
         """Remove the index; see `ServerIndex`."""
@@ -184,9 +184,11 @@ class QdrantIndex:
         self._current = current
         return current
 
-    def _releases(self) -> list[Release]:
+    def _releases(self, current: Current) -> list[Release]:
+        """Return the releases up to the current one: an update that broke off may have written down another."""
         points = loading.every(self._connection.client, self.alias, loading.all_of(loading.among("kind", ["release"])))
         found = sorted((_payload(point) for point in points), key=lambda one: int(one["number"]))
+        found = [one for one in found if int(one["number"]) <= current.number]
         return [Release(*(one[name] for name in Release._fields)) for one in found]
 
     def _consistently(self, ask: Callable[[Current], Found]) -> Found:
