@@ -18,6 +18,7 @@ from alphita.recipes import biolord
 from alphita.recipes.biolord import Config
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
+from alphita.terminology.text import clean
 from alphita.training import concept_targets
 from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
 from alphita.training.distillation import ProjectionHead
@@ -464,6 +465,39 @@ def test_a_terminology_with_neither_definitions_nor_relations_is_a_clear_error(d
         biolord.train(bare, str(data / "model"), tmp_path / "m", config(data))
     assert error.value.remedy
     assert not list(tmp_path.glob("m*"))
+
+
+@pytest.mark.parametrize("kinds", ["name", "definition,description,generated,name"])
+def test_names_alone_train_where_there_are_neither_definitions_nor_relations(
+    data: Path, tmp_path: Path, kinds: str
+) -> None:
+    bare = defined(tmp_path / "bare.terminology", definitions=False, relations=False)
+    settings = config(data, kinds=kinds, phases="contrast", steps=2)
+    biolord.train(bare, str(data / "model"), tmp_path / "m", settings)
+    counts = artefact.open_manifest(tmp_path / "m", "model")["texts"]
+    assert counts.pop("name") > 0
+    assert not any(counts.values())
+
+
+def test_a_dev_synonym_stands_in_no_text_that_trains(data: Path, tmp_path: Path) -> None:
+    texts = ["Heat", "Said of fever and of pyrexia", "Chill and ague at once", "Not coryza but its kin"]
+    names = [["pyrexia", "fever"], ["chill", "ague"], ["coryza", "rhinitis"], ["tussis", "cough"]]
+    stanzas = [Stanza(n, both, text) for n, (both, text) in enumerate(zip(names, texts, strict=True), 1)]
+    terminology = ontology(tmp_path / "t.terminology", stanzas)
+    every = biolord.read(terminology, config(data))
+    some = biolord.read(terminology, config(data, dev_synonyms=4))
+    held = set(some.names.dev_strings)
+    words = {kind: {word for text in read.texts.strings for word in clean(text).lower().split()}
+             for kind, read in (("every", every), ("some", some))}  # fmt: skip
+    assert len(held) == 4
+    assert held & words["every"]
+    assert not held & words["some"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"dev_synonyms": 5}, {"evaluate_every": 2}])
+def test_the_best_cannot_be_kept_without_scores(data: Path, settings: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="keep=best needs dev scores"):
+        config(data, keep="best", **settings)
 
 
 @pytest.mark.parametrize("setting", ["scored", "dev_scored"])

@@ -107,6 +107,19 @@ def test_pairs_are_no_negatives_where_concept_name_or_text_is_shared(tmp_path: P
     assert {(0, 1, True), (0, 1, False), (2, 4, True), (2, 3, False)} <= kinds
 
 
+def test_a_text_that_names_another_concept_too_is_no_negative_of_its_names(tmp_path: Path) -> None:
+    stanzas = [Stanza(1, ["cold", "rhinitis"]), Stanza(2, ["COLD", "chill", "frigor"]), Stanza(3, ["fever", "heat"])]
+    names = TrainingNames(ontology(tmp_path / "t.terminology", stanzas))
+    pairs = DefinitionPairs(names, texts_of((0, "cold"), (1, "chill"), (2, "heat")), batch=3, seed=0)
+    drawn_names = set()
+    for number in range(40):
+        drawn = pairs.draw(number)
+        group = dict(zip(drawn.texts.tolist(), drawn.group.tolist(), strict=True))
+        drawn_names.add(names.strings[drawn.names[drawn.texts.tolist().index(1)]])
+        assert group[0] == group[1] != group[2]
+    assert drawn_names == {"cold", "frigor"}
+
+
 def test_names_as_texts_stand_with_every_other_name_and_never_with_themselves(tmp_path: Path) -> None:
     stanzas = [Stanza(1, ["cold", "common cold", "coryza"]), Stanza(2, ["fever"]), Stanza(3, ["hot", "heat"])]
     names = TrainingNames(ontology(tmp_path / "t.terminology", stanzas))

@@ -13,6 +13,7 @@ from alphita.terminology.store import Terminology
 from alphita.training.names import TrainingNames
 from alphita.training.settings import language_weights
 from alphita.training.triples import TripleSampler
+from tests.tiny import tiny_terminology
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,11 @@ class Letters:
             for letter in string:
                 found[row, ord(letter) % 128] += 1
         return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def test_dev_synonyms_that_cannot_be_had_are_a_clear_error(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"no synonym can be held out.*set dev_synonyms=0"):
+        TrainingNames(tiny_terminology(tmp_path / "t.terminology", synonyms=False), dev=5)
 
 
 def test_dev_synonyms_are_searched_among_the_names_as_they_are(terminology: Terminology) -> None:

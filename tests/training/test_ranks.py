@@ -150,3 +150,23 @@ def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_pa
     _, errors = run.communicate(timeout=120)
     assert run.returncode != 0
     assert "another process of this run has ended" in errors
+
+
+def test_what_has_no_gradient_on_any_process_stays_without(tmp_path: Path) -> None:
+    """An optimiser moves a gradient of zeros by its momentum and decay, and passes over none."""
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import sys, torch\n"
+        "from alphita.training import ranks\n"
+        "own = ranks.connect()\n"
+        "both, one, none = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))\n"
+        "both.grad = torch.full((2,), float(own.rank))\n"
+        "if own.rank == 1:\n"
+        "    one.grad = torch.full((2,), 4.0)\n"
+        "own.average([both, one, none])\n"
+        "print(both.grad.tolist(), one.grad.tolist(), none.grad)\n"
+    )
+    for process in start([str(job)], 2):
+        out, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert out.strip() == "[0.5, 0.5] [2.0, 2.0] None"

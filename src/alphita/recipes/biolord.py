@@ -92,7 +92,10 @@ class Config(TextTraining):
     hard_negatives: int = Field(0, ge=0, description="texts of siblings and ancestors' siblings a pair (appendix A)")
     # Phase 2: self-distillation
     teacher: str = Field("", description="model to distil, where the run has no contrastive phase (ours)")
-    distil_kinds: str = Field("definition,generated", description="kinds distilled with the names (Self-distillation)")
+    distil_kinds: str = Field(
+        "definition,generated",
+        description="of the kinds that train, those distilled with the names (Self-distillation)",
+    )
     target_names: Literal["preferred", "all"] = Field(
         "preferred", description="names averaged into a concept's target (not stated)"
     )
@@ -140,6 +143,8 @@ class Config(TextTraining):
             raise ValueError("phases: distil without contrast needs teacher=MODEL")
         if "distil" in phases and "soup" not in phases and self.seeds > 1:
             raise ValueError("phases: distil without soup leaves one model: set seeds=1, or add soup")
+        if self.keep == "best" and not (self.dev_synonyms and self.evaluate_every):
+            raise ValueError("keep=best needs dev scores while training: set dev_synonyms and evaluate_every")
         if "soup" in phases and not ("distil" in phases or self.members):
             raise ValueError("phases: soup without distil needs members=MODEL,MODEL")
         if "soup" in phases and self.soup == "greedy" and not (self.dev_scored or self.dev_definitions):

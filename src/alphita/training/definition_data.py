@@ -152,17 +152,20 @@ def read(
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
     kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]
     spoken = tuple(languages) or _spoken(names.languages)
+    names_train = TRAINED.index(NAME) in trained
     try:
         texts = verbalise(
-            terminology, exclude=exclude, held_out=held_out, languages=spoken, kinds=kinds,
+            terminology, exclude=exclude.union(names.dev_strings), held_out=held_out, languages=spoken, kinds=kinds,
             descriptions=config.descriptions, generated=generated, seed=config.seed,
         )  # fmt: skip
     except InputError as error:
-        there = sorted(set(terminology.side_table("definitions")["language"].to_pylist()))
-        raise InputError(
-            f"{error.problem} in {', '.join(spoken)}; its definitions are in {', '.join(there) or 'no language'}",
-            file=error.file, remedy=error.remedy,
-        ) from None  # fmt: skip
+        if not names_train:
+            there = sorted(set(terminology.side_table("definitions")["language"].to_pylist()))
+            raise InputError(
+                f"{error.problem} in {', '.join(spoken)}; its definitions are in {', '.join(there) or 'no language'}",
+                file=error.file, remedy=error.remedy,
+            ) from None  # fmt: skip
+        texts = Texts(np.empty(0, np.int32), [], np.empty(0, np.uint8), {})
     texts = with_names(texts, names)
     texts, definitions = hold_out(
         texts, _present(defining, texts), names, wanted=config.dev_definitions, most_names=config.dev_names,
@@ -171,8 +174,8 @@ def read(
     texts = subset(texts, np.isin(texts.kinds, trained))
     defines = _present(defining, texts)
     instead = "descriptions stand" if len(texts) else "name stands"
-    if (place := TRAINED.index(NAME)) in trained:
-        texts = joined(texts, names_as_texts(names, place))
+    if names_train:
+        texts = joined(texts, names_as_texts(names, TRAINED.index(NAME)))
     if defines != defining:
         say(f"no concept has a definition to train on: its {instead} for it")
     counts = {kind: int((texts.kinds == place).sum()) for place, kind in enumerate(TRAINED)}

@@ -2,8 +2,8 @@
 
 Every text comes once an epoch, each time with a name of its concept drawn anew, and a text that is itself one of the
 names with another. In a batch, the texts of other pairs are negatives; those that would be false ones are found here:
-of the same concept, of a concept that the drawn name names too, or the same text. They are told as groups: pairs of one
-group are no negatives of each other.
+of the same concept, of a concept that the drawn name or the text names too, or the same text. They are told as groups:
+pairs of one group are no negatives of each other.
 
 Hard negatives (appendix A): texts of a concept's siblings, or of its ancestors' siblings, never of its ancestors.
 """
@@ -97,16 +97,17 @@ class DefinitionPairs:
         called = [
             self._named.get(int(string), [int(c)]) for string, c in zip(self._strings[names], concepts, strict=True)
         ]
+        # A text that is a name may be that of further concepts.
         keys = [
-            [("concept", int(c)), ("text", int(text)), *(("concept", other) for other in others)]
+            [("text", int(text)), *(("concept", one) for one in {int(c), *others, *self._named.get(int(text), ())})]
             for c, text, others in zip(concepts, self._texts[texts], called, strict=True)
         ]
         hard, hard_of = [], []
         if self._hard is not None:
             for pair, (concept, others, text) in enumerate(zip(concepts.tolist(), called, texts.tolist(), strict=True)):
                 for found in self._hard.draw(concept, rng):
-                    same = int(self._concepts[found]) in others or self._texts[found] == self._texts[text]
-                    if not same:
+                    also = {int(self._concepts[found]), *self._named.get(int(self._texts[found]), ())}
+                    if also.isdisjoint(others) and self._texts[found] != self._texts[text]:
                         hard.append(found)
                         hard_of.append(pair)
         return DefinitionBatch(names, texts, groups(keys), np.array(hard, np.int64), np.array(hard_of, np.int64))

@@ -80,6 +80,11 @@ class TrainingNames:
         strings = clean_many(terminology.terms["string"].take(rows).to_pylist())
         concepts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         taken = _choose_dev(strings, offsets, dev, seed)
+        if dev and not len(taken):
+            raise InputError(
+                "no synonym can be held out for the dev score: no concept has two names, one of them its alone",
+                file=terminology.path, field="dev_synonyms", value=dev, remedy="set dev_synonyms=0",
+            )  # fmt: skip
         self.dev_strings = [strings[place] for place in taken]
         self.dev_concepts = concepts[taken]
         kept = np.ones(len(strings), bool)

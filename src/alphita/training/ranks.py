@@ -82,11 +82,19 @@ class Ranks:
         return whole
 
     def average(self, parameters: Sequence[torch.nn.Parameter]) -> None:
-        """Replace each gradient by its mean over the processes; a process without one has zeros."""
-        if self.size == 1:
+        """Replace each gradient by its mean over the processes; a process without one has zeros.
+
+        A parameter without a gradient on every process stays without: an optimiser passes it over, but would move one
+        of zeros by its momentum and its decay.
+        """
+        if self.size == 1 or not parameters:
             return
-        for parameter in parameters:
-            if parameter.grad is None:
+        there = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.int32)
+        there = there.to(parameters[0].device)
+        with _lost():
+            distributed.all_reduce(there)
+        for parameter, some in zip(parameters, there.tolist(), strict=True):
+            if some and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         parcel: list[torch.Tensor] = []
