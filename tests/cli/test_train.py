@@ -9,6 +9,8 @@ import pytest
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert
+from alphita.errors import AlphitaError
+from alphita.training import runs
 from tests.cli.command import alphita
 from tests.tiny import tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of
@@ -61,6 +63,44 @@ def test_a_model_that_is_there_is_exported_without_more_training(words: list[str
     assert alphita(*words, "-o", out, *EXPORT) == 2
     assert "m.distilled already exists" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_a_run_that_was_to_replace_a_model_is_gone_on_with(
+    words: list[str], tmp_path: Path, capsys, monkeypatch
+) -> None:
+    out, plain = tmp_path / "m", tmp_path / "m.distilled"
+    command = [*words, "--set=checkpoint_every=2", "-o", out, *EXPORT]
+    assert alphita(*command, "--set=seed=1") == 0
+    old, old_plain = (artefact.open_manifest(one, "model")["content_hash"] for one in (out, plain))
+    assert alphita(*command, "--resume", "--force") == 2
+    assert f"no unfinished run of {out}" in capsys.readouterr().err
+    for number, unsaved in enumerate((out, plain)):
+        save = runs.save_model
+
+        def cut(folder: Path, *given, unsaved: Path = unsaved, save=save, **further) -> None:
+            if folder == unsaved:
+                raise AlphitaError("the power is gone")
+            save(folder, *given, **further)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(runs, "save_model", cut)
+            assert alphita(*command, *(["--resume"] if number else []), "--force") == 1
+        assert (artefact.open_manifest(out, "model")["content_hash"] == old) is (number == 0)
+        assert artefact.open_manifest(plain, "model")["content_hash"] == old_plain
+        capsys.readouterr()
+        if out == unsaved:
+            assert alphita(*words, "--set=checkpoint_every=2", "-o", out, "--resume") == 1
+            assert "use --force, and --resume too if an unfinished run was to replace it" in capsys.readouterr().err
+    trained = artefact.open_manifest(out, "model")["content_hash"]
+    assert alphita(*command, "--resume", "--force") == 0
+    told = capsys.readouterr()
+    assert "training kge_injection" not in told.err
+    assert f"model: {plain}" in told.out
+    assert artefact.open_manifest(out, "model")["content_hash"] == trained != old
+    assert artefact.open_manifest(plain, "model")["content_hash"] != old_plain
+    whole = tmp_path / "whole"
+    assert alphita(*words, "--set=checkpoint_every=2", "-o", whole) == 0
+    assert artefact.hash_file(whole / "model.safetensors") == artefact.hash_file(out / "model.safetensors")
 
 
 @pytest.mark.parametrize(

@@ -211,3 +211,9 @@ def test_other_ways_to_make_batches_train_too(
     coder_pp.train(terminology, str(model), tmp_path / "m", coder_pp.Config(**SMALL | changes))
     losses = [json.loads(line)["loss"] for line in (tmp_path / "m" / "log.jsonl").read_text().splitlines()]
     assert np.mean(losses[-8:]) < 0.8 * np.mean(losses[:8])
+
+
+def test_languages_cannot_be_weighted() -> None:
+    assert resolve(coder_pp.Config, sets=["languages=en,it"]).languages == "en,it"
+    with pytest.raises(UsageError, match="anchors are drawn alike; give languages without weights"):
+        resolve(coder_pp.Config, sets=["languages=en:1,it:4"])

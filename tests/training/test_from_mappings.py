@@ -231,12 +231,24 @@ def test_what_a_normaliser_has_right_is_counted(base, tmp_path, monkeypatch):
 
 def test_a_run_that_goes_on_takes_what_it_began_with(store, base, tmp_path):
     found = learning.in_time(store)
-    made, negatives, counts = learning.taught(base, found, tmp_path / "m")
+    made, negatives, kept, counts = learning.taught(base, found, tmp_path / "m")
     assert (made.path, negatives) == (tmp_path / "m.terminology", tmp_path / "m.hard_negatives.csv")
     assert counts["hard_negatives"] == negatives.read_text().count("\n") - 1 == 1
     assert (counts["learned"], counts["held_out"], counts["synonyms"]["added"]) == (22, 4, 22)
     strings = set(made.terms.column("string").to_pylist())
     assert {"mention 23", "mention 27", "mention 28"}.isdisjoint(strings)
+    assert kept == found
     say(store, 29, "nil")
-    again, _, _ = learning.taught(base, learning.in_time(store), tmp_path / "m", resume=True)
-    assert again.content_hash == made.content_hash
+    # A mention that is learned from is settled again: it is among the newest now, and would be measured on.
+    say(store, 1, "choose", ids(base)["swelling of the liver"])
+    later = learning.in_time(store)
+    assert "mention 1" in [one.mention for one in later.held_out]
+    again = learning.taught(base, later, tmp_path / "m", resume=True)
+    assert again.terminology.content_hash == made.content_hash
+    assert (again.hard_negatives, again.decisions, again.counts) == (negatives, found, counts)
+    assert again.counts["synonyms"]["added"] == 22
+    kept_file = tmp_path / "m.decisions.json"
+    assert kept_file.stat().st_mode & 0o077 == 0
+    kept_file.write_text('{"counts": {}}')
+    with pytest.raises(InputError, match=r"m.decisions.json: is damaged .*start again with --force"):
+        learning.taught(base, later, tmp_path / "m", resume=True)

@@ -221,14 +221,6 @@ def test_anchors_and_synonyms_follow_from_seed_and_number_alone() -> None:
     assert not np.array_equal(*(np.concatenate(one.synonyms(number, anchors)) for number in (0, 1)))
 
 
-def test_heavier_names_come_more_often_as_synonyms() -> None:
-    weights = np.array([1.0, 1.0, 1.0, 8.0])
-    sampler = AnchorSampler(offsets_of([4]), anchors=1, synonyms=1, least=2, seed=0, weights=weights)
-    drawn = Counter(int(sampler.synonyms(number, np.array([0]))[0][0]) for number in range(600))
-    assert set(drawn) == {1, 2, 3}
-    assert drawn[3] == pytest.approx(0.8 * 600, abs=45)
-
-
 @pytest.mark.parametrize(("counts", "least"), [([1, 1, 1], 1), ([1, 1], 2), ([0], 1), ([3, 2], 4)])
 def test_no_anchor_with_a_positive_is_an_error_with_a_remedy(counts: list[int], least: int) -> None:
     with pytest.raises(InputError, match="no anchor has a positive") as error:

@@ -88,6 +88,23 @@ def test_a_finished_model_is_refused_unless_forced(tmp_path: Path) -> None:
     assert not forced["one"].force
 
 
+def test_what_a_run_is_to_replace_is_not_its_last_phase(tmp_path: Path) -> None:
+    model(phases(tmp_path / "m")["three"], {"loss": 3.0})
+    model(phases(tmp_path / "m")["one"], {"loss": 1.0})
+    with pytest.raises(UsageError, match="m already exists; use --resume --force if the unfinished run"):
+        phases(tmp_path / "m", resume=True).check()
+    again = phases(tmp_path / "m", resume=True, force=True)
+    again.check()
+    fingerprint = runs.fingerprint({**FACTS, "seed": 2})
+    assert again["three"].finished(fingerprint) is None
+    assert again["three"].finished(runs.fingerprint(FACTS)) == {"loss": 3.0}
+    assert again["one"].finished(runs.fingerprint(FACTS)) == {"loss": 1.0}
+    with pytest.raises(InputError, match=r"m.phases/one: the unfinished run had another recipe"):
+        again["one"].finished(fingerprint)
+    (tmp_path / "m" / "manifest.json").unlink()
+    assert again["three"].finished(fingerprint) is None
+
+
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [(0.4, "0 seconds"), (119, "119 seconds"), (120, "2.0 minutes"), (7200, "2.0 hours"), (200_000, "2.3 days")],

@@ -170,3 +170,50 @@ def test_what_has_no_gradient_on_any_process_stays_without(tmp_path: Path) -> No
         out, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
         assert out.strip() == "[0.5, 0.5] [2.0, 2.0] None"
+
+
+def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import time\n"
+        "from alphita.training import ranks\n"
+        "own = ranks.connect()\n"
+        "with own.scratch() as folder:\n"
+        "    if own.first:\n"
+        "        (folder / 'x').write_text('made by the first')\n"
+        "    own.wait()\n"
+        "    time.sleep(0.3 * own.rank)\n"
+        "    print((folder / 'x').read_text())\n"
+        "own.wait()\n"
+        "print(folder.exists())\n"
+    )
+    for process in start([str(job)], 2):
+        out, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert out.splitlines() == ["made by the first", "False"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ext_bert", "--set=vocabulary=120", "--set=batch=4", "--set=epochs=1"],
+        [
+            "electra_em_pap", "--set=vocabulary=120", "--set=layers=1", "--set=hidden=16", "--set=heads=2",
+            "--set=batch=4", "--set=rho=0", "--set=steps=4",
+        ],
+    ],
+)  # fmt: skip
+def test_several_processes_try_a_run_on_what_the_first_prepares(
+    terminology: Terminology, model: Path, tmp_path: Path, words: list[str]
+) -> None:
+    corpus = tmp_path / "notes.txt"
+    corpus.write_text("".join(f"pain of the heart on day {day}, bleeding of the liver\n" for day in range(200)))
+    given = [
+        "-m", "alphita", "train", *words, "-t", str(terminology.path), "--encoder", str(model), "--threads", "1",
+        "-o", str(tmp_path / "out"), f"--set=corpus={corpus}", "--set=max_length=24", "--set=precision=fp32",
+        "--dry-run",
+    ]  # fmt: skip
+    outputs = [(process, *process.communicate(timeout=180)) for process in start(given, 2)]
+    assert [process.returncode for process, _, _ in outputs] == [0, 0], [errors for _, _, errors in outputs]
+    assert "steps: about" in outputs[0][2]
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]

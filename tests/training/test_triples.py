@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
-from alphita.training.triples import KnownTriples, TripleSampler, between_pairs, relation_labels, usable_triples
+from alphita.training.triples import (
+    KnownTriples,
+    TripleSampler,
+    between_pairs,
+    draw_names,
+    relation_labels,
+    usable_triples,
+)
 
 
 def graph(seed: int, n_concepts: int = 20, n_triples: int = 40):
@@ -112,15 +119,44 @@ def test_between_pairs_equals_a_loop(seed: int) -> None:
     assert np.array_equal(between_pairs(triples[:, ::-1], pairs[:, ::-1]), between_pairs(triples, pairs))
 
 
-def test_weights_decide_how_often_a_name_comes_early() -> None:
+def test_weights_decide_how_often_a_name_comes() -> None:
     triples, offsets = np.array([[0, 0, 1], [1, 0, 0]], np.int32), np.array([0, 3, 4], np.int64)
     sampler = TripleSampler(triples, offsets, k=2, m=1, seed=0, weights=np.array([1.0, 2.0, 5.0, 1.0]))
     drawn = np.concatenate([sampler.batch(number).head_term for number in range(3000)])
     counts = np.bincount(drawn, minlength=4)[:3]
     np.testing.assert_allclose(counts / counts.sum(), [1 / 8, 2 / 8, 5 / 8], atol=0.03)
-    whole = TripleSampler(triples, offsets, k=6, m=3, seed=0, weights=np.array([1.0, 2.0, 5.0, 1.0]))
+    whole = TripleSampler(triples, offsets, k=16, m=8, seed=0, weights=np.array([1.0, 2.0, 5.0, 1.0]))
     batch = whole.batch(0)
-    assert sorted(batch.head_term[batch.head == 0].tolist()) == [0, 1, 2]
+    assert np.bincount(batch.head_term[batch.head == 0]).tolist() == [1, 2, 5]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(0, 10_000))
+def test_a_name_comes_as_often_as_its_weight_says_give_or_take_one(data: st.DataObject, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 7, 8)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    weights = rng.choice([1e-300, 0.5, 1.0, 3.0, 1e300], offsets[-1])
+    concepts = rng.integers(0, 8, data.draw(st.integers(1, 12))).astype(np.int32)
+    wanted = rng.integers(1, 20, len(concepts))
+    drawn = draw_names(offsets, concepts, wanted, weights, rng)
+    assert len(drawn) == wanted.sum()
+    for concept, n, own in zip(concepts, wanted, np.split(drawn, np.cumsum(wanted)[:-1]), strict=True):
+        start, stop = offsets[concept], offsets[concept + 1]
+        assert ((own >= start) & (own < stop)).all()
+        share = n * weights[start:stop] / weights[start:stop].sum()
+        assert (np.abs(np.bincount(own - start, minlength=stop - start) - share) < 1 + 1e-9).all()
+
+
+def test_names_of_ends_are_paired_by_chance_whatever_their_weights() -> None:
+    """Else a head's heavier names would always stand with the same names of the tail."""
+    triples, offsets = np.array([[0, 0, 1]], np.int32), np.array([0, 2, 4], np.int64)
+    sampler = TripleSampler(triples, offsets, k=8, m=8, seed=0, weights=np.array([1.0, 3.0, 1.0, 3.0]))
+    pairs = np.zeros((2, 2))
+    for number in range(500):
+        batch = sampler.batch(number)
+        np.add.at(pairs, (batch.head_term, batch.tail_term - 2), 1 / (500 * 8))
+    np.testing.assert_allclose(pairs, np.outer([0.25, 0.75], [0.25, 0.75]), atol=0.02)
 
 
 def test_nothing_to_train_on_is_an_error() -> None:

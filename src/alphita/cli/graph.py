@@ -55,10 +55,10 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
             int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")
         ] = None,
         resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
-        force: Annotated[bool, typer.Option("--force", help="Replace existing vectors or an unfinished run.")] = False,
+        force: Annotated[
+            bool, typer.Option("--force", help="Replace existing vectors and, without --resume, an unfinished run.")
+        ] = False,
     ) -> None:
-        if resume and force:
-            raise UsageError("--resume and --force exclude each other")
         if device not in ("cpu", "cuda"):
             raise UsageError(registry.unknown("device", device, ("cpu", "cuda")))
         resolved = config.resolve(model.Config, file=config_file, sets=settings or ())
@@ -69,6 +69,7 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
         from alphita.terminology.store import load_terminology
         from alphita.training import runs
 
+        runs.check_flags(out, resume=resume, force=force)
         runs.check(out, resume=resume, force=force)
         figures = kge.train(
             load_terminology(terminology), name, out, resolved, work=runs.folder(out),

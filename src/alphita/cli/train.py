@@ -66,7 +66,9 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
                          "candidates hard negatives where the recipe takes such; the newest fifth is held out."),
         ] = None,
         resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
-        force: Annotated[bool, typer.Option("--force", help="Replace an existing model or unfinished run.")] = False,
+        force: Annotated[
+            bool, typer.Option("--force", help="Replace an existing model and, without --resume, an unfinished run.")
+        ] = False,
         dry_run: Annotated[
             bool, typer.Option("--dry-run", help="Run a few batches and say what the whole takes; write nothing.")
         ] = False,
@@ -119,8 +121,6 @@ def run(
     from alphita.terminology.store import load_terminology
     from alphita.training import runs
 
-    if resume and force:
-        raise UsageError("--resume and --force exclude each other")
     recipe = registry.load(RECIPES, name)
     kinds = getattr(recipe, "EXPORTS", ())
     if export and export not in kinds:
@@ -131,6 +131,7 @@ def run(
     plain_out = runs.beside(out, f".{export}")
     if export and plain_out.exists() and not force:
         raise UsageError(f"{plain_out} already exists; choose another output or use --force")
+    runs.check_flags(out, *([plain_out] if export else []), resume=resume, force=force)
     machine.set_threads(threads)
     resolved = config.resolve(recipe.Config, file=config_file, sets=settings)
     learns = _export_config(export_settings) if export else None
@@ -148,7 +149,8 @@ def run(
             if "triples" in recipe.Config.model_fields and negatives is not None:
                 listed = ",".join(filter(None, (resolved.triples, str(negatives))))
                 resolved = config.resolve(recipe.Config, file=config_file, sets=[*settings, f"triples={listed}"])
-    if not (export and resume and out.exists()):
+    # With force, the model that is there may be the one to be replaced: the recipe tells.
+    if not (export and resume and out.exists()) or force:
         figures = recipe.train(
             given[0], encoder, out, resolved, split=given[1], resume=resume, force=force, dry_run=dry_run
         )

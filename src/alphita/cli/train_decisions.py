@@ -44,7 +44,7 @@ class Decisions:
         """Write the terminology to learn from; return it, and the file of hard negatives, if there are any."""
         from alphita.training.from_mappings import taught
 
-        learned, negatives, self.counts = taught(
+        learned, negatives, self.found, self.counts = taught(
             self.base, self.found, self.out, exclude=self.exclude, force=force, resume=resume
         )
         say(f"{self.counts['learned']:,} decisions to learn from, {self.counts['held_out']:,} newer ones held out")

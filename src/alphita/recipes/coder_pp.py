@@ -15,6 +15,7 @@ Deviations from the released code:
 - There a step is a batch, and the gradients of 8 are added; steps are optimiser steps here. The optimiser goes on over
   a mining; there it starts anew, and the schedule counts now batches, now optimiser steps.
 - Names are cleaned before encoding (lower case, spaces), as in all recipes here.
+- Every name is an anchor once an epoch, so that `languages` chooses names but cannot weight them.
 - A table of more than `exact_up_to` names is searched approximately.
 """
 
@@ -24,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from alphita.training.settings import NameTraining
+from alphita.training.settings import NameTraining, language_weights
 
 if TYPE_CHECKING:
     import torch
@@ -70,6 +71,14 @@ class Config(NameTraining):
     weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (released code)")
     clip: float = Field(1.0, gt=0, description="largest gradient norm (released code)")
 
+    @model_validator(mode="after")
+    def _languages_are_alike(self) -> Config:
+        if len(set(language_weights(self.languages).values())) > 1:
+            raise ValueError(
+                f"languages={self.languages}: anchors are drawn alike; give languages without weights: en,it"
+            )
+        return self
+
 
 def train(
     terminology: Terminology,
@@ -99,9 +108,8 @@ def train(
 
     # Data: anchors, their nearest names, and other names of their concepts.
     sampler = AnchorSampler(
-        names.offsets, anchors=config.anchors, synonyms=config.synonyms, least=config.least_names, seed=config.seed,
-        weights=names.weights,
-    )  # fmt: skip
+        names.offsets, anchors=config.anchors, synonyms=config.synonyms, least=config.least_names, seed=config.seed
+    )
     meanings = Meanings(names.string_numbers(), sampler.concepts)
     mined = MinedNeighbours(names.strings, config.neighbours, run.work / "mined", exact_up_to=config.exact_up_to)
     run.say(f"training on {len(names.strings):,} names; the nearest are mined every {config.refresh_every:,} steps")

@@ -34,7 +34,6 @@ Deviations from the paper, and what it leaves open:
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -118,9 +117,9 @@ def train(
     if everyone.first and not dry_run:
         runs.check(out, resume=resume, force=force)
     everyone.wait()
-    with tempfile.TemporaryDirectory() as scratch:
+    with everyone.scratch() as scratch:
         # Vocabulary and sequences follow from the corpus; they are kept beside the run until it is finished.
-        prepared = Path(scratch) if dry_run else out.with_name(f"{out.name}.prepared")
+        prepared = scratch if dry_run else out.with_name(f"{out.name}.prepared")
         rejects = None if dry_run else out.with_name(f"{out.name}.rejects.csv")
         sources = Sources.of(terminology, split, config.corpus, prepared, rejects)
         if split is not None and everyone.first:

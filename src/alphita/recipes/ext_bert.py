@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -140,9 +139,9 @@ def train(
     phases.check()
     if split is not None and everyone.first:
         say(f"held out by the split: {len(split.cleaned):,} strings, {held_out.too_short:,} too short to be searched")
-    with tempfile.TemporaryDirectory() as scratch:
+    with everyone.scratch() as scratch:
         # A dry run makes vocabulary and sequences too, to know their sizes, but not beside the model.
-        folder = Path(scratch) if dry_run else phases.folder
+        folder = scratch if dry_run else phases.folder
         start: str | Path = encoder
         if "extended" in phases:
             start = folder / "extended"

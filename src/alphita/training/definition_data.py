@@ -147,6 +147,8 @@ def read(
         generated = read_generated(config.generated, terminology, aside) if config.generated else None
     if aside.count:
         say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
+    if split is not None:
+        say(f"held out by the split: {len(exclude):,} strings")
     names = TrainingNames(terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages)
     trained, defining = _places(config.kinds), _places(config.distil_kinds)
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.

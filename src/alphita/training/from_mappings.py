@@ -11,10 +11,11 @@ mention that means one thing here and another there.
 from __future__ import annotations
 
 import csv
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,6 +77,15 @@ class InTime(NamedTuple):
     learned: list[Reviewed]
     held_out: list[Reviewed]
     left_out: dict[str, int]
+
+
+class Taught(NamedTuple):
+    """What a recipe learns from: the terminology, the file of hard negatives, and the decisions, also as counts."""
+
+    terminology: Terminology
+    hard_negatives: Path
+    decisions: InTime
+    counts: dict[str, Any]
 
 
 def in_time(store: ReviewStore, *, projects: Sequence[str] = (), share: float = HELD_OUT) -> InTime:
@@ -253,8 +263,11 @@ def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[st
 def taught(
     base: Terminology, decisions: InTime, out: Path, *, exclude: frozenset[str] = frozenset(), force: bool = False,
     resume: bool = False,
-) -> tuple[Terminology, Path, dict[str, Any]]:  # fmt: skip
+) -> Taught:  # fmt: skip
     """Write what a recipe learns from, beside the model: OUT.terminology and OUT.hard_negatives.csv.
+
+    OUT.decisions.json keeps the decisions, for an unfinished run learns from those, and is measured on those, that it
+    began with, whatever people have settled since. It is readable by its owner only.
 
     Args:
         base: the terminology.
@@ -262,19 +275,35 @@ def taught(
         out: the model folder to come.
         exclude: cleaned strings that nothing may learn from: a split's.
         force: move an existing terminology aside.
-        resume: take those that are there: an unfinished run must go on with what it began with.
-
-    Returns:
-        The terminology, the file of hard negatives, and what is in both, counted.
+        resume: take those that are there.
     """
-    folder, triples = (out.with_name(f"{out.name}.{kind}") for kind in ("terminology", "hard_negatives.csv"))
-    counts: dict[str, Any] = {"learned": len(decisions.learned), "held_out": len(decisions.held_out)}
-    counts["left_out"] = decisions.left_out
-    if resume and folder.exists() and triples.exists():
-        return load_terminology(folder), triples, counts
-    counts["synonyms"] = overlay(base, decisions.learned, folder, force=force)
-    counts["hard_negatives"] = hard_negatives(base, decisions.learned, triples, exclude)
-    return load_terminology(folder), triples, counts
+    folder, triples, kept = (
+        out.with_name(f"{out.name}.{kind}") for kind in ("terminology", "hard_negatives.csv", "decisions.json")
+    )
+    if resume and folder.exists() and triples.exists() and kept.exists():
+        return Taught(load_terminology(folder), triples, *_kept(kept))
+    counts: dict[str, Any] = {
+        "learned": len(decisions.learned), "held_out": len(decisions.held_out), "left_out": decisions.left_out,
+        "synonyms": overlay(base, decisions.learned, folder, force=force),
+        "hard_negatives": hard_negatives(base, decisions.learned, triples, exclude),
+    }  # fmt: skip
+    with artefact.atomic_file(kept, "w", private=True) as file:
+        json.dump({"counts": counts, **decisions._asdict()}, file, default=asdict)
+    return Taught(load_terminology(folder), triples, decisions, counts)
+
+
+def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
+    """Read what `taught` has kept."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        learned, held_out = (
+            [Reviewed(**one | {"wrong": tuple(one["wrong"])}) for one in found[key]] for key in ("learned", "held_out")
+        )
+        return InTime(learned, held_out, found["left_out"]), found["counts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"is damaged ({type(error).__name__}: {error})", file=path, remedy="start again with --force"
+        ) from None
 
 
 def _standings(store: ReviewStore, project: str) -> Iterator[Standing]:

@@ -114,6 +114,8 @@ def inject_entities(
     # Data.
     data = injection_data.read(settings.mentions, settings.graph, terminology, trained.tokenizer_hash, split=split)
     _check_lengths(data, trained)
+    if split is not None:
+        tell(f"held out by the split: {len(split.cleaned):,} strings")
     for line in data.lines():
         tell(line)
     decisive = {

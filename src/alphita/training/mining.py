@@ -24,7 +24,7 @@ from alphita.errors import InputError
 from alphita.index.backends import Backend
 from alphita.index.backends import faiss as exact
 from alphita.index.neighbours import nearest, unit
-from alphita.training.triples import EpochWalk, Int32, Int64, shuffled
+from alphita.training.triples import EpochWalk, Int32, Int64
 
 NAMES_AT_ONCE = 65_536
 ANCHORS_AT_ONCE = 4096
@@ -176,7 +176,6 @@ class AnchorSampler:
         synonyms: int,
         least: int,
         seed: int,
-        weights: NDArray[np.float64] | None = None,
     ) -> None:
         """Prepare to sample.
 
@@ -186,7 +185,6 @@ class AnchorSampler:
             synonyms: other names of the anchor's concept, at most.
             least: draw anchors whose concept has so many names.
             seed: of the whole run.
-            weights: (n_terms,) how much likelier than others of its concept a term is drawn as a synonym; None: alike.
 
         Raises:
             InputError: no concept has two names, or none has `least`.
@@ -197,7 +195,7 @@ class AnchorSampler:
                 f"no concept has {max(2, least)} names to train on, so no anchor has a positive",
                 remedy="import the terminology with its synonyms, or hold fewer of them out",
             )
-        self._offsets, self._weights = term_offsets, weights
+        self._offsets = term_offsets
         self.concepts = np.repeat(np.arange(len(counts)), counts)
         self._eligible = np.flatnonzero(counts[self.concepts] >= least)
         # Two walks, for the anchors to mine for are listed while batches are drawn in another thread.
@@ -220,8 +218,7 @@ class AnchorSampler:
             concept = self.concepts[anchor]
             others = np.arange(self._offsets[concept], self._offsets[concept + 1])
             others = others[others != anchor]
-            weights = None if self._weights is None else self._weights[others]
-            drawn.append(others[shuffled(len(others), weights, rng)[: self._synonyms]])
+            drawn.append(others[rng.permutation(len(others))[: self._synonyms]])
         return drawn
 
 

@@ -38,16 +38,26 @@ class Phase:
     def finished(self, fingerprint: str) -> dict[str, float] | None:
         """Return the figures of the phase's model if it is there and the run is gone on with, else None.
 
+        Also None for a model of another run that is to be replaced.
+
         Raises:
             InputError: the model is of another run: other settings, data or start.
         """
         if not (self.resume and self.out.exists()):
             return None
-        manifest = artefact.open_manifest(self.out, "model")
+        try:
+            manifest = artefact.open_manifest(self.out, "model")
+        except InputError:
+            if self.force:
+                return None
+            raise
         if manifest.get("fingerprint") != fingerprint:
+            if self.force:
+                return None
             raise InputError(
                 "the unfinished run had another recipe, config, encoder, terminology or split", file=self.out,
-                remedy="give what it was started with, or start again with --force",
+                remedy="give what it was started with; or use --force, and --resume too if an unfinished run was to "
+                "replace it",
             )  # fmt: skip
         figures: dict[str, float] = manifest["figures"]
         return figures

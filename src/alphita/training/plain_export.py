@@ -12,7 +12,6 @@ It is ours; the paper has no such step.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -111,8 +110,8 @@ def distil_plain(
     strings = list(dict.fromkeys(names.strings))
     phases = Phases(out, ["plain"], resume=resume, force=force, dry_run=dry_run)
     phases.check()
-    with tempfile.TemporaryDirectory() as scratch:
-        work = Path(scratch) if dry_run else phases.folder
+    with processes.scratch() as scratch:
+        work = scratch if dry_run else phases.folder
         if processes.first:
             start.save(work / "start", onnx=False)
         processes.wait()

@@ -12,9 +12,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,9 @@ from torch import distributed
 
 from alphita.errors import AlphitaError
 
-# As long as one process may be busy with what the others wait for: scoring, a checkpoint.
-TIMEOUT = timedelta(hours=2)
+# As long as one process may be busy with what the others wait for: a vocabulary or sequences of a large corpus, a
+# teacher's vectors. That a process has died is not learned from this: torchrun ends the others.
+TIMEOUT = timedelta(days=7)
 # Gradients travel in parcels of so many numbers: few messages, and no second copy of all of them.
 PARCEL = 8_000_000
 LOST = (
@@ -116,6 +119,17 @@ class Ranks:
                 for value in module.state_dict().values():
                     with _lost():
                         distributed.broadcast(value, 0)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give every process the same folder for files that nobody needs afterwards."""
+        with tempfile.TemporaryDirectory() as own:
+            of_all = [own]
+            if self.size > 1:
+                with _lost():
+                    distributed.broadcast_object_list(of_all, 0)
+            yield Path(of_all[0])
+            self.wait()
 
     def wait(self) -> None:
         """Return when every process has come here."""

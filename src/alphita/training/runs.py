@@ -33,19 +33,38 @@ def folder(out: Path) -> Path:
     return beside(out, ".training")
 
 
+def check_flags(*outs: Path, resume: bool, force: bool) -> None:
+    """Make sure that there is something to go on with where the model is to be replaced by an unfinished run.
+
+    Raises:
+        UsageError: both flags are given, and there is unfinished work on none of the models `outs`.
+    """
+    if resume and force and not any(_work(out) for out in outs):
+        raise UsageError(f"there is no unfinished run of {outs[0]} to go on with; --force alone starts a new one")
+
+
+def _work(out: Path) -> bool:
+    return any(beside(out, suffix).exists() for suffix in (".training", ".phases", ".prepared"))
+
+
 def check(out: Path, *, resume: bool, force: bool) -> None:
     """Make sure that the model may be written.
 
     Args:
         out: the model to come.
         resume: unfinished work is to be gone on with.
-        force: an existing model is to be replaced and unfinished work thrown away.
+        force: an existing model is to be replaced and, without `resume`, unfinished work thrown away.
 
     Raises:
         UsageError: the model exists already, or there is unfinished work, and neither flag is given.
     """
     work = folder(out)
     if out.exists() and not force:
+        if resume and _work(out):
+            raise UsageError(
+                f"{out} already exists; use --resume --force if the unfinished run was to replace it (it is moved "
+                "aside then)"
+            )
         raise UsageError(f"{out} already exists; choose another name or use --force (the old one is moved aside)")
     if work.exists() and not resume:
         if not force:

@@ -109,7 +109,7 @@ class TripleSampler:
     """Draws batches of k triples of which each stands m times, under different names where they exist (§3.3).
 
     Triples come in shuffled epochs without replacement. A concept with c >= m names shows m different ones; with fewer,
-    every name shows before any shows again.
+    every name shows before any shows again. With weights, each shows as often as its share of them says.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class TripleSampler:
             k: triples a batch, repeats counted.
             m: times each distinct triple stands in a batch; divides k.
             seed: of the whole run.
-            weights: (n_terms,) how much likelier than others of its concept a term is to come early; None: all alike.
+            weights: (n_terms,) how much oftener than others of its concept a term comes; None: all alike.
 
         Raises:
             InputError: there is nothing to sample from.
@@ -166,11 +166,13 @@ def draw_names(
 ) -> Int32:
     """Return terms of each concept: a shuffled walk through its names, and where those run out another one.
 
+    With weights, a term comes as often as its share of its concept's, give or take less than one time.
+
     Args:
         term_offsets: (n_concepts + 1,) CSR offsets: concept c has the terms offsets[c] to offsets[c + 1].
         concepts: (n,) concept rows, each with a name.
         wanted: (n,) terms of each, 1 or more.
-        weights: (n_terms,) how much likelier than others of its concept a term is to come early; None: all alike.
+        weights: (n_terms,) how much oftener than others of its concept a term comes, above 0; None: all alike.
         rng: draws.
 
     Returns:
@@ -178,18 +180,14 @@ def draw_names(
     """
     starts = term_offsets[concepts]
     counts = term_offsets[concepts + 1] - starts
+    if weights is not None:
+        return _weighted(starts, counts, wanted, weights, rng)
     sizes = -(-wanted // counts) * counts
     before = np.cumsum(sizes) - sizes
     place = np.arange(int(sizes.sum())) - np.repeat(before, sizes)
     walk, name = np.divmod(place, np.repeat(counts, sizes))
     term = np.repeat(starts, sizes) + name
-    if weights is None:
-        luck = rng.random(len(term))
-    else:
-        # The smallest exponential time over weight comes first with the chance of its weight (Efraimidis and Spirakis
-        # 2006); brought to below 1, for a later walk comes after the whole of an earlier one.
-        time = rng.exponential(size=len(term)) / weights[term]
-        luck = time / (1 + time)
+    luck = rng.random(len(term))
     # One number sorts by concept, then walk, then luck.
     walks = int(walk.max(initial=0)) + 1
     order = np.argsort(np.repeat(np.arange(len(concepts)) * walks, sizes) + walk + luck)
@@ -197,12 +195,29 @@ def draw_names(
     return term[order[taken]].astype(np.int32)
 
 
-def shuffled(count: int, weights: NDArray[np.float64] | None, rng: np.random.Generator) -> Int64:
-    """Return 0 to count - 1 in random order, drawn one after the other with chances as the weights, if given."""
-    if weights is None:
-        return rng.permutation(count)
-    # The smallest exponential time over weight comes first with the chance of its weight (Efraimidis, Spirakis 2006).
-    return np.argsort(rng.exponential(size=count) / weights)
+def _weighted(
+    starts: Int64,
+    counts: Int64,
+    wanted: NDArray[np.integer[Any]],
+    weights: NDArray[np.float64],
+    rng: np.random.Generator,
+) -> Int32:
+    """Return terms of each concept by systematic sampling (Madow 1949): points at distance 1 on the shares in a row."""
+    concept = np.repeat(np.arange(len(counts)), counts)
+    last = np.cumsum(counts)
+    term = np.repeat(starts - (last - counts), counts) + np.arange(len(concept))
+    term = term[np.argsort(concept + rng.random(len(term)))]
+    own = weights[term]
+    sums = np.cumsum(own / np.maximum.reduceat(own, last - counts)[concept])
+    before = np.concatenate([[0.0], sums[last[:-1] - 1]])
+    share = (sums - before[concept]) / (sums[last - 1] - before)[concept]
+    # Concept after concept takes up as much of the line as it has terms wanted; its last share ends there exactly.
+    line = np.cumsum(wanted) - wanted
+    of = np.repeat(np.arange(len(counts)), wanted)
+    place = np.arange(len(of), dtype=np.float64)
+    points = np.minimum(place + rng.random(len(counts))[of], np.nextafter(place + 1, 0))
+    drawn = term[np.searchsorted(line[concept] + wanted[concept] * share, points, side="right")]
+    return drawn[np.argsort(of + rng.random(len(of)))].astype(np.int32)
 
 
 class KnownTriples:
