@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from alphita import cli, registry
+from alphita import artefact, cli, registry
 from alphita.errors import InputError, UsageError
 from alphita.evaluation import page, pictures, run
 from alphita.evaluation.benchmarks import PACKAGE, Source, load_benchmark
@@ -20,6 +20,7 @@ from alphita.evaluation.results import figures_of
 from alphita.evaluation.run import Plan
 from alphita.evaluation.systems import load_system
 from alphita.evaluation.systems.encoder import EncoderSystem
+from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.text import DEFAULT_RULES
 from tests.doubles import HashEncoder
 from tests.tiny import SITES, tiny_terminology
@@ -100,6 +101,21 @@ def test_files_that_are_called_alike_have_a_hash_each(folds, tmp_path):
     files = run.run(Plan(["psytar"], ["exact_match"], data=folds), tmp_path / "report")["provenance"]["data"]
     assert set(files) == {f"psytar/fold_{fold}/{part}.txt" for fold in range(1, 6) for part in FOLDS}
     assert files["psytar/fold_3/train.txt"] != files["psytar/fold_2/train.txt"] == files["psytar/fold_1/train.txt"]
+
+
+def test_what_settings_name_has_a_hash_too(terminology, tmp_path):
+    queries, split = tmp_path / "queries.txt", tmp_path / "x.split"
+    queries.write_text("heart pain\n")
+    hold_out_synonyms(terminology, fraction=0.5, seed=1).save(split)
+    plan = Plan(
+        ["case_table", "held_out_synonyms"], ["exact_match"], terminology=terminology,
+        settings=[f"queries={queries}", f"split={split}"],
+    )  # fmt: skip
+    files = run.run(plan, tmp_path / "report")["provenance"]["data"]
+    assert files["case_table/queries"] == artefact.hash_file(queries)
+    assert files["held_out_synonyms/split"] == artefact.open_manifest(split, "split")["content_hash"]
+    queries.write_text("liver pain\n")
+    assert run.run(plan, tmp_path / "again")["provenance"]["data"]["case_table/queries"] != files["case_table/queries"]
 
 
 def test_running_twice_gives_the_same_figures(folds, tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ which `alphita evaluate --compare` works out paired differences later.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import time
@@ -116,6 +117,8 @@ def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
             f"{task.name}/{_within(path, plan.data, task.name)}": artefact.hash_file(path)
             for task in tasks for path in task.read
         }  # fmt: skip
+        for task in tasks:
+            files |= _of_settings(task)
         if plan.terminology is not None:
             files["terminology"] = plan.terminology.manifest["content_hash"]
         provenance = report.provenance(config=_resolved(tasks, plan), seed=plan.seed, data=files)
@@ -379,6 +382,18 @@ def _written(metric: Metric) -> dict[str, Any]:
 def file_name(system: str) -> str:
     """Return a system's name as part of a file name; names that differ only in what cannot stand there become one."""
     return re.sub(r"[^\w.=-]+", "_", system)
+
+
+def _of_settings(task: _Task) -> dict[str, str]:
+    """Return the hashes of the files and splits that a benchmark's settings name, by setting."""
+    found = {}
+    for key, path in task.options if task.not_run is None else ():
+        if isinstance(path, Path) and path.is_file():
+            found[f"{task.name}/{key}"] = artefact.hash_file(path)
+        elif isinstance(path, Path):
+            with contextlib.suppress(InputError):
+                found[f"{task.name}/{key}"] = artefact.open_manifest(path, "split")["content_hash"]
+    return found
 
 
 def _resolved(tasks: Sequence[_Task], plan: Plan) -> dict[str, Any]:
