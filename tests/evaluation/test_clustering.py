@@ -324,6 +324,19 @@ def test_names_may_be_gzipped_and_sampled(tmp_path: Path) -> None:
     assert other.terms.strings != data.terms.strings
 
 
+def test_a_file_of_names_is_taken_by_its_path_and_its_name_literally(tmp_path: Path, terminology) -> None:
+    for name in ("names[1].tsv", "names1.tsv"):
+        (tmp_path / name).write_text(f"A\tin {name}\nA\tother\n")
+    for called, data in (("names[1].tsv", tmp_path), (str(tmp_path / "names[1].tsv"), None)):
+        found = source(data=data)
+        read = clustering_pairs.load(found, clustering_pairs.Options(names=called))
+        assert read.terms.strings == ["in names[1].tsv", "other"]
+        assert found.read == [tmp_path / "names[1].tsv"]
+    with pytest.raises(InputError, match=r"absent.tsv: no such file"):
+        clustering_pairs.load(source(), clustering_pairs.Options(names=str(tmp_path / "absent.tsv")))
+    assert len(clustering_pairs.load(source(terminology), clustering_pairs.Options(names="")).terms) > 10
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -116,6 +116,26 @@ def test_rows_that_are_not_the_same_are_not_paired(tmp_path, results, change, pr
     assert "no paired difference" in console.export_text()
 
 
+@pytest.mark.parametrize("column", ["anchor", "synonym", "other", "title", "attribute", "value", "written"])
+def test_every_column_that_asks_is_compared(tmp_path, results, column) -> None:
+    rows = results["better"].rows
+    for name, asked in (("a", "one"), ("b", "another")):
+        results["better"].rows = rows.with_columns(pl.lit(asked).alias(column))
+        write(tmp_path / name, {"links": {"one": results["better"]}})
+    (pair,) = compare(tmp_path / "a", tmp_path / "b")["benchmarks"][0]["pairs"]
+    assert f"60 of 60 differ in {column}, first row 1: 'one' and 'another'" in pair["problem"]
+
+
+@pytest.mark.parametrize("answers", [[[True], [False, True]], [0.5, 0.25], [[], [True]]])
+def test_what_is_right_may_be_told_in_any_way(tmp_path, results, answers) -> None:
+    rows = results["better"].rows
+    for name, answer in zip(("a", "b"), answers, strict=True):
+        results["better"].rows = rows.with_columns(pl.Series("right", [answer] * len(rows)))
+        write(tmp_path / name, {"links": {"one": results["better"]}})
+    (pair,) = compare(tmp_path / "a", tmp_path / "b")["benchmarks"][0]["pairs"]
+    assert pair["problem"] is None
+
+
 def test_what_systems_answer_may_differ(tmp_path, results) -> None:
     other = linking_result(0.3, 2)
     other.rows = other.rows.with_columns(

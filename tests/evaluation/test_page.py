@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from alphita.evaluation import entries, markdown, page
+from alphita.evaluation import entries, markdown, page, page_benchmark
 from tests.evaluation.sample_report import EVIL, sample
 
 VOID = {"meta", "input", "img", "line", "polyline", "circle", "rect", "path", "polygon", "wbr"}
@@ -260,6 +260,27 @@ def test_small_words() -> None:
     assert markdown.text("a|b *c* snake_case _d_ <b> 2 < 3 [x](y)\nz") == (
         r"a\|b \*c\* snake_case \_d\_ \<b> 2 < 3 [x\](y) z"
     )
+    assert markdown.text("x &amp; y & z &#65; __x__") == r"x \&amp; y & z \&#65; \_\_x\_\_"
+
+
+def test_a_mean_of_folds_is_shown_if_it_is_of_one_dataset_alone(report) -> None:
+    entry = copy.deepcopy(report["benchmarks"][0])
+    for system in entries.scored(entry):
+        one = {"metric": "accuracy@1", "value": 0.625, "low": None, "high": None, "n": 40}
+        system["figures"] += [one | {"subset": "mean of folds, dataset=askapatient"}, one | {"subset": "other=1"}]
+    assert entries.subsets(entry)["mean of folds, dataset"] == ["askapatient"]
+    assert "other" not in entries.subsets(entry)
+    whole = report | {"benchmarks": [entry]}
+    assert "askapatient | 40 | 62.5" in markdown.to_markdown(whole)
+
+
+def test_counts_are_sorted_as_numbers(report) -> None:
+    entry = copy.deepcopy(report["benchmarks"][0])
+    for system in entries.scored(entry):
+        for figure in system["figures"]:
+            figure["n"] = 12_345
+    page = str(page_benchmark.section(entry))
+    assert '<td class="number" data-value="12345">12,345</td>' in page
 
 
 def test_lower_is_better_marks_the_lowest(report) -> None:

@@ -162,6 +162,11 @@ def test_p_is_small_for_a_clear_difference_and_one_for_none() -> None:
     assert (same["difference"], same["p"]) == (0.0, 1.0)
 
 
+def test_one_row_tells_no_spread() -> None:
+    (one,) = compare(result_of(True), result_of(False))
+    assert one == {"metric": "accuracy@1", "difference": 1.0, "low": None, "high": None, "p": None, "n": 1}
+
+
 def test_p_is_that_of_a_sign_test() -> None:
     # 12 wins and 4 losses: the draws' differences are above 0 about as often as the exact probability says.
     gap = [1] * 12 + [-1] * 4 + [0] * 14

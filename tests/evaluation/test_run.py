@@ -326,14 +326,24 @@ def test_all_stops_at_what_was_set_wrongly(folds, terminology, tmp_path, capsys)
     assert code == 2
     assert "language is 'xx'" in error
     # Of a benchmark that wants more than was given, nothing is wrong with the seed.
-    # The tiny terminology has too few triples for two benchmarks.
-    skipped = ("--skip", "link_prediction", "--skip", "relation_classification")
-    assert told("--set", "seed=3", *skipped)[0] == 0
+    assert told("--set", "seed=3")[0] == 0
     report = json.loads((tmp_path / "report" / "report.json").read_text())
     not_run = {entry["name"]: entry["not_run"] for entry in report["benchmarks"]}
     assert "language is ''" in not_run["held_out_translations"]
     assert "asks held-out triples" in not_run["attribute_ranking"]
+    assert "none of 24 triples can be held out" in not_run["link_prediction"]
     assert not_run["case_table"] is None
+
+
+def test_all_passes_over_what_a_terminology_has_too_little_for(tmp_path, capsys):
+    bare = tiny_terminology(tmp_path / "bare.terminology", synonyms=False)
+    words = ("evaluate", "all", "-m", "exact_match", "-t", bare.path, "--set", "seed=3", "-o", tmp_path / "report")
+    assert alphita(*words) == 0, capsys.readouterr().err
+    report = json.loads((tmp_path / "report" / "report.json").read_text())
+    not_run = {entry["name"]: entry["not_run"] for entry in report["benchmarks"]}
+    assert "no concept has two terms" in not_run["clustering_pairs"]
+    assert "two names or more" in not_run["synonym_similarity"]
+    assert "nothing is held out" in not_run["held_out_synonyms"]
 
 
 @pytest.mark.parametrize(

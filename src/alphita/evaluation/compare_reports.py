@@ -26,7 +26,8 @@ HEADS = ("system", "metric", "first", "second", "first - second", "p", "n", "fir
 # Columns of rows that tell what was asked; two tables of rows are paired only if they agree in those that they have.
 QUESTIONS = (
     "query", "mention", "gold", "language", "fold", "term", "concept", "left", "right", "first", "second", "head",
-    "relation", "tail", "text", "sentence", "premise", "hypothesis", "question",
+    "relation", "tail", "text", "sentence", "premise", "hypothesis", "question", "anchor", "synonym", "other", "title",
+    "attribute", "value", "written",
 )  # fmt: skip
 
 
@@ -191,7 +192,10 @@ def _mismatch(ours: pl.DataFrame, theirs: pl.DataFrame, metrics: tuple[Metric, .
         if column not in ours.columns or column not in theirs.columns:
             return f"the rows lack the column {column}"
     for column in QUESTIONS:
-        if column not in ours.columns or column not in theirs.columns or ours.schema[column] == pl.Boolean:
+        if column not in ours.columns or column not in theirs.columns:
+            continue
+        # `right` is a question of relatedness, and elsewhere tells of answers whether they are right.
+        if ours.schema[column] == pl.Boolean or (column == "right" and ours.schema[column] != pl.String):
             continue
         one, other = ours[column], theirs[column]
         if one.dtype != other.dtype:

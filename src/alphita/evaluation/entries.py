@@ -7,9 +7,10 @@ from typing import Any
 
 ALL = "all"
 UNSEEN = "seen=False"
+MEAN_OF_FOLDS = "mean of folds"
 NONE = "–"
 # Words in the names of metrics that lie in 0 to 1 and are printed as percentages.
-FRACTIONS = ("accuracy", "precision", "recall", "f1", "hits@", "mrr")
+FRACTIONS = ("accuracy", "precision", "recall", "f1", "hits@", "mrr", "ordered pairs")
 
 Entry = Mapping[str, Any]
 # A metric and a subset.
@@ -72,7 +73,8 @@ def columns(entry: Entry) -> list[Column]:
 def subsets(entry: Entry) -> dict[str, list[str]]:
     """Return the columns that figures are broken down by, and the values of each ("seen" -> ["False", "True"]).
 
-    A column of which only one value occurs is left out unless a paper reports by it.
+    A column of which only one value occurs is left out unless a paper reports by it, or it is a mean of folds, which
+    stands nowhere else.
     """
     found: dict[str, list[str]] = {}
     for system in scored(entry):
@@ -81,7 +83,11 @@ def subsets(entry: Entry) -> dict[str, list[str]]:
             if equals and value not in found.setdefault(column, []):
                 found[column].append(value)
     reported = {one["subset"].partition("=")[0] for one in entry["published"]}
-    return {column: values for column, values in found.items() if len(values) > 1 or column in reported}
+    return {
+        column: values
+        for column, values in found.items()
+        if len(values) > 1 or column in reported or column.startswith(f"{MEAN_OF_FOLDS}, ")
+    }
 
 
 def subset_words(column: str, values: Sequence[str]) -> str:

@@ -81,8 +81,8 @@ def summary_tables(report: Mapping[str, Any]) -> Group:
 def text(value: str) -> str:
     """Return text so that Markdown prints it as it is, on one line."""
     line = " ".join(value.split())
-    # Underscores inside words and lone brackets mean nothing in Markdown and stay readable.
-    return re.sub(r"[\\`*|~]|(?<!\w)_|_(?!\w)|<(?=[\w/!?])|\](?=[(\[:])", r"\\\g<0>", line)
+    # Underscores inside words, lone brackets and lone ampersands mean nothing in Markdown and stay readable.
+    return re.sub(r"[\\`*|~]|(?<![^\W_])_|_(?![^\W_])|<(?=[\w/!?])|&(?=#?\w+;)|\](?=[(\[:])", r"\\\g<0>", line)
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -79,7 +79,7 @@ def _scores(entry: Entry) -> Html:
             cells.append(figure_cell(entry, system, (entry["main_metric"], UNSEEN), with_n=True))
         cells += [figure_cell(entry, system, column) for column in columns[1:]]
         whole = entries.figure(system, *columns[0])
-        cells.append(tag("td", f"{whole['n']:,}" if whole else NONE, class_="number"))
+        cells.append(_count(whole["n"] if whole else None))
         if covered:
             share, counts = entries.coverage(system) or (NONE, "")
             cells.append(tag("td", share, tag("span", counts, class_="end"), class_="number"))
@@ -230,6 +230,11 @@ def _subsets(entry: Entry) -> Html:
     return join(parts)
 
 
+def _count(n: int | None) -> Html:
+    """Return a cell with a count; sorting reads it as a number, whatever stands between its thousands."""
+    return tag("td", NONE if n is None else f"{n:,}", class_="number", data_value=n)
+
+
 def _subset_table(entry: Entry, column: str, values: Sequence[str], metric: str) -> Html:
     systems = [system for system in entries.scored(entry) if system["figures"]]
     published: dict[tuple[str, str], dict[str, Entry]] = {}
@@ -249,7 +254,7 @@ def _subset_table(entry: Entry, column: str, values: Sequence[str], metric: str)
         subset = f"{column}={value}"
         found = [one for system in systems if (one := entries.figure(system, metric, subset))]
         cells = [tag("th", entries.subset_value(value), scope="row")]
-        cells.append(tag("td", f"{max(one['n'] for one in found):,}" if found else NONE, class_="number"))
+        cells.append(_count(max((one["n"] for one in found), default=None)))
         cells += [figure_cell(entry, system, (metric, subset)) for system in systems]
         cells += [_published_cell(entry, figures.get(subset), notes) for figures in published.values()]
         rows.append(tag("tr", *cells))
@@ -373,7 +378,7 @@ def _breakdown(entry: Entry, systems: Sequence[Entry], name: str) -> Html:
     rows = []
     for value in dict.fromkeys(value for groups in found.values() for value in groups):
         own = [groups.get(value) for groups in found.values()]
-        cells = [tag("td", f"{max(group['n'] for group in own if group):,}", class_="number")]
+        cells = [_count(max(group["n"] for group in own if group))]
         for group in own:
             score = entries.number(group["score"], fraction=fraction) if group else NONE
             ends = entries.interval(group, fraction=fraction) if group else ""

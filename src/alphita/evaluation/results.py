@@ -195,6 +195,9 @@ def _paired(metric: Metric, ours: pl.DataFrame, theirs: pl.DataFrame, seed: int)
     value = statistic(left) - statistic(right)
     if not np.isfinite(value):
         return empty
+    if len(left) == 1:
+        # One row drawn again and again has no spread; that tells nothing.
+        return empty | {"difference": float(value), "n": 1}
     rng = np.random.default_rng(seed)
     draws = np.empty(RESAMPLES)
     for number in range(RESAMPLES):

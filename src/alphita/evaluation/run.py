@@ -170,9 +170,10 @@ def _read(plan: Plan) -> list[_Task]:
         try:
             data = module.load(source, options)
         except AlphitaError as error:
-            # Where nothing was set, nothing can have been set wrongly: what was given does not suit the benchmark.
-            unsuited = isinstance(error, UsageError) and not settings[name]
-            if not (everything and (unsuited or isinstance(error, NotGiven) or _is_missing(error))):
+            # Where nothing was set but a seed, nothing was set wrongly: what was given does not suit the benchmark.
+            chosen = [item for item in settings[name] if not item.startswith("seed=")]
+            unsuited = isinstance(error, UsageError) and not chosen
+            if not (everything and (unsuited or isinstance(error, NotGiven) or _is_missing(error, plan.terminology))):
                 raise
             tasks.append(_Task(name, module, options, not_run=str(error)))
             continue
@@ -202,8 +203,11 @@ def _modules(names: Sequence[str]) -> dict[str, Any]:
     return {stem: load_benchmark(name) for stem, name in files.items()}
 
 
-def _is_missing(error: AlphitaError) -> bool:
-    return isinstance(error, InputError) and " finds no " in error.problem
+def _is_missing(error: AlphitaError, terminology: Terminology | None) -> bool:
+    """Return whether a benchmark's data are not there, or the terminology has too little for it."""
+    if not isinstance(error, InputError):
+        return False
+    return " finds no " in error.problem or (terminology is not None and error.file == terminology.path)
 
 
 def _settings(given: Sequence[str], modules: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ A file that begins with "_" is not a benchmark but what several share.
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -141,6 +142,20 @@ class Source:
             f"the benchmark {self.benchmark} finds no {' or '.join(names)} (nor .gz) here or in {self.benchmark}/",
             file=self.data, remedy=self.where,
         )  # fmt: skip
+
+    def named(self, name: str) -> Path:
+        """Return the file that a setting names: its path, or its name under --data as for `file`, taken literally.
+
+        Raises:
+            NotGiven: it is no path from the root, and no data folder was given.
+            InputError: there is no such file.
+        """
+        if not Path(name).is_absolute():
+            return self.files(glob.escape(name))[0]
+        if not Path(name).is_file():
+            raise InputError("no such file", file=name, remedy=f"look at what is set for {self.benchmark}")
+        self.read.append(Path(name))
+        return Path(name)
 
 
 class Benchmark(Protocol):

@@ -104,10 +104,10 @@ def load_terms(source: Source, names: str | None, languages: str | None, max_con
         UsageError: neither was given, or languages of a file, which tells none.
         InputError: the file is damaged, or no two terms are synonyms.
     """
-    if names is not None:
+    if names:
         if languages is not None:
             raise UsageError("a file of names does not tell languages: give a terminology, or no languages")
-        file = source.files(names)[0]
+        file = source.named(names)
         ids, strings = read_names(file)
     else:
         terminology = source.require_terminology()

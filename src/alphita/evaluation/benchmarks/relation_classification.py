@@ -272,9 +272,9 @@ def _numbered(triples: Sequence[Triple], concepts: Sequence[str], relations: Seq
 
 
 def _terms(concepts: Sequence[str], source: Source, options: Options) -> list[str | None] | None:
-    if options.names is not None and options.triples == "ddbrc":
+    if options.names and options.triples == "ddbrc":
         names: dict[str, list[str]] = {}
-        for one, name in zip(*read_names(source.files(options.names)[0]), strict=True):
+        for one, name in zip(*read_names(source.named(options.names)), strict=True):
             names.setdefault(one, []).append(name)
         found = [names.get(one, []) for one in concepts]
     elif source.terminology is not None:
