@@ -14,7 +14,7 @@ from alphita.index.backends import exact
 from alphita.index.neighbours import nearest, unit
 from alphita.index.segment import Segment
 from alphita.index.store import Index, build
-from alphita.normalizer.candidates import gather
+from alphita.normalizer.candidates import VECTORS, gather
 from alphita.normalizer.filters import Restricted
 from alphita.normalizer.meaning import sums_of
 from tests.doubles import HashEncoder, SmallTerminology, small_terminology
@@ -155,12 +155,26 @@ def test_an_index_that_does_not_say_how_its_vectors_are_stored_opens(indexes):
 
 def test_candidates_are_the_same(indexes):
     queries = ["heart atack", "cephalgia", "cold", "fitz"]
-    full, small = (gather(one, HashEncoder, queries, depth=5) for one in indexes)
+    full, small = (gather(one, HashEncoder, queries, depth=12) for one in indexes)
     assert np.array_equal(full.query, small.query)
     assert np.array_equal(full.string, small.string)
     assert small.cosine.dtype == small.vectors.dtype == np.float32
     np.testing.assert_allclose(small.cosine, full.cosine, atol=1e-3)
     np.testing.assert_allclose(np.linalg.norm(small.vectors, axis=1), 1, atol=1e-6)
+
+
+def test_the_nearest_candidates_are_the_same(indexes):
+    # Of strings that share the last place any may be kept: sums of equal products differ in their last bit.
+    queries = ["heart atack", "cephalgia", "cold", "fitz"]
+    cosines = HashEncoder().encode(queries).astype(np.float64) @ indexes[0].vectors.astype(np.float64).T
+    last = np.sort(cosines, axis=1)[:, -5]
+    for one in indexes:
+        found = gather(one, HashEncoder, queries, depth=5, routes=VECTORS)
+        assert np.bincount(found.query).tolist() == [5, 5, 5, 5]
+        for query, row in enumerate(cosines):
+            strings = set(found.string[found.query == query].tolist())
+            assert set(np.flatnonzero(row > last[query] + 1e-3).tolist()) <= strings
+            assert strings <= set(np.flatnonzero(row > last[query] - 1e-3).tolist())
 
 
 def test_a_part_of_the_strings_is_searched_alone(indexes):
