@@ -54,12 +54,25 @@ class _PlainBar:
         left = ""
         if not end and self.total is not None and rate > 0:
             # A total may be an estimate, which the work then exceeds.
-            left = f", {max(0, self.total - self.done) / rate:,.0f} s left"
+            left = f", {duration(max(0, self.total - self.done) / rate)} left"
         if end and self.printed == self.done:
             return
         self.printed = self.done
         note = f", {self.text}" if self.text else ""
-        say(f"{self.label}: {self.done:,}{of} {self.unit}, {rate:,.1f} {self.unit}/s{left}{note}")
+        say(f"{self.label}: {self.done:,}{of} {self.unit}, {speed(rate, self.unit)}{left}{note}")
+
+
+def speed(rate: float, unit: str) -> str:
+    """Return `rate` units a second in words: "12.3 rows/s", or "25.1 s each" where one takes longer than a second."""
+    return f"{1 / rate:,.1f} s each" if 0 < rate < 1 else f"{rate:,.1f} {unit}/s"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in words: "95 s", "34 min", "4 h 3 min"."""
+    if seconds < 120:
+        return f"{seconds:,.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min"
 
 
 @contextmanager
@@ -79,7 +92,7 @@ def bar(label: str, total: int | None = None, unit: str = "rows", *, shown: bool
 
         class Rate(TextColumn):
             def render(self, task: RichTask) -> Text:
-                return Text(f"{task.speed or 0:,.0f} {unit}/s", style="dim")
+                return Text(speed(task.speed or 0.0, unit), style="dim")
 
         columns = (
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(""), TimeRemainingColumn(),

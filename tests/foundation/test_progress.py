@@ -101,3 +101,31 @@ def test_a_failure_passes_through_and_claims_no_end(capsys):
     with pytest.raises(ValueError, match="bad"), progress.bar("read", 10):
         raise ValueError("bad")
     assert capsys.readouterr() == ("", "")
+
+
+def test_slow_work_tells_how_long_one_takes_and_how_long_all_will(clock, capsys):
+    with progress.bar("train", 100, "steps") as bar:
+        clock[0] += 146
+        bar.note("loss 2.5")
+        bar.advance()
+        bar.advance(99)
+    assert capsys.readouterr().err.splitlines() == [
+        "train: 1/100 steps, 146.0 s each, 4 h 1 min left, loss 2.5",
+        "train: 100/100 steps, 1.5 s each, loss 2.5",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [(1234.56, "1,234.6 rows/s"), (1.0, "1.0 rows/s"), (0.04, "25.0 s each"), (0.0, "0.0 rows/s")],
+)
+def test_speed(rate, said):
+    assert progress.speed(rate, "rows") == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (3569, "59 min"), (3599, "1 h 0 min"), (360_000, "100 h 0 min")],
+)
+def test_duration(seconds, said):
+    assert progress.duration(seconds) == said
