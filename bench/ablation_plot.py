@@ -2,8 +2,8 @@
 
     python bench/ablation_plot.py table.json -o ablations.png
 
-The bar through the dots is their mean; the dashed line is the encoder as it comes. table.json is of coder_ablation.py
-or of biolord.py.
+The bar through the dots is their mean; the dashed line is the encoder as it comes. table.json is of coder_ablation.py,
+of biolord.py or of italian.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from alphita.evaluation.plots import COLOURS
 PANELS = {
     "synonyms_1": ("held-out synonyms @1, %", 100), "psytar_1": ("PsyTAR @1, %", 100),
     "ncbi_disease": ("NCBI disease @1, %", 100), "relations": ("relations, frozen, %", 100),
-    "mcsm_mean": ("MCSM, mean", 1),
+    "mcsm_mean": ("MCSM, mean", 1), "mcsm": ("MCSM", 1), "f1": ("clustering F1, %", 100),
+    "umnsrs": ("UMNSRS relatedness", 1), "translations_1": ("held-out translations @1, %", 100),
+    "misspelt": ("misspelt names @1, %", 100),
     "UMNSRS similarity": ("UMNSRS similarity", 1), "UMNSRS relatedness": ("UMNSRS relatedness", 1),
     "STS-B": ("STS-B", 1), "held-out synonyms @1": ("held-out synonyms @1, %", 1), "PsyTAR @1": ("PsyTAR @1, %", 1),
 }  # fmt: skip
@@ -37,7 +39,9 @@ def panels_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[flo
     for column, (_, scale) in PANELS.items():
         for row in rows:
             if column in row["figures"]:
-                values = [scale * value for value in row["figures"][column]["values"]]
+                # italian.py keeps the seed of each figure.
+                cell = row["figures"][column]
+                values = [scale * value for value in cell.get("values", cell.values())]
                 found.setdefault(column, {})[row["title"]] = values
     if not any(set(by_row) - {BASE} for by_row in found.values()):
         raise InputError("the table has no row yet that can be drawn")
@@ -73,7 +77,7 @@ def draw(rows: Sequence[Mapping[str, Any]]) -> Any:  # noqa: ANN401 - matplotlib
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
-    return pictures.command(__doc__, "coder_ablation.py or biolord.py", draw, words)
+    return pictures.command(__doc__, "coder_ablation.py, biolord.py or italian.py", draw, words)
 
 
 if __name__ == "__main__":

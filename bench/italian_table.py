@@ -205,10 +205,23 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[
     return lines
 
 
-def types_of(rows: Sequence[Mapping[str, Any]]) -> list[Column]:
-    """Return a column for each semantic type that a row has an MCSM of."""
-    names = dict.fromkeys(name for row in rows for name in row["figures"] if name.startswith(BY_TYPE))
-    return [Column(name, name.removeprefix(BY_TYPE), "mcsm", "MCSM") for name in names]
+def table_by_type(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a Markdown table of MCSM with a line for each semantic type and their mean; none, if none.
+
+    The paper's table 4 has the types side by side; their names are too long for that here.
+    """
+    scored = [row for row in rows if COLUMNS[0].name in row["figures"]]
+    names = dict.fromkeys(name for row in scored for name in row["figures"] if name.startswith(BY_TYPE))
+    if not names:
+        return []
+    lines = ["| type | " + " | ".join(row["title"] for row in scored) + " |", "|---|" + "---:|" * len(scored)]
+    for name, title in [
+        *((name, name.removeprefix(BY_TYPE)) for name in names),
+        (COLUMNS[0].name, "mean of the types"),
+    ]:
+        cells = [cell(list(row["figures"].get(name, {}).values()), COLUMNS[0]) for row in scored]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def markdown(
@@ -220,10 +233,10 @@ def markdown(
         lines += ["## Graph models (table 2)", "", *table(graphs, GRAPH_COLUMNS), ""]
     if rows:
         lines += ["## Encoders (tables 3 and 5)", "", *table(rows, COLUMNS), ""]
-    if types := types_of(rows):
-        lines += ["## MCSM by type (table 4)", "", *table(rows, [*types, COLUMNS[0]]), ""]
+    if types := table_by_type(rows):
+        lines += ["## MCSM by type (table 4)", "", *types, ""]
     if judged:
-        lines += ["## Which of the paper's orderings hold", "", *_judged(judged), ""]
+        lines += ["## Which of the paper's orderings hold", "", *table_of_orderings(judged), ""]
     lines += [
         "Mean ± standard deviation over n seeds (n - 1 in the denominator). F1 and accuracies in percent, MCSM of "
         "11.09 at most, Spearman's correlations as they are. θ: chosen on the scored pairs, as the paper does; beside "
@@ -236,7 +249,8 @@ def markdown(
     return "\n".join(lines)
 
 
-def _judged(judged: Sequence[Mapping[str, Any]]) -> list[str]:
+def table_of_orderings(judged: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a Markdown table of what `orderings` judged."""
     columns = {one.name: one for one in COLUMNS}
     lines = ["| first over second | on | difference | n | verdict | in the paper |", "|---|---|---:|---:|---|---|"]
     for one in judged:

@@ -35,6 +35,14 @@ def test_a_table_of_biolord_can_be_drawn_too(program):
     assert program.panels_of(rows) == {"STS-B": {BASE: [82.5], "C": [81.25]}}
 
 
+def test_a_table_of_the_italian_system_can_be_drawn_too(program):
+    rows = [
+        {"title": title, "figures": {"f1": figures}}
+        for title, figures in ((BASE, {"0": 0.25}), ("MS", {"1": 0.5, "0": 0.125}))
+    ]
+    assert program.panels_of(rows) == {"f1": {BASE: [25.0], "MS": [50.0, 12.5]}}
+
+
 def test_the_picture_is_a_picture(program, tmp_path):
     (tmp_path / "table.json").write_text(json.dumps({"rows": ROWS}))
     assert program.main([str(tmp_path / "table.json"), "-o", str(tmp_path / "a.png")]) == 0

@@ -1,9 +1,12 @@
-"""Settings and benchmarks in the docs are generated from the code; ALPHITA_UPDATE_DOCS=1 writes them anew."""
+"""Settings, benchmarks and the Italian system's tables in the docs are generated; ALPHITA_UPDATE_DOCS=1 writes them."""
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ import pytest
 from alphita import config, registry
 
 DOCS = Path(__file__).parents[2] / "docs"
+sys.path.append(str(DOCS.parent / "bench"))
+italian_table = importlib.import_module("italian_table")
 
 
 def settings_table(recipe: str) -> str:
@@ -52,3 +57,15 @@ def test_settings_in_the_docs_are_the_codes(recipe: str) -> None:
 
 def test_benchmarks_in_the_docs_are_the_codes() -> None:
     check(DOCS / "benchmark_data.md", "benchmarks", benchmark_list())
+
+
+@pytest.mark.parametrize("part", ["english", "italian"])
+def test_the_italian_systems_tables_in_the_docs_are_those_of_its_figures(part: str) -> None:
+    found = json.loads((DOCS / "results" / f"italian_{part}.json").read_text(encoding="utf-8"))
+    tables = {"rows": italian_table.table(found["rows"], italian_table.COLUMNS)}
+    if part == "english":
+        tables["graphs"] = italian_table.table(found["graphs"], italian_table.GRAPH_COLUMNS)
+        tables["types"] = italian_table.table_by_type(found["rows"])
+        tables["orderings"] = italian_table.table_of_orderings(found["orderings"])
+    for name, lines in tables.items():
+        check(DOCS / "italian.md", f"figures: {part} {name}", "\n".join(lines))
