@@ -5,13 +5,15 @@
     python bench/italian.py groups UMLS.terminology -o UMLS_ITA.terminology --sources ICPCITA,MDRITA,MSHITA
     python bench/italian.py graph --terminology T -o GRAPHS [--data BENCHMARKS]
     python bench/italian.py run --terminology T --corpus TEXT --graphs GRAPHS -o OUT [--data BENCHMARKS]
-    python bench/italian.py table OUT [--graphs GRAPHS]
+                                [--earlier table.json]
+    python bench/italian.py table OUT [--graphs GRAPHS] [--earlier table.json]
     python bench/italian.py rows
 
 runs/italian_open.sh and runs/italian_umls.sh make the terminologies and call this. OUT/ROW/SEED/ holds a row's model
 and its report, OUT/mentions/SEED the mentions found with the extended encoder of that seed. What is there whole is not
 made again, and an unfinished training goes on, so the same command goes on with a run that was cut. Seeds are the outer
-loop. Every step is a command of `alphita`, which is printed.
+loop. Every step is a command of `alphita`, which is printed. --earlier takes over the figures of rows of a run whose
+folder is gone, if it was made with the same data and settings; a model that another row starts from is trained again.
 
 Settings are the paper's, the recipes' own, unless --steps says how long to train: see italian_rows.py.
 """
@@ -117,7 +119,7 @@ def run(given: argparse.Namespace) -> None:
         given.split, given.cut, given.data, given.encoder, given.steps, given.sequence_tokens, settings,
         tuple(benchmarks), tuple(given.scoring), given.threads, given.keep_models,
     )  # fmt: skip
-    italian_rows.run(plan, rows, arguments.seeds(given.seeds))
+    italian_rows.run(plan, rows, arguments.seeds(given.seeds), given.earlier)
     _show(given.output)
 
 
@@ -127,7 +129,7 @@ def table(given: argparse.Namespace) -> None:
     if not note.is_file():
         raise UsageError(f"there is nothing made by `run` or `graph` in {given.out}")
     facts: Mapping[str, Any] = json.loads(note.read_text(encoding="utf-8"))
-    italian_rows.write_table(facts, given.out, given.graphs or given.out)
+    italian_rows.write_table(facts, given.out, given.graphs or given.out, given.earlier)
     _show(given.out)
 
 
@@ -200,9 +202,11 @@ def _parser() -> argparse.ArgumentParser:
     for phase in ("ext", "margin", "injection"):
         one.add_argument(f"--{phase}", action="append", default=[], type=setting, help=f"of {phase}: key=value")
     one.add_argument("--keep-models", action="store_true", help="also those that nothing starts from")
+    one.add_argument("--earlier", type=Path, help="the table.json of an earlier run: what it has is not made again")
     one = command(table)
     one.add_argument("out", type=Path, help="what `run` or `graph` made")
     one.add_argument("--graphs", type=Path, help="what `graph` made")
+    one.add_argument("--earlier", type=Path, help="the table.json of an earlier run, to take over")
     command(rows)
     return parser
 

@@ -22,7 +22,7 @@ import italian_graph
 import italian_table
 from alphita import artefact
 from alphita.artefact import atomic_file
-from alphita.errors import AlphitaError, UsageError
+from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.evaluation import report
 from alphita.progress import say
 from italian_data import whole
@@ -249,30 +249,107 @@ def trained(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> Pa
     return model
 
 
-def rows_of(out: Path) -> list[dict[str, Any]]:
-    """Return the rows that are scored: name, title, seeds, and the figures of each column by seed."""
+def cells_of(out: Path, row: Row) -> dict[int, dict[str, Any]]:
+    """Return what is scored of a row: seed -> figures by column, and the commit and processor that gave them."""
+    cells = {}
+    for folder in (out / row.name).glob("*"):
+        if folder.name.isdigit() and whole(folder / REPORT, "report"):
+            found = italian_graph.report_figures(folder / REPORT).get(MODEL, {})
+            origin = json.loads((folder / REPORT / "report.json").read_text(encoding="utf-8"))["provenance"]
+            cells[int(folder.name)] = {"figures": italian_table.figures_in(found), "made": _made(origin)}
+    return cells
+
+
+def _made(origin: Mapping[str, Any]) -> dict[str, str]:
+    return {"commit": origin["commit"], "processor": origin["machine"]["processor"]}
+
+
+def rows_of(out: Path, earlier: Mapping[str, Mapping[int, Mapping[str, Any]]] | None = None) -> list[dict[str, Any]]:
+    """Return the rows that are scored: name, title, seeds, what made them, and the figures of each column by seed.
+
+    Args:
+        out: the folder of everything.
+        earlier: cells of an earlier table (`read_table`), which stand beside; those of `out` come before them.
+    """
     rows = []
     for row in ROWS:
-        folders = [
-            path for path in (out / row.name).glob("*") if path.name.isdigit() and whole(path / REPORT, "report")
-        ]
+        own, taken = cells_of(out, row), (earlier or {}).get(row.name, {})
+        # What has no seed has one figure.
+        cells = own or taken if row.recipe is None else {**taken, **own}
+        seeds = sorted(cells)
         figures: dict[str, dict[int, float]] = {}
-        for folder in sorted(folders, key=lambda path: int(path.name)):
-            found = italian_graph.report_figures(folder / REPORT).get(MODEL, {})
-            for name, value in italian_table.figures_in(found).items():
-                figures.setdefault(name, {})[int(folder.name)] = value
-        if folders:
-            seeds = sorted(int(folder.name) for folder in folders)
-            seeded = row.recipe is not None
-            rows.append({"name": row.name, "title": row.title, "seeds": seeds, "seeded": seeded, "figures": figures})
+        for seed in seeds:
+            for name, value in cells[seed]["figures"].items():
+                figures.setdefault(name, {})[seed] = value
+        if seeds:
+            made = {seed: cells[seed]["made"] for seed in seeds}
+            rows.append({
+                "name": row.name, "title": row.title, "seeds": seeds, "seeded": row.recipe is not None, "made": made,
+                "figures": figures,
+            })  # fmt: skip
     return rows
 
 
-def write_table(facts: Mapping[str, Any], out: Path, graphs: Path | None) -> None:
-    """Write table.json and table.md of what is finished."""
-    rows, of_graphs = rows_of(out), italian_graph.rows_of_table(graphs) if graphs else []
+def graphs_of(
+    folder: Path | None, earlier: Mapping[str, Any] | None = None
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """Return the rows of the graph models that are trained, and what they were made with; None where that is not known.
+
+    Args:
+        folder: what `graph` made; None: nothing.
+        earlier: the JSON of an earlier table, whose models stand beside if they were made with the same.
+    """
+    rows = italian_graph.rows_of_table(folder) if folder else []
+    facts = None
+    if folder and (folder / PLAN).is_file():
+        facts = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    made_with = (earlier or {}).get("graphs_made_with")
+    if earlier and made_with and (not rows or facts == made_with):
+        known = {row["name"]: row for row in [*earlier["graphs"], *rows]}
+        return [known[name] for name in italian_graph.MODELS if name in known], made_with
+    return rows, facts
+
+
+def read_table(path: Path, facts: Mapping[str, Any]) -> tuple[dict[str, dict[int, dict[str, Any]]], dict[str, Any]]:
+    """Return the cells of an earlier table.json, row -> seed -> figures by column and what made them; and its JSON.
+
+    Raises:
+        InputError: it is no table of this program's, or was made with something else than `facts`.
+    """
+    try:
+        written: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        origin, cells = written["provenance"], {}
+        for row in written["rows"]:
+            if row["name"] not in BY_NAME:
+                raise InputError("there is no such row", file=path, field="name", value=row["name"])
+            cells[row["name"]] = {
+                seed: {
+                    "figures": {name: of[str(seed)] for name, of in row["figures"].items() if str(seed) in of},
+                    "made": row["made"][str(seed)] if "made" in row else _made(origin),
+                }
+                for seed in row["seeds"]
+            }
+        made_with = origin["config"]
+        different = sorted(key for key in {*facts, *made_with} if facts.get(key) != made_with.get(key))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"is no table of this program's ({type(error).__name__}: {error})", file=path,
+            remedy="give the table.json of an earlier run",
+        ) from None  # fmt: skip
+    if different:
+        raise InputError(
+            f"was made with other values of {', '.join(different)}", file=path,
+            remedy="rows of one table share them: leave that file out, or make these rows as those were made",
+        )  # fmt: skip
+    return cells, written
+
+
+def write_table(facts: Mapping[str, Any], out: Path, graphs: Path | None, earlier: Path | None = None) -> None:
+    """Write table.json and table.md of what is finished, and of what an earlier table has of the rows."""
+    cells, written = read_table(earlier, facts) if earlier else (None, None)
+    rows, (of_graphs, made_with) = rows_of(out, cells), graphs_of(graphs, written)
     judged = italian_table.orderings(rows)
-    figures = {"rows": rows, "graphs": of_graphs, "orderings": judged}
+    figures = {"rows": rows, "graphs": of_graphs, "graphs_made_with": made_with, "orderings": judged}
     report.write(out / f"{TABLE}.json", figures, provenance=report.provenance(config=facts))
     with atomic_file(out / f"{TABLE}.md", "w") as file:
         file.write(italian_table.markdown(rows, of_graphs, judged))
@@ -292,15 +369,18 @@ def begin(facts: Mapping[str, Any], out: Path) -> None:
         file.write(json.dumps(facts, indent=1) + "\n")
 
 
-def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int]) -> None:
-    """Train and score the rows with every seed, and write the table after each."""
+def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int], earlier: Path | None = None) -> None:
+    """Train and score the rows with every seed, but for what an earlier table has, and write the table after each."""
     facts = plan.facts()
+    taken, _ = read_table(earlier, facts) if earlier else ({}, None)
     begin(facts, plan.out)
     alphita = caller(plan.threads)
+    write_table(facts, plan.out, plan.graphs, earlier)
     for seed in seeds:
         for row in rows:
-            if row.recipe is None and seed != seeds[0]:
+            known = taken.get(row.name, {})
+            if seed in known or (row.recipe is None and (known or seed != seeds[0])):
                 continue
             make(plan, row, seed, alphita)
-            write_table(facts, plan.out, plan.graphs)
+            write_table(facts, plan.out, plan.graphs, earlier)
             say(f"{row.name}, seed {seed}: done")

@@ -209,6 +209,70 @@ def test_rows_are_trained_scored_and_told_and_not_made_again(
     assert "begun with other data or settings" in capsys.readouterr().err
 
 
+def test_what_an_earlier_table_has_is_taken_over(
+    made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows_asked = ["--rows", "base,ext,v1", "--seeds"]
+    assert italian.main(run_words(made, tmp_path / "first", graph, *rows_asked, "0")) == 0
+    earlier = tmp_path / "earlier.json"
+    first = json.loads((tmp_path / "first" / "table.json").read_text())
+    made_with = {"terminology": "T"}
+    first |= {"graphs": [{"name": "simple", "title": "SimplE", "seeds": [0], "figures": {"MRR": {"0": 0.25}}}]}
+    # One without a note of what made each cell, as tables were written before, and with it.
+    for row in first["rows"]:
+        row.pop("made")
+    earlier.write_text(json.dumps(first | {"graphs_made_with": made_with}))
+    CALLS.clear()
+    words = run_words(made, tmp_path / "next", tmp_path / "no_graphs", *rows_asked, "1,0", "--earlier", str(earlier))
+    assert italian.main(words) == 0
+    # The base has no seed; of seed 0 nothing is made again.
+    assert [call[1] for call in CALLS if call[0] == "train"] == ["ext_bert", "kge_margin"]
+    assert len([call for call in CALLS if call[0] == "evaluate"]) == 2
+    told = json.loads((tmp_path / "next" / "table.json").read_text())
+    assert [(row["name"], row["seeds"]) for row in told["rows"]] == [("base", [0]), ("ext", [0, 1]), ("v1", [0, 1])]
+    for row, before in zip(told["rows"], first["rows"], strict=True):
+        assert {name: of["0"] for name, of in row["figures"].items()} == {
+            name: of["0"] for name, of in before["figures"].items()
+        }
+        assert row["made"]["0"]["commit"] == first["provenance"]["commit"]
+    assert told["graphs"] == first["graphs"]
+    assert {one["n"] for one in told["orderings"]} == {2}
+    # That table is an earlier one for the next; models of graphs made otherwise do not stand beside trained ones.
+    last = tmp_path / "next" / "table.json"
+    again = run_words(made, tmp_path / "last", graph, *rows_asked, "0,1", "--earlier", str(last))
+    (graph / "plan.json").write_text(json.dumps({"terminology": "other"}))
+    CALLS.clear()
+    assert italian.main(again) == 0
+    assert CALLS == []
+    after = json.loads((tmp_path / "last" / "table.json").read_text())
+    assert after["rows"] == told["rows"]
+    assert [row["name"] for row in after["graphs"]] == list(graphs.MODELS)
+    assert after["graphs_made_with"] == {"terminology": "other"}
+    capsys.readouterr()
+    assert italian.main(["table", str(tmp_path / "last"), "--earlier", str(last)]) == 0
+    assert "| MS loss v1 | 2 |" in capsys.readouterr().out
+    (graph / "plan.json").unlink()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"provenance": {"config": {"steps": 3}}}, "was made with other values of"),
+        ({"rows": [{"name": "v9"}]}, "there is no such row"), ({"rows": 3}, "is no table of this program's"),
+    ],
+)  # fmt: skip
+def test_an_earlier_table_that_does_not_fit_is_refused(
+    made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], said: str
+) -> None:
+    earlier = tmp_path / "earlier.json"
+    earlier.write_text(json.dumps({"provenance": {"config": {}}, "rows": [], "graphs": []} | change))
+    words = run_words(made, tmp_path / "out", graph, "--rows", "base", "--earlier", str(earlier))
+    assert italian.main(words) == 1
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert CALLS == []
+
+
 def test_italian_names_are_to_be_found_among_english_ones(made: Path, tmp_path: Path) -> None:
     lines = ["id\tterm\tlanguage"]
     for number, site in enumerate(SITES):

@@ -22,6 +22,7 @@ sys.path.append(str(Path(__file__).parents[2] / "bench"))
 italian = importlib.import_module("italian")
 tokens = importlib.import_module("tokens_per_word")
 rows = importlib.import_module("italian_rows")
+graphs = importlib.import_module("italian_graph")
 
 # Writes down its words, quoted, and makes what -o or --output names.
 FAKE = """#!/usr/bin/env bash
@@ -117,8 +118,23 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     assert not [call for call in calls if call[0] == "alphita"]
     assert [named(one) for one in benches(calls)] == ["scarce", "graph", "run", "bilingual", "run"]
     assert benches(calls)[2].margin == ["learning_rate=1e-4", "accumulation=2"]
+    assert [one.earlier for one in benches(calls) if named(one) == "run"] == [None, None]
+    assert set(benches(calls)[1].models.split(",")) == set(graphs.MODELS)
     # Of all rows none is unknown to the bench.
     assert set(benches(calls)[4].rows.split(",")) <= set(rows.BY_NAME)
+
+
+def test_the_open_script_takes_over_what_an_earlier_run_told(opened: Path, tmp_path: Path) -> None:
+    earlier = tmp_path / "earlier run"
+    (earlier / "english").mkdir(parents=True)
+    (earlier / "english" / "table.json").touch()
+    script = Script("italian_open.sh", tmp_path)
+    done, calls = script.run(opened, tmp_path / "out", EARLIER=str(earlier), GRAPH_MODELS="complex")
+    assert done.returncode == 0, done.stderr
+    _, graph, english, _, italian_run = benches(calls)
+    assert graph.models == "complex"
+    assert english.earlier == earlier / "english" / "table.json"
+    assert italian_run.earlier is None
 
 
 @pytest.mark.parametrize(
