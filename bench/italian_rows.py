@@ -274,8 +274,11 @@ def rows_of(out: Path, earlier: Mapping[str, Mapping[int, Mapping[str, Any]]] | 
     rows = []
     for row in ROWS:
         own, taken = cells_of(out, row), (earlier or {}).get(row.name, {})
-        # What has no seed has one figure.
-        cells = own or taken if row.recipe is None else {**taken, **own}
+        cells = {**taken, **own}
+        if row.recipe is None and cells:
+            # What has no seed has one figure.
+            one = min(own or taken)
+            cells = {one: cells[one]}
         seeds = sorted(cells)
         figures: dict[str, dict[int, float]] = {}
         for seed in seeds:
@@ -379,7 +382,7 @@ def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int], earlier: Path | N
     for seed in seeds:
         for row in rows:
             known = taken.get(row.name, {})
-            if seed in known or (row.recipe is None and (known or seed != seeds[0])):
+            if seed in known or (row.recipe is None and (known or set(cells_of(plan.out, row)) - {seed})):
                 continue
             make(plan, row, seed, alphita)
             write_table(facts, plan.out, plan.graphs, earlier)

@@ -209,6 +209,15 @@ def test_rows_are_trained_scored_and_told_and_not_made_again(
     assert "begun with other data or settings" in capsys.readouterr().err
 
 
+def test_what_has_no_seed_is_scored_once(made: Path, graph: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for seeds in ("1", "0,2"):
+        assert italian.main(run_words(made, out, graph, "--rows", "base,ext", "--seeds", seeds)) == 0
+    told = json.loads((out / "table.json").read_text())
+    assert [(row["name"], row["seeds"]) for row in told["rows"]] == [("base", [1]), ("ext", [0, 1, 2])]
+    assert len([call for call in CALLS if call[0] == "evaluate"]) == 4
+
+
 def test_what_an_earlier_table_has_is_taken_over(
     made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,9 +67,18 @@ def test_json_and_files(
         "similarity": 1.0,
     }  # fmt: skip
     assert [len(answer["products"]) for answer in answers] == [2, 2]
-    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"\ufeff{text}"))
     assert alphita(*words, "--file", "-") == 0
     assert capsys.readouterr().out == printed.out
+
+
+def test_a_query_ends_with_its_line_and_nowhere_else(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.txt").write_bytes("dry\u2028skin\r\nnausea".encode())
+    assert alphita("search", "query", built, "--json", "--file", tmp_path / "q.txt") == 0
+    answers = [json.loads(line) for line in capsys.readouterr().out.rstrip("\n").split("\n")]
+    assert [answer["query"] for answer in answers] == ["dry\u2028skin", "nausea"]
 
 
 def test_answers_are_printed_as_they_are_found(

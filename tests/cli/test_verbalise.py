@@ -63,6 +63,12 @@ def test_generated_definitions_prompts_and_their_price(terminology, tmp_path, ca
     assert alphita(*arguments, "--prompts", prompts, "--price", "1,2") == 0
     assert {"concept_id": "T:07", "kind": "generated", "text": "A word that stands alone."} in texts(output)
     assert [entry["concept_id"] for entry in texts(prompts)] == ["T:02", "T:05", "T:08"]
+    # Which texts are written decides nothing on who has a definition.
+    other = ("--prompts", tmp_path / "q.jsonl", "--kinds", "description", "--force")
+    assert alphita(*arguments, *other) == 0
+    assert (tmp_path / "q.jsonl").read_bytes() == prompts.read_bytes()
+    capsys.readouterr()
+    assert alphita(*arguments, "--prompts", prompts, "--price", "1,2", "--force") == 0
     said = capsys.readouterr()
     assert "1 generated definitions" in said.out
     assert f"{prompts}: 3 prompts" in said.out
@@ -82,6 +88,8 @@ def test_generated_definitions_prompts_and_their_price(terminology, tmp_path, ca
         (["--price", "cheap", "--prompts", "p"], 2, "such as 0.15,0.60"),
         (["--kinds", "generated"], 1, "no concept has a text"),
         (["--generated", "none.jsonl"], 1, "cannot be read"),
+        (["--prompts", "./t.jsonl"], 2, "--output and --prompts name the same file"),
+        (["--generated", "t.jsonl"], 2, "--output and --generated name the same file"),
     ],
 )
 def test_wrong_use_leaves_no_file(terminology, tmp_path, capsys, monkeypatch, arguments, code, words):

@@ -133,6 +133,16 @@ def test_a_file_protects_words_and_a_split_hides_names(model, terminology, tmp_p
     assert tokens(out, "del dell") == tokens(model, "del dell")
 
 
+def test_held_out_strings_of_files_are_not_learnt(model, terminology, tmp_path):
+    (tmp_path / "c.txt").write_text("zygomatic zyxofibroma of the eye\n" * 30)
+    Split(["zygomatic zyxofibroma"], ["T:0"], ["test"]).save(tmp_path / "s.split")
+    words = ("vocabulary", "extend", "--encoder", model, "--corpus", tmp_path / "c.txt", "-t", terminology)
+    assert alphita(*words, "--size", 400, "-o", tmp_path / "all") == 0
+    assert tokens(tmp_path / "all", "zyxofibroma") == ["zyxofibroma"]
+    assert alphita(*words, "--size", 400, "--split", tmp_path / "s.split", "-o", tmp_path / "some") == 0
+    assert tokens(tmp_path / "some", "zyxofibroma") == tokens(model, "zyxofibroma")
+
+
 def test_the_same_twice_and_fewer_tokens(model, terminology, tmp_path):
     common = ("vocabulary", "extend", "--encoder", model, "--terminology", terminology, "--min-frequency", 1)
     for name in ("a", "b"):

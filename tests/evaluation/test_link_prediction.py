@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.errors import InputError, Rejects, UsageError
+from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.evaluation import link_prediction, run
 from alphita.evaluation.benchmarks import Source
 from alphita.evaluation.benchmarks import link_prediction as benchmark
@@ -112,11 +112,13 @@ def test_one_score_for_all_is_the_middle_rank() -> None:
     assert found["tail"].tolist() == found["head"].tolist() == [5.0]
 
 
-@pytest.mark.parametrize("bad", ["shape", "nan"])
-def test_scores_that_cannot_be_ranked(bad: str) -> None:
+@pytest.mark.parametrize(
+    ("n", "error", "told"),
+    [(4, ValueError, "the scorer gives"), (3, AlphitaError, "not numbers.*smaller learning_rate")],
+)
+def test_scores_that_cannot_be_ranked(n: int, error: type[Exception], told: str) -> None:
     table = Table(np.full((3, 1, 3), np.nan))
-    n = 4 if bad == "shape" else 3
-    with pytest.raises(ValueError, match="the scorer gives"):
+    with pytest.raises(error, match=told):
         ranking.ranks(table, np.array([[0, 0, 1]]), n)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +13,10 @@ from hypothesis import strategies as st
 from alphita.errors import InputError, UsageError
 from alphita.graph import triples
 from alphita.graph.triples import between_pairs, divide, triples_hash
-from alphita.terminology import splits
-from tests.graph.graphs import STEPS
+from alphita.terminology import splits, store
+from alphita.terminology.model import Tables
+from alphita.terminology.store import Terminology
+from tests.graph.graphs import STEPS, ring
 
 
 def named(division, part) -> set[tuple[str, str, str]]:
@@ -122,6 +127,27 @@ def test_the_hash_is_of_ids_not_of_numbers() -> None:
     one = triples_hash(["a", "b"], ["r"], np.array([[0, 0, 1], [1, 0, 1]]))
     assert one == triples_hash(["b", "a"], ["q", "r"], np.array([[0, 1, 0], [1, 1, 0]]))
     assert one != triples_hash(["a", "b"], ["r"], np.array([[0, 0, 1]]))
+
+
+def test_a_graph_of_which_nothing_can_be_held_out_trains_without_a_test_part(tmp_path: Path) -> None:
+    pairs = ring(tmp_path / "t.terminology", n=40)
+    with pytest.raises(InputError, match=r"none of 2 triples can be held out.*train without a test part: test=0"):
+        divide(only(pairs, "seldom", tmp_path / "s.terminology"), rare=1)
+    assert len(divide(only(pairs, "seldom", tmp_path / "again.terminology"), rare=1, test=0, validation=0).train) == 2
+
+
+def only(terminology: Terminology, relation: str, folder: Path) -> Terminology:
+    """Write and open a terminology of one of another's relations."""
+    names, labels = terminology.concept_ids.to_pylist(), terminology.relation_labels
+    rows = [(names[h], names[t]) for h, r, t in terminology.triples.tolist() if labels[r] == relation]
+    ids = sorted({end for row in rows for end in row})
+    concepts = pl.DataFrame({"id": ids}).with_columns(source=pl.lit("R"), retired=False)
+    terms = pl.DataFrame({"concept": ids, "string": ids}).with_columns(source=pl.lit("R"), language=pl.lit("en"))
+    relations = pl.DataFrame(rows, schema=["head", "tail"], orient="row").with_columns(
+        relation=pl.lit(relation), source=pl.lit("R")
+    )
+    store.save(Tables(concepts, terms, relations), folder)
+    return store.load_terminology(folder)
 
 
 def test_bad_input(graph) -> None:

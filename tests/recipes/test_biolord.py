@@ -516,6 +516,44 @@ def test_bad_scores_are_an_error_before_anything_is_trained(
     assert not list(tmp_path.glob("m*"))
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"dev_scored": "equal.tsv"}, r"equal\.tsv.*all scores of its 2 pairs are equal"),
+        ({"members": "gone"}, r"gone.*no model to average"),
+        ({"dim": 33}, "vectors of 32 numbers of 30 concepts.*set dim=29 or less"),
+        ({"dim": 32, "dev_definitions": 0, "kinds": "definition"}, "set dim="),
+    ],
+)  # fmt: skip
+def test_what_a_later_phase_cannot_use_is_told_before_anything_is_trained(
+    data: Path, tmp_path: Path, settings: dict[str, Any], told: str
+) -> None:
+    (tmp_path / "equal.tsv").write_text("sentence1\tsentence2\tscore\na\tb\t2\nb\tc\t2\n")
+    few = ontology(
+        tmp_path / "few.terminology", [Stanza(n, [f"thing {n}"], f"Number {n} of them.") for n in range(1, 31)]
+    )
+    given = {key: str(tmp_path / value) if str(value).startswith(("equal", "gone")) else value
+             for key, value in settings.items()}  # fmt: skip
+    with pytest.raises(InputError, match=told):
+        biolord.train(few, str(data / "model"), tmp_path / "m", config(data, **given))
+    assert not list(tmp_path.glob("m*"))
+
+
+def test_without_students_the_contrasted_model_is_in_the_soup(
+    data: Path, terminology: Terminology, tmp_path: Path, whole: Path
+) -> None:
+    other = whole.with_name("m.phases") / "contrasted"
+    settings = config(
+        data, phases="contrast,soup", soup="uniform", members=str(other), seed=1, steps=2
+    )  # fmt: skip
+    figures = biolord.train(terminology, str(data / "model"), tmp_path / "m", settings)
+    assert figures["members"] == 2
+    found = load_file(tmp_path / "m" / "model.safetensors")
+    own, given = (load_file(path / "model.safetensors") for path in (tmp_path / "m.phases" / "contrasted", other))
+    for name, value in found.items():
+        torch.testing.assert_close(value, (own[name] + given[name]) / 2, msg=name)
+
+
 def test_too_few_definitions_for_a_dev_score_are_an_error_at_the_start(data: Path, tmp_path: Path) -> None:
     few = ontology(
         tmp_path / "few.terminology", [Stanza(n, [f"thing {n}"], f"Number {n} of them.") for n in range(1, 6)]
@@ -529,7 +567,8 @@ def test_more_targets_than_the_teacher_has_numbers_are_refused(
     data: Path, terminology: Terminology, tmp_path: Path
 ) -> None:
     settings = config(data, dim=33, phases="distil", seeds=1, teacher=str(data / "model"))
-    with pytest.raises(InputError, match="set dim=32 or less"):
+    # Of its 32 numbers and 32 concepts the targets have less than either.
+    with pytest.raises(InputError, match="set dim=31 or less"):
         biolord.train(terminology, str(data / "model"), tmp_path / "m", settings)
 
 

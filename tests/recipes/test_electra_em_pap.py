@@ -24,6 +24,7 @@ from alphita.terminology.store import Terminology
 from alphita.training import corpora, span_sequences
 from alphita.training.replaced_token_steps import ReplacedTokenSteps
 from alphita.training.span_sequences import Sequences
+from tests.search.conftest import products_of
 
 SMALL: dict[str, Any] = {
     "vocabulary": 160, "layers": 2, "hidden": 32, "heads": 2, "max_length": 32, "batch": 8, "attribute_batch": 8,
@@ -98,6 +99,14 @@ def test_defaults_are_the_papers() -> None:
 def test_settings_that_make_no_sense_are_refused(bad: list[str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         resolve(electra_em_pap.Config, sets=bad)
+
+
+def test_values_that_cannot_be_held_out_are_told_at_the_start(model: Path, corpus: Path, tmp_path: Path) -> None:
+    lone = products_of([("Otocalm", "route", "auricular")], tmp_path / "t.terminology")
+    settings = config(corpus, rho=0.5, dev_attributes=5, keep="best", evaluate_every=2)
+    with pytest.raises(InputError, match="no value of a product can be held out") as error:
+        electra_em_pap.train(lone, str(model), tmp_path / "m", settings)
+    assert error.value.field == "dev_attributes"
 
 
 def test_both_tasks_are_learnt_and_the_model_is_one_like_others(

@@ -352,7 +352,8 @@ def test_encoders_that_cannot_be_read_with_are_refused(
     inject(encoder, torch.randn(5, 4), layer=1, nearest=2)
     encoder.save(tmp_path / "injected")
     with pytest.raises(InputError, match="entities injected; give a plain one"):
-        ext_bert.train(terminology, str(tmp_path / "injected"), tmp_path / "m", config(corpus, vocabulary=0))
+        ext_bert.train(terminology, str(tmp_path / "injected"), tmp_path / "m", config(corpus))
+    assert not list(tmp_path.glob("m*"))
 
 
 # How it is trained.

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -243,6 +244,21 @@ def test_a_run_cut_between_two_searches_goes_on_to_the_same_weights(
     whole, cut = (artefact.hash_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
     assert cut == whole
     assert losses(tmp_path / "cut") == losses(tmp_path / "whole")
+
+
+def test_a_run_goes_on_where_mentions_and_graph_lie_elsewhere_but_not_with_others(
+    terminology: Terminology, model: Path, mentions: Path, graph: Path, tmp_path: Path, monkeypatch
+) -> None:
+    config = config_of(mentions, graph)
+    cut_at(monkeypatch, 8, config)
+    with pytest.raises(KeyboardInterrupt):
+        kge_margin.train(terminology, str(model), tmp_path / "m", config)
+    monkeypatch.undo()
+    elsewhere = [shutil.copytree(path, tmp_path / "elsewhere" / path.name) for path in (mentions, graph)]
+    with pytest.raises(InputError, match="another recipe, config"):
+        kge_margin.train(terminology, str(model), tmp_path / "m", config_of(mentions, None), resume=True)
+    kge_margin.train(terminology, str(model), tmp_path / "m", config_of(*elsewhere), resume=True)
+    assert artefact.open_manifest(tmp_path / "m", "model")["config"]["mentions"] == str(elsewhere[0])
 
 
 def test_negatives_are_found_anew_every_epoch_with_the_weights_of_then(

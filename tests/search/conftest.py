@@ -28,13 +28,14 @@ ROWS = [
 ]  # fmt: skip
 
 
-def products_of(rows: Sequence[tuple[str, str, str]], folder: Path) -> Terminology:
+def products_of(rows: Sequence[tuple[str, str, str]], folder: Path, **options: str) -> Terminology:
     """Import rows of title, attribute and values as a terminology."""
     table = folder.with_suffix(".csv")
     with open(table, "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("title", "attribute_name", "attribute_values"), *rows])
-    with Rejects(strict=True) as rejects:
-        save(products.load([table], products.Options(), rejects), folder)
+    with Rejects() as rejects:
+        save(products.load([table], products.Options(**options), rejects), folder)
+    assert options or not rejects.count
     return load_terminology(folder)
 
 

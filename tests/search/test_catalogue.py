@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -8,12 +9,15 @@ import pytest
 from alphita.errors import InputError, UsageError
 from alphita.search import catalogue
 from alphita.search.catalogue import Owned
+from alphita.search.product_search import ProductSearch
+from alphita.search.store import build
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from tests.search.conftest import ROWS
+from tests.doubles import HashEncoder
+from tests.search.conftest import ROWS, products_of
 
 
 def names(owned: Owned) -> list[list[str]]:
@@ -38,7 +42,21 @@ def test_what_a_table_of_products_holds(terminology: Terminology) -> None:
     assert found.held_out == 0
     some = catalogue.collect(terminology, attributes=["main_ingredient"])
     assert said(some) == {("Motiral capsules 5 mg", "main_ingredient", "motiride")}
-    assert some.titles == ["Motiral capsules 5 mg"]
+    # The others are products too, and can be found by their titles.
+    assert some.titles == found.titles
+
+
+def test_a_product_without_any_value_can_be_found(tmp_path: Path) -> None:
+    rows = [("Aspirin 100 mg", "ingredient", "salicylic acid"), ("Otocalm drops", "ingredient", "_"),
+            ("Otocalm spray", "ingredient", "...")]  # fmt: skip
+    found = catalogue.collect(products_of(rows, tmp_path / "t.terminology", empty="_"))
+    assert sorted(found.titles) == ["Aspirin 100 mg", "Otocalm drops", "Otocalm spray"]
+    assert said(found) == {("Aspirin 100 mg", "ingredient", "salicylic acid")}
+    assert sorted(names(found.title_names)) == [["aspirin 100 mg"], ["otocalm drops"], ["otocalm spray"]]
+    build(products_of(rows, tmp_path / "u.terminology", empty="_"), HashEncoder(), tmp_path / "s.search")
+    search = ProductSearch.load(tmp_path / "s.search", encoder=HashEncoder())
+    for title in found.titles:
+        assert search.rank([title], top=1)[0][0].title == title
 
 
 @pytest.fixture(scope="module")

@@ -106,6 +106,40 @@ def test_all_columns_as_attributes_and_no_separator(load: Load) -> None:
     assert {concept.partition(":")[0] for concept in terminology.concept_ids.to_pylist()} == {"SHOP", "WORD", "ZZ"}
 
 
+def test_what_means_nothing_is_no_id_and_no_attribute(load: Load, write: Write) -> None:
+    wide = write("p.csv", "id,title,ingredient\nA1,One,red\n_,Two,blue\n_,Three,_\n")
+    terminology, rejects = load(products, wide, attributes="*", empty="_")
+    assert rejects == []
+    assert triples(terminology) == {("One", "ingredient", "red"), ("Two", "ingredient", "blue")}
+    assert sorted(terminology.concept_names.to_pylist()) == ["One", "Three", "Two", "blue", "red"]
+    rows = write("q.csv", "title,attribute_name,attribute_values\nOne,n/a,red\nTwo,colour,blue\n")
+    terminology, [reject] = load(products, rows, empty="n/a")
+    assert (reject[1], reject[2]) == ("2", "attribute_name")
+    assert triples(terminology) == {("Two", "colour", "blue")}
+
+
+@pytest.mark.parametrize("attributes", ["*", "rh +,rh -"])
+def test_columns_that_would_be_one_attribute_are_refused(write: Write, attributes: str) -> None:
+    path = write("p.csv", "title,rh +,rh -\nA,suitable,unsuitable\n")
+    with pytest.raises(UsageError, match=r"'rh \+' and 'rh -' would both be the attribute 'rh'; rename one"):
+        products.load([path], products.Options(attributes=attributes), Rejects(None))
+
+
+def test_columns_are_found_in_any_script_and_writing(load: Load, write: Write) -> None:
+    # Vowels that are marks, an accent written apart, and one attribute in two columns.
+    path = write("p.csv", "title,दवा,दवी,indicacio\u0301n,Main Colour,main_colour\nA,एक,दो,tos,red,blue\n")
+    terminology, _ = load(products, path, attributes="*")
+    assert triples(terminology) == {
+        ("A", "दवा", "एक"), ("A", "दवी", "दो"), ("A", "indicación", "tos"), ("A", "main_colour", "red"),
+        ("A", "main_colour", "blue"),
+    }  # fmt: skip
+    terminology, _ = load(products, path, attributes="indicación, दवी,")
+    assert triples(terminology) == {("A", "indicación", "tos"), ("A", "दवी", "दो")}
+    # The column of this very name comes before one that is written alike.
+    terminology, _ = load(products, path, attributes="main_colour")
+    assert triples(terminology) == {("A", "main_colour", "blue")}
+
+
 def test_ids_are_the_same_in_another_order(load: Load, write: Write) -> None:
     first, _ = load(products, LONG)
     before = {concept: first.concept(concept).name for concept in first.concept_ids.to_pylist()}

@@ -15,7 +15,8 @@ from alphita.encoder.wordpieces import count_words, fertility, open_wordpiece
 from alphita.errors import InputError, UsageError
 from alphita.terminology.text import clean
 from alphita.training import corpus_sequences, corpus_vocabulary
-from alphita.training.corpus_sequences import HeldOut, choose_dev, made_with, pack, read
+from alphita.training.corpus_sequences import choose_dev, made_with, pack, read
+from alphita.training.held_out_text import HeldOut
 from alphita.training.mention_store import Specials
 from alphita.training.mentions import open_tokenizer
 from tests.tiny import tiny_model

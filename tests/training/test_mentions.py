@@ -20,7 +20,7 @@ from alphita.terminology.splits import Split
 from alphita.training import mention_contexts, mentions
 from alphita.training.mention_contexts import Tokens
 from alphita.training.mention_forms import HELD_OUT, collect
-from alphita.training.mention_matching import Matcher
+from alphita.training.mention_matching import Matcher, Matches
 from alphita.training.mention_store import Mentions
 from alphita.training.mention_text import Fold
 from alphita.training.mentions import MentionSettings, build, open_tokenizer
@@ -325,6 +325,77 @@ def test_a_held_out_string_is_no_mention_nor_near_one(corpus, terminology, model
         assert any("cardiodynia" in one for one in text) == hidden
 
 
+def test_a_held_out_string_that_a_name_covers_or_begins_before_is_found(terminology, model, tmp_path):
+    split = Split(["pain of the liver", "dynia"], ["T:3", "T:1"], ["test", "test"])
+    file = tmp_path / "notes.txt"
+    # It is overlapped from the left, covered within a name of T:2, part of a longer word, and not there.
+    names = [*NAMES, ("T:2", "acute pain of the liver, left")]
+    longer = terminology_of([(concept, name, "en") for concept, name in names], tmp_path / "t.terminology")
+    texts = ["heart pain of the liver", "acute pain of the liver, left", "cardiodynia", "liver swelling"]
+    file.write_text("\n\n".join(texts) + "\n", encoding="utf-8")
+    found = built(file, longer, model, tmp_path / "a", split=split, sequence_tokens=20)
+    assert sorted(found.strings.to_pylist()) == ["cardiodynia", "liver swelling"]
+    counts = found.manifest["counts"]
+    assert (counts["held_out"], counts["sequences"], counts["sequences_with_held_out"]) == (2, 2, 2)
+    kept = built(file, longer, model, tmp_path / "b", split=split, sequence_tokens=20, held_out_text=True)
+    assert {"heart pain", "acute pain of the liver, left"} < set(kept.strings.to_pylist())
+
+
+@pytest.mark.parametrize("language", ["tr", "en"])
+def test_held_out_strings_are_found_whatever_language_pairs_their_i(model, tmp_path, language):
+    rows = [("T:1", "Isı çarpması", language), ("T:1", "ateş", language)]
+    turkish = terminology_of(rows, tmp_path / "t.terminology")
+    file = tmp_path / "notes.txt"
+    written = [f"{one} ve ateş" for one in ("Isı çarpması", "ısı çarpması", "ISI ÇARPMASI")]
+    file.write_text("\n\n".join([*written, "ateş"]) + "\n", encoding="utf-8")
+    split = Split(["Isı çarpması"], ["T:1"], ["test"])
+    found = built(file, turkish, model, tmp_path / "m", split=split, languages=[language], sequence_tokens=30)
+    assert found.manifest["counts"]["held_out"] == 3
+    assert len(found.sequences) == len(found.windows) == 1
+
+
+def test_each_part_of_a_held_out_string_longer_than_a_sequence_is_left_out(terminology, model, tmp_path):
+    split = Split(["zyxofibroma"], ["T:1"], ["test"])
+    file = tmp_path / "notes.txt"
+    file.write_text("pain zyxofibroma pain\n")
+    tokenizer, _, _ = open_tokenizer(model)
+    assert len(tokenizer.encode("zyxofibroma", add_special_tokens=False).ids) > 4
+    found = built(file, terminology, model, tmp_path / "m", split=split, sequence_tokens=4, window=1)
+    text = "".join(decoded(tokenizer, found.sequences[row].ids) for row in range(len(found.sequences)))
+    assert text in ("", "pain", "painpain")
+    assert found.manifest["counts"]["sequences_with_held_out"] >= 2
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=4), min_size=1, max_size=4),
+    st.lists(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=3), min_size=4, max_size=4),
+)
+def test_what_hides_mentions_is_that_of_a_loop(mentions_of, hidden_of):
+    def spans(pairs):
+        place, found = 0, []
+        for gap, length in pairs:
+            found.append((place + gap, place + gap + length))
+            place += gap + length
+        return found
+
+    own = [spans(pairs) for pairs in mentions_of]
+    hidden = [spans(pairs) for pairs in hidden_of[: len(own)]]
+    flat = np.array([span for one in own for span in one], np.int64).reshape(-1, 2)
+    offsets = np.cumsum([0, *map(len, own)])
+    matches = Matches(offsets, flat[:, 0], flat[:, 1], np.arange(len(flat), dtype=np.int32), 7, 1)
+    found = matches.hiding([np.array(one, np.int64).reshape(-1, 2) for one in hidden])
+    number = itertools.count()
+    for text, (mine, others) in enumerate(zip(own, hidden, strict=True)):
+        expected = [(start, end, HELD_OUT) for start, end in others]
+        for start, end in mine:
+            form = next(number)
+            if not any(start < last and first < end for first, last in others):
+                expected.append((start, end, form))
+        here = slice(found.offsets[text], found.offsets[text + 1])
+        told = zip(found.starts[here].tolist(), found.ends[here].tolist(), found.forms[here].tolist(), strict=True)
+        assert list(told) == sorted(expected)
+
+
 def test_a_held_out_string_is_near_where_it_is_within_reach(terminology):
     matcher = Matcher(collect(terminology, Fold(), held_out={"cardiodynia"}), Fold())
     reach = mention_contexts.CHARACTERS_A_TOKEN
@@ -386,6 +457,9 @@ def test_further_names_may_be_left_out(corpus, terminology, model, tmp_path):
     found = built(corpus, terminology, model, tmp_path / "x", stop=["Heart-Pain"])
     assert set(found.strings.to_pylist()) == {"cardiodynia", "liver swelling", "pain", "AMI"}
     assert found.manifest["left_out"] == {"homonym": 1, "stop word": 1}
+    # An acronym too, where it is named.
+    found = built(corpus, terminology, model, tmp_path / "y", stop=["ami"])
+    assert "AMI" not in found.strings.to_pylist()
 
 
 def test_rows_of_the_concepts(whole, terminology, tmp_path):

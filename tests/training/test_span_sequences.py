@@ -18,8 +18,8 @@ from alphita.errors import InputError, Rejects
 from alphita.terminology.text import clean
 from alphita.training import corpus_sequences, segmenters
 from alphita.training.corpora import documents
-from alphita.training.corpus_sequences import HeldOut
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_span
+from alphita.training.held_out_text import HeldOut
 from alphita.training.masked_language import masking_of
 from alphita.training.mention_forms import Forms
 from alphita.training.mention_matching import Matcher

@@ -114,10 +114,11 @@ def _lines(file: str) -> list[str]:
     from alphita.terminology.text import clean
 
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8-sig")
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read as UTF-8 text: {error}", file=file) from None
-    lines = text.splitlines()
+    # Lines end as in every text file; U+2028 and its like stand within one.
+    lines = text.removeprefix("\ufeff").removesuffix("\n").split("\n")
     kept = [line.strip() for line in lines if clean(line)]
     if not kept:
         raise InputError("holds no query", file=file, remedy="one a line")

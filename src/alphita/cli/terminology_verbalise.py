@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from alphita.terminology.verbalisation.texts import Texts
     from alphita.terminology.verbalisation.withheld import Withheld
 
+DESCRIPTION = "description"
 SHOWN = ("definitions", "descriptions", "generated definitions")  # the kinds of text, in their order
 
 
@@ -55,6 +56,7 @@ def verbalise(
     if price and prompts is None:
         raise UsageError("--price estimates the prompts: give --prompts too")
     prices = _prices(price) if price else None
+    _apart(output=output, prompts=prompts, generated=generated)
     for path in (output, prompts):
         if path is not None:
             artefact.refuse_existing(path, force)
@@ -68,11 +70,15 @@ def verbalise(
         brought = generation.read_generated(generated, opened, rejects) if generated is not None else None
     if rejects.count:
         progress.say(f"{rejects.count:,} lines of {generated} were left out; each is in {report} with its line")
-    found = texts.verbalise(
-        opened, exclude=held_out.cleaned, held_out=pairs, languages=languages or ["en"],
-        kinds=[kind.strip() for kind in kinds.split(",") if kind.strip()], descriptions=descriptions,
-        generated=brought, seed=seed,
-    )  # fmt: skip
+    chosen = [kind.strip() for kind in kinds.split(",") if kind.strip()]
+
+    def told_of(kinds: list[str]) -> Texts:
+        return texts.verbalise(
+            opened, exclude=held_out.cleaned, held_out=pairs, languages=languages or ["en"], kinds=kinds,
+            descriptions=descriptions, generated=brought, seed=seed,
+        )  # fmt: skip
+
+    found = told_of(chosen)
     _write(found, opened, output)
     told = [int((found.kinds == place).sum()) for place in range(len(texts.KINDS))]
     shown = ", ".join(f"{count:,} {name}" for name, count in zip(SHOWN, told, strict=True) if count)
@@ -80,7 +86,18 @@ def verbalise(
     for reason, count in found.counts.items():
         progress.say(f"{reason}: {count:,}")
     if prompts is not None:
-        _ask(opened, found, withheld.Withheld(held_out.cleaned, pairs, opened.n_concepts), prompts, prices)
+        # What has a definition has one whether it was asked for or not.
+        defining = [kind for kind in texts.KINDS if kind != DESCRIPTION]
+        defined = found if set(defining) <= set(chosen) else told_of(defining)
+        _ask(opened, defined, withheld.Withheld(held_out.cleaned, pairs, opened.n_concepts), prompts, prices)
+
+
+def _apart(**paths: Path | None) -> None:
+    """Refuse options that name one file: what is written last would replace the others."""
+    known: dict[Path, str] = {}
+    for option, path in paths.items():
+        if path is not None and (other := known.setdefault(path.resolve(), option)) != option:
+            raise UsageError(f"--{other} and --{option} name the same file: {path}")
 
 
 def _write(found: Texts, terminology: Terminology, output: Path) -> None:
@@ -102,7 +119,7 @@ def _ask(
     from alphita.terminology.verbalisation.texts import KINDS
 
     asked = ~np.asarray(terminology.retired)
-    asked[found.concepts[found.kinds != KINDS.index("description")]] = False
+    asked[found.concepts[found.kinds != KINDS.index(DESCRIPTION)]] = False
     rows = np.flatnonzero(asked)
     with progress.bar("prompts", len(rows), "concepts") as shown:
         count = prompts.write_prompts(_counted(prompts.prompts(terminology, rows, withheld), shown), path)

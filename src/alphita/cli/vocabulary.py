@@ -90,11 +90,11 @@ def extend(
     opened = load_terminology(terminology) if terminology else None
     held_out = Split.load(split) if split else None
     with Rejects(output.with_name(f"{output.name}.rejects.csv")) as rejects:
-        learnt = [_of_file(file, like, text_field, rejects) for file in corpus or ()]
+        hidden = held_out.cleaned if held_out is not None else frozenset()
+        learnt = [_of_file(file, like, text_field, rejects, hidden) for file in corpus or ()]
         kept = [_of_file(file, like, text_field, rejects) for file in protect or ()]
     tell_unreadable(rejects)
     if opened is not None:
-        hidden = held_out.cleaned if held_out is not None else frozenset()
         learnt += _of_languages(opened, _tags(languages), hidden, like)
         kept += _of_languages(opened, _tags(protect_languages), hidden, like) if protect_languages else []
     tokens = wordpieces.propose(
@@ -131,9 +131,13 @@ def _tags(text: str) -> list[str]:
     return list(dict.fromkeys(tags))
 
 
-def _of_file(file: Path, like: Tokenizer, text_field: str, rejects: Rejects) -> _Texts:
+def _of_file(
+    file: Path, like: Tokenizer, text_field: str, rejects: Rejects, hidden: frozenset[str] = frozenset()
+) -> _Texts:
+    """Count the words of a file, without the held-out strings in `hidden`."""
     from alphita.encoder import wordpieces
     from alphita.training.corpora import documents
+    from alphita.training.held_out_text import HeldOut
 
     count = 0
 
@@ -143,7 +147,7 @@ def _of_file(file: Path, like: Tokenizer, text_field: str, rejects: Rejects) -> 
             count += bool(text.strip())
             yield text
 
-    words = wordpieces.count_words(texts(), like)
+    words = wordpieces.count_words(HeldOut(hidden).cut_out(texts()) if hidden else texts(), like)
     return _Texts(file.name, count, words)
 
 

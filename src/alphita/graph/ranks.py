@@ -13,6 +13,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.errors import AlphitaError
+
 SIDES = ("tail", "head")
 # Scores held at once: 64 MiB of float32.
 SCORES_AT_ONCE = 16_000_000
@@ -66,7 +68,10 @@ def ranks(
             if scores.shape != (len(batch), n_entities):
                 raise ValueError(f"the scorer gives {scores.shape} scores for {(len(batch), n_entities)}")
             if np.isnan(scores).any():
-                raise ValueError("the scorer gives scores that are not numbers")
+                raise AlphitaError(
+                    "the scorer gives scores that are not numbers, as a model that diverged does: train it with a "
+                    "smaller learning_rate"
+                )
             parts.append(_realistic(scores, batch[:, wanted], None if answers is None else answers.of(batch)))
         found[side] = np.concatenate(parts) if parts else np.empty(0)
     return found

@@ -112,7 +112,8 @@ def divide(
         raise InputError(
             f"none of {len(triples)} triples can be held out: each pair of concepts has the last of a concept or "
             "relation, or more of them than the share given",
-            file=terminology.path, remedy="give a terminology with more relations, or allow rarer ones: rare=1",
+            file=terminology.path,
+            remedy="give a terminology with more relations, or train without a test part: test=0",
         )  # fmt: skip
     return Division(
         [terminology.concept_id(row) for row in concepts], concepts.astype(np.int64),

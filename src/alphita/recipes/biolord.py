@@ -293,7 +293,8 @@ def train(
     """Run the phases that the config names, and return the last one's figures; see `recipes.coder.train`.
 
     Raises:
-        InputError: no concept of the terminology has a text, or a file of sentences cannot be used.
+        InputError: no concept of the terminology has a text, a file of sentences cannot be used, or a later phase
+            cannot be run on what is given.
         UsageError: nothing is left to do, for the adaptation has no sentences.
     """
     from alphita.training import runs
@@ -310,6 +311,9 @@ def train(
             remedy="set dev_scored=FILE or soup=uniform",
         )  # fmt: skip
     students = [f"distilled_{number}" for number in range(config.seeds)] if "distil" in chosen else []
+    members = {path: Path(path) for path in listed(config.members)} if "soup" in chosen else {}
+    distilled = encoder if "contrast" in chosen else config.teacher
+    _check_later_phases(config, data, distilled if students else None, members)
     planned = {
         "adapted": adapts, "contrasted": "contrast" in chosen, "contrasted_adapted": adapts and "contrast" in chosen,
         **dict.fromkeys(students, True), "soup": "soup" in chosen,
@@ -331,7 +335,8 @@ def train(
         teacher = phases.add("contrasted_adapted", again, teacher)
     if students and not dry_run:
         targets(config, data, teacher, phases.folder / "targets")
-    members = {path: Path(path) for path in listed(config.members)}
+    if members and "contrast" in chosen and not students:
+        members = {names[-2]: Path(teacher), **members}
     if dry_run and len(students) > 1:
         say(f"of {len(students)} students, which take as long as each other, the first:")
     for number, name in enumerate(students[:1] if dry_run else students):
@@ -340,6 +345,33 @@ def train(
     if "soup" in phases and not dry_run:
         phases.add("soup", soup(config, data, members, phases["soup"]), base)
     return phases.figures[names[-1]] if not dry_run else {}
+
+
+def _check_later_phases(config: Config, data: Data, teacher: str | None, members: Mapping[str, Path]) -> None:
+    """Find now what would end the run after hours, in its last phases.
+
+    Args:
+        config: the settings.
+        data: what is learnt from.
+        teacher: what is distilled, or what that will be trained from; None: nothing is.
+        members: of the soup, those that are there already.
+
+    Raises:
+        InputError: a member of the soup cannot be averaged with the others; or the targets have too many numbers for
+            the vectors or the concepts.
+    """
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.training import soup_run
+
+    soup_run.check(members)
+    if teacher is not None:
+        dim = TermEncoder.load(teacher, precision="fp32", device="cpu").dim
+        concepts = data.variants().n
+        if config.dim > dim or config.dim >= concepts:
+            raise InputError(
+                f"vectors of {dim} numbers of {concepts:,} concepts give no targets of so many numbers", field="dim",
+                value=config.dim, remedy=f"set dim={max(1, min(dim, concepts - 1))} or less",
+            )  # fmt: skip
 
 
 def _length(config: Config, batches: float, epochs: float, learning_rate: float) -> Length:

@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
+from alphita.errors import InputError
 from alphita.training.pretraining_data import Pretraining, Sources, hold_out, masking, sequences_of, starting_encoder
 from alphita.training.settings import ENGINE_ONLY, language_weights
 
@@ -193,6 +194,11 @@ def _pretrain(
             read_products(sources.terminology, attributes=config.attributes, split=sources.split),
             dev=config.dev_attributes, seed=config.seed,
         )  # fmt: skip
+        if config.dev_attributes and not len(table.dev):
+            raise InputError(
+                "no value of a product can be held out: of a triple that is, title and value must both have others",
+                file=sources.terminology.path, field="dev_attributes", remedy="set dev_attributes=0, or dev_sequences",
+            )  # fmt: skip
         projection = load_projection(student.folder, student.dim)
         if projection is None:
             with torch.random.fork_rng():

@@ -36,9 +36,10 @@ from alphita.training.settings import ENGINE_ONLY, TermTraining, language_weight
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+    from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.corpus_sequences import HeldOut
+    from alphita.training.held_out_text import HeldOut
     from alphita.training.mention_store import Specials
     from alphita.training.phases import Phase
 
@@ -113,13 +114,14 @@ def train(
     See `recipes.coder.train` for the arguments. The terminology gives names to count, and no text.
 
     Raises:
-        InputError: a file of the corpus cannot be read, or there is no text in it; the encoder has no mask token.
+        InputError: a file of the corpus cannot be read, or there is no text in it; the encoder has no mask token, or
+            entities injected.
         UsageError: no corpus is given; or no new token is found, or the encoder's tokens are no WordPieces, though a
             vocabulary is asked for.
     """
     from alphita.progress import say
     from alphita.training import ranks
-    from alphita.training.corpus_sequences import HeldOut
+    from alphita.training.held_out_text import HeldOut
     from alphita.training.phases import Phases
 
     files = [Path(file) for file in listed(config.corpus)]
@@ -128,6 +130,7 @@ def train(
     for file in files:
         if not file.is_file():
             raise InputError("no such file", file=file, field="corpus", remedy="give files of text, or of JSON Lines")
+    _check_encoder(encoder, config)
     everyone = ranks.connect()
     held_out = HeldOut(split.cleaned if split else ())
     sources = {
@@ -155,6 +158,24 @@ def train(
             shutil.rmtree(phases.folder / "sequences", ignore_errors=True)
     everyone.wait()
     return figures
+
+
+def _check_encoder(encoder: str, config: Config) -> None:
+    """Refuse before any work, and not after the vocabulary's, an encoder that cannot be trained so."""
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.training.masked_language import masking_of
+    from alphita.training.mentions import open_tokenizer
+
+    _check_plain(TermEncoder.load(encoder, precision="fp32", device="cpu"))
+    tokenizer, _, specials = open_tokenizer(encoder)
+    masking_of(tokenizer, specials, share=config.masked)
+
+
+def _check_plain(encoder: TermEncoder) -> None:
+    from alphita.encoder.injected_bert import InjectedBert
+
+    if isinstance(encoder.module.model, InjectedBert):
+        raise InputError("the encoder has entities injected", file=encoder.folder, remedy="give a plain one")
 
 
 # The vocabulary.
@@ -228,7 +249,6 @@ def read(
     import torch
 
     from alphita.encoder.encoder import TermEncoder
-    from alphita.encoder.injected_bert import InjectedBert
     from alphita.progress import say
     from alphita.training import corpus_sequences, dry_run, ranks, runs
     from alphita.training.forward import TermForward
@@ -245,8 +265,7 @@ def read(
         encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
         device=ranks.device(),
     )  # fmt: skip
-    if isinstance(student.module.model, InjectedBert):
-        raise InputError("the encoder has entities injected", file=student.folder, remedy="give a plain one")
+    _check_plain(student)
     forward = TermForward(student, precision=config.precision, dropout=config.dropout)
     dry_run.check_encoder(forward)
     head = MaskedLanguageHead.of(student, seed=config.seed)

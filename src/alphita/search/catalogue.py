@@ -1,7 +1,8 @@
 """What there is to search: the products of a terminology, their attributes and values.
 
 A product is a concept that is the head of an attribute's triple, the tail is a value of that attribute; so a table of
-products (`alphita terminology import products`) is one, and so are rare diseases with their phenotypes.
+products (`alphita terminology import products`) is one, and so are rare diseases with their phenotypes. What such a
+table calls a product, its semantic type, is one without any value too: its title can be found.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
 
+# The semantic type that `terminology.loaders.products` gives.
+PRODUCT = "product"
 REMEDY = "import a table of products: alphita terminology import products TABLE.csv -o X.terminology"
 
 
@@ -102,7 +105,9 @@ def collect(
     ]
     if not len(triples):
         raise InputError("no concept of this terminology has an attribute", file=terminology.path, remedy=REMEDY)
-    products, product = np.unique(triples[:, 0], return_inverse=True)
+    named = _of_type(terminology, PRODUCT)
+    products = np.union1d(triples[:, 0], named[usable[named]])
+    product = np.searchsorted(products, triples[:, 0])
     values, value = np.unique(triples[:, 2], return_inverse=True)
     used, attribute = np.unique(triples[:, 1], return_inverse=True)
     names = [terminology.relation_labels[label] for label in used.tolist()]
@@ -149,6 +154,15 @@ def _check_languages(terminology: Terminology, languages: Collection[str]) -> No
     for tag in languages:
         if not among(known, [tag]):
             raise UsageError(unknown("language", tag, known))
+
+
+def _of_type(terminology: Terminology, name: str) -> NDArray[np.int64]:
+    """Return the rows of the concepts of a semantic type."""
+    types = terminology.side_table("semantic_types")
+    rows: NDArray[np.int64] = (
+        types["concept"].filter(pc.equal(types["semantic_type"], name)).to_numpy().astype(np.int64)
+    )
+    return rows
 
 
 def _held_out(terminology: Terminology, triples: NDArray[np.int32], split: Split) -> NDArray[np.bool_]:

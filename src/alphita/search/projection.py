@@ -48,7 +48,8 @@ class Projection(NamedTuple):
         from scipy.special import erf
 
         x = vectors @ self.weight.T + self.bias
-        projected: NDArray[np.float32] = (x * (1 + erf(x / np.sqrt(2))) / 2).astype(np.float32)
+        # NumPy's own square root is float64, and would make all of this so.
+        projected: NDArray[np.float32] = x * (1 + erf(x / np.float32(np.sqrt(2)))) / 2
         return projected
 
     def similarities(

@@ -126,7 +126,8 @@ def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected
     else:
         apart = bare.encode([clean(name) for name in found.attributes])
         for start, block in names.encoded(preferred, bare, label):
-            written[start : start + len(block)] = projected(block[:, None] + apart)
+            for place, vector in enumerate(apart):
+                written[start : start + len(block), place] = projected(block + vector)
     written.flush()
     shutil.copyfile(Path(encoder.folder) / projection.FILE, folder / PROJECTION)  # type: ignore[attr-defined]
     asked = np.sort(np.random.default_rng(0).permutation(len(found.triples))[:TRIPLES_ASKED])

@@ -13,6 +13,7 @@ a row refused later is reported with its place.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -148,8 +149,16 @@ def complete(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def snake_case(text: str) -> str:
-    """Return "Plural form" as "plural_form"."""
-    return re.sub(r"[^\w]+", "_", text.strip().lower()).strip("_")
+    """Return "Plural form" as "plural_form"; letters keep their marks, in the composed form where there is one."""
+    return _snake(unicodedata.normalize("NFC", text.strip().lower()))
+
+
+def _snake(text: str) -> str:
+    if text.isascii():
+        return re.sub(r"[^\w]+", "_", text).strip("_")
+    # Vowels of Indic scripts are marks, which \w leaves out.
+    kept = (sign if sign.isalnum() or unicodedata.category(sign).startswith("M") else "_" for sign in text)
+    return re.sub("_+", "_", "".join(kept)).strip("_")
 
 
 def term_type(name: str, known: Mapping[str, str] = TERM_TYPES) -> str | None:

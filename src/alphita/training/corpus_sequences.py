@@ -21,10 +21,8 @@ from numpy.typing import NDArray
 from alphita import artefact, progress
 from alphita.errors import InputError
 from alphita.training.corpora import blocks
-from alphita.training.mention_forms import HELD_OUT, Forms, why_not
-from alphita.training.mention_matching import Matcher
+from alphita.training.held_out_text import HeldOut
 from alphita.training.mention_store import Specials
-from alphita.training.mention_text import Fold
 from alphita.training.tokens import TokenTable
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 # Characters matched, and documents tokenized, at once.
 CHARACTERS, DOCUMENTS = 2_000_000, 1024
-# Characters of a held-out string that is searched; in scripts without spaces 2 are enough.
-LEAST = 3
 NOTE = "sequences.json"
 _BLOCK = 1 << 22
 _NO_SPANS = np.empty((0, 2), np.int64)
@@ -66,43 +62,6 @@ class Piece:
 
     ids: Int32
     spans: Int64
-
-
-class HeldOut:
-    """Held-out strings, found in texts by the rules of `mention_matching`, accents and case aside.
-
-    Attributes:
-        too_short: how many are too short to be searched.
-    """
-
-    def __init__(self, cleaned: Iterable[str]) -> None:
-        """Search for the strings of a split, `split.cleaned`; there may be none."""
-        fold = Fold(None, "strip")
-        given = set(fold.keys(sorted(cleaned))) - {""}
-        keys = sorted(key for key in given if why_not(key, LEAST, ()) is None)
-        self.too_short = len(given) - len(keys)
-        self._matcher: Matcher | None = None
-        if keys:
-            hidden = np.full(len(keys), HELD_OUT, np.int32)
-            forms = Forms(keys, hidden, hidden, [], np.zeros(1, np.int64), np.empty(0, np.int32))
-            self._matcher = Matcher(forms, fold)
-
-    def spans(self, texts: Sequence[str]) -> list[Int64]:
-        """Return of each text the (m, 2) first characters of held-out strings and those behind their last."""
-        if self._matcher is None:
-            return [_NO_SPANS] * len(texts)
-        found = self._matcher(texts)
-        return np.split(np.stack([found.starts, found.ends], 1), found.offsets[1:-1]) if texts else []
-
-    def cut_out(self, texts: Iterable[str]) -> Iterator[str]:
-        """Yield texts with a space where a held-out string stands."""
-        for block in blocks(texts, CHARACTERS):
-            for text, spans in zip(block, self.spans(block), strict=True):
-                kept, behind = [], 0
-                for start, end in spans.tolist():
-                    kept.append(text[behind:start])
-                    behind = end
-                yield " ".join([*kept, text[behind:]])
 
 
 def pack(

@@ -133,7 +133,8 @@ def read(
         rejects: file for the rows that are wrong in those of the config; None: they are counted only.
 
     Raises:
-        InputError: no name is left, no concept has a text, or a file cannot be read or holds scores out of range.
+        InputError: no name is left, no concept has a text, a file cannot be read or holds scores out of range, or the
+            dev scores of one are all equal.
     """
     languages = language_weights(config.languages)
     exclude = split.cleaned if split else frozenset()
@@ -145,6 +146,12 @@ def read(
             **read_files(config.triples, Triples, aside),
         }
         generated = read_generated(config.generated, terminology, aside) if config.generated else None
+    for file, pairs in sentences.items():
+        if np.ptp(pairs.scores) == 0:
+            raise InputError(
+                f"all scores of its {len(pairs.scores):,} pairs are equal, so nothing correlates with them", file=file,
+                field="dev_scored", remedy="give pairs with several scores",
+            )  # fmt: skip
     if aside.count:
         say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
     if split is not None:

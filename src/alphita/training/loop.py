@@ -210,6 +210,11 @@ def fit(
     start = checkpoints.load_latest(work, {**modules, **averages}, optimizer)
     if resume and not start and ranks.first:
         say(f"{label}: nothing to resume in {work}; starting at step 0")
+    if plan.warmup_steps > plan.steps and ranks.first:
+        say(
+            f"warning: {label}: of {plan.warmup_steps:,} steps of warm-up there are {plan.steps:,}, so the learning "
+            f"rate never reaches {plan.learning_rate:g}; set warmup_steps"
+        )
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     ranks.agree(list(modules.values()))
     log = _Log(work, start, plan, ranks)

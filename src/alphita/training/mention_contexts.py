@@ -213,6 +213,7 @@ def sequences(
         for start, end in spans.tolist():
             may_cut[start + 1 : end] = False
         latest = np.maximum.accumulate(np.where(may_cut, np.arange(len(ids) + 1), 0))
+        hidden = written[:, 2] == HELD_OUT
         start = 0
         while start < len(ids):
             end = min(start + length, len(ids))
@@ -220,8 +221,11 @@ def sequences(
             if first + most < len(spans):
                 end = max(min(end, int(spans[first + most, 0])), start + 1)
             end = int(latest[end]) if latest[end] > start else end
-            inside = first + np.flatnonzero(spans[first : first + most, 1] <= end)
-            mentions = np.column_stack([spans[inside] - start, written[inside, 2]]).astype(np.int32)
+            # Of what is longer than a sequence no part is a mention, but of a held-out string each is one.
+            some = np.arange(np.searchsorted(spans[:, 1], start, "right"), np.searchsorted(spans[:, 0], end))
+            inside = some[((spans[some, 0] >= start) & (spans[some, 1] <= end)) | hidden[some]]
+            clipped = np.clip(spans[inside], start, end) - start
+            mentions = np.column_stack([clipped, written[inside, 2]]).astype(np.int32)
             yield Tokens(ids[start:end], mentions)
             start = end
 

@@ -74,13 +74,14 @@ def collect(
     ambiguous: Ambiguous = "leave_out",
     acronyms: bool = True,
     least: int = 3,
-    stop: Collection[str] = STOP,
+    stop: Collection[str] = (),
 ) -> Forms:
     """Collect the surface forms of a terminology: the terms that train, folded.
 
     Left out, and counted, are strings that fold to less than `least` characters (of scripts without spaces, less than
-    2), to no letter, or to a stop word (an acronym may: "ALL"). A homonym of several concepts that is left out is
-    searched all the same, so that no shorter form is found in its place; so is a held-out string.
+    2), to no letter, or to a stop word; an acronym may fold to one of `STOP` ("ALL"), not to one of `stop`. A homonym
+    of several concepts that is left out is searched all the same, so that no shorter form is found in its place; so is
+    a held-out string.
 
     Args:
         terminology: whose terms are searched.
@@ -91,7 +92,7 @@ def collect(
         acronyms: strings of 2 to 4 capitals, or of capitals and digits, are only found in capitals; but not of sources
             that write most of their longer names in capitals ("ASMA").
         least: characters of a folded string.
-        stop: folded strings that are not searched.
+        stop: folded strings that are not searched, beside those of `STOP`.
 
     Raises:
         InputError: none is left, or none is in one of the languages.
@@ -109,11 +110,11 @@ def collect(
     kinds = list(zip(*(terminology.terms[name].take(rows).to_pylist() for name in ("source", "language")), strict=True))
     shouting = _in_capitals(strings, kinds)
     left_out: Counter[str] = Counter()
-    hidden = set(fold.keys(sorted(held_out))) - {""}
+    hidden, common = set(fold.keys(sorted(held_out))) - {""}, STOP.union(stop)
     found: dict[str, _Named] = {}
     for string, key, concept, kind in zip(strings, fold.keys(strings), concepts, kinds, strict=True):
         is_acronym = acronyms and is_acronym_of(string) and kind not in shouting
-        reason = "held out" if key in hidden else why_not(key, least, () if is_acronym else stop)
+        reason = "held out" if key in hidden else why_not(key, least, stop if is_acronym else common)
         if reason is not None:
             left_out[reason] += 1
             continue

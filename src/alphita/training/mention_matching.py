@@ -10,6 +10,9 @@ Aho, A. V. and Corasick, M. J.: Efficient string matching, CACM 18 (1975). The r
    it. So mentions never overlap.
 4. An acronym is found in capitals only. A homonym of several concepts that is left out, a held-out string, and an
    acronym in small letters take the place that they have in the text: nothing is found inside them.
+
+A held-out string that some name covers, or begins before, is not met that way; `Matches.hiding` puts it in the place of
+such names.
 """
 
 from __future__ import annotations
@@ -48,6 +51,33 @@ class Matches:
     forms: NDArray[np.int32]
     words: int
     homonyms: int
+
+    def hiding(self, spans: Sequence[Int64]) -> Matches:
+        """Return the mentions with held-out strings in the place of all that have a part in one.
+
+        Args:
+            spans: of each text, (h, 2), first characters of held-out strings and those behind their last, apart and
+                in order.
+        """
+        if not any(map(len, spans)):
+            return self
+        text = np.repeat(np.arange(len(spans)), np.diff(self.offsets))
+        kept = np.ones(len(text), bool)
+        for number, hidden in enumerate(spans):
+            if len(hidden):
+                here = slice(self.offsets[number], self.offsets[number + 1])
+                after = np.searchsorted(hidden[:, 1], self.starts[here], side="right")
+                begins = np.append(hidden[:, 0], np.iinfo(np.int64).max)[after]
+                kept[here] = begins >= self.ends[here]
+        added = np.concatenate(spans)
+        text = np.concatenate([text[kept], np.repeat(np.arange(len(spans)), [len(one) for one in spans])])
+        starts, ends = (
+            np.concatenate([own[kept], added[:, place]]) for place, own in enumerate((self.starts, self.ends))
+        )
+        forms = np.concatenate([self.forms[kept], np.full(len(added), HELD_OUT, np.int32)])
+        order = np.lexsort((starts, text))
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(text, minlength=len(spans)))]).astype(np.int64)
+        return Matches(offsets, starts[order], ends[order], forms[order], self.words, self.homonyms)
 
 
 class Matcher:

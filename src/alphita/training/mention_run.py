@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from alphita.encoder import layout
 from alphita.encoder.tags import with_tags
@@ -88,6 +88,9 @@ class MentionRun(TermRun):
             self.names, self.encoder, terminology, opened, tags=self.tags, contexts=contexts, bare=bare,
             seed=config.seed,
         )  # fmt: skip
+        # Artefacts go by their hashes, here and in `depends_on`; where they lie may change until the run goes on.
+        decisive = cast(dict[str, object], self._facts["config"])
+        self._facts["config"] = {name: value for name, value in decisive.items() if name not in ("mentions", "graph")}
         if opened is not None:
             self._facts["mentions"] = opened.content_hash
             self._check_length(opened)

@@ -33,8 +33,9 @@ from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import InputError, Rejects
 from alphita.terminology.languages import Language
 from alphita.training.corpora import blocks, documents
+from alphita.training.held_out_text import HeldOut
 from alphita.training.mention_contexts import Context, Reservoir, sequences, windows
-from alphita.training.mention_forms import HELD_OUT, STOP, Ambiguous, Forms, collect
+from alphita.training.mention_forms import HELD_OUT, Ambiguous, Forms, collect
 from alphita.training.mention_matching import Matcher, Matches
 from alphita.training.mention_store import KIND, SEQUENCES, WINDOWS, Specials, Writer
 from alphita.training.mention_text import Accents, Fold
@@ -94,7 +95,7 @@ def build(
         The counts, as they stand in the manifest.
 
     Raises:
-        InputError: a file cannot be read, the terminology has no name to search for, or none occurs.
+        InputError: a file cannot be read, the terminology has no name to search for, or none occurs or fits a window.
         UsageError: `out` exists.
     """
     out = Path(out)
@@ -103,12 +104,13 @@ def build(
     rejects = rejects if rejects is not None else Rejects()
     tokenizer, tokenizer_hash, specials = open_tokenizer(encoder)
     fold = Fold(settings.languages[0] if len(settings.languages) == 1 else None, settings.accents)
+    hidden = split.cleaned if split else frozenset()
     forms = collect(
-        terminology, fold, languages=settings.languages, held_out=split.cleaned if split else frozenset(),
-        ambiguous=settings.ambiguous, acronyms=settings.acronyms, least=settings.least_characters,
-        stop=STOP.union(fold.keys(settings.stop)),
+        terminology, fold, languages=settings.languages, held_out=hidden, ambiguous=settings.ambiguous,
+        acronyms=settings.acronyms, least=settings.least_characters, stop=fold.keys(settings.stop),
     )  # fmt: skip
-    matcher = Matcher(forms, fold)
+    # Held-out strings are searched by themselves too: a name may cover one, or begin before it.
+    matcher, held_out = Matcher(forms, fold), HeldOut(frozenset() if settings.held_out_text else hidden)
     reservoir = Reservoir(
         len(forms.strings), settings.contexts, window=settings.window, seed=settings.seed,
         spare_held_out=not settings.held_out_text,
@@ -122,7 +124,7 @@ def build(
         progress.bar("matching", None, "words") as bar,
     ):
         for texts in blocks(_counted(documents(corpus, text_field=text_field, rejects=rejects), counts), AT_ONCE):
-            matches = matcher(texts)
+            matches = matcher(texts).hiding(held_out.spans(texts))
             bar.advance(matches.words)
             counts["words"] += matches.words
             counts["homonyms"] += matches.homonyms
@@ -139,6 +141,11 @@ def build(
         met = reservoir.counts > 0
         counts |= {"forms": int(met.sum()), "rejected": rejects.count}
         counts |= _write_windows(reservoir, tokenizer, settings.window, kept_windows)
+        if not counts["windows"] and not counts["sequences"] and not counts["windows_near_held_out"]:
+            raise InputError(
+                f"none of its {counts['mentions']:,} mentions fits a window", field="window", value=settings.window,
+                file=corpus[0] if corpus else None, remedy="give a longer one, such as the paper's 32",
+            )  # fmt: skip
         numbers = (np.cumsum(met) - 1).astype(np.int32)
         kept_windows.finish(numbers)
         kept_sequences.finish(numbers)

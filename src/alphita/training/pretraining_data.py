@@ -152,7 +152,7 @@ def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None
     """Train a vocabulary on the corpus and on the terminology's names, and write its tokenizer to `file`."""
     from alphita.encoder.wordpieces import count_words
     from alphita.training import new_vocabulary
-    from alphita.training.corpus_sequences import HeldOut
+    from alphita.training.held_out_text import HeldOut
     from alphita.training.names import TrainingNames
 
     like = new_vocabulary.empty(lower_case=config.lower_case, accents=config.accents)
@@ -176,7 +176,7 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
         InputError: the corpus has no text, or the encoder `start` no mask token; or the terminology has no name.
     """
     from alphita.training import ranks, segmenters, span_sequences
-    from alphita.training.corpus_sequences import HeldOut
+    from alphita.training.held_out_text import HeldOut
     from alphita.training.mentions import open_tokenizer
 
     tokenizer, tokenizer_hash, specials = open_tokenizer(start)

@@ -52,10 +52,7 @@ class SoupRun:
         """
         self._ranks = ranks.connect()
         self._phase, self._config, self._members = phase, config, dict(members)
-        for member in members.values():
-            if not (member / "model.safetensors").is_file():
-                raise InputError("no model to average: no model.safetensors", file=member, remedy="look at members")
-        _check_alike(members)
+        check(members)
         decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
         hashes = {name: artefact.hash_file(member / "model.safetensors") for name, member in members.items()}
         self._facts = {
@@ -132,13 +129,20 @@ class SoupRun:
         runs.save_model(self._phase.out, encoder, work, force=self._phase.force, fields=fields)
 
 
-def _check_alike(members: Mapping[str, Path]) -> None:
-    """Refuse members whose weights mean something else: the average of two vocabularies' vectors is of neither."""
+def check(members: Mapping[str, Path]) -> None:
+    """Refuse members that cannot be averaged: the average of two vocabularies' vectors is of neither.
+
+    Raises:
+        InputError: a member has no weights, or makes vectors otherwise than the first.
+    """
+    for member in members.values():
+        if not (member / "model.safetensors").is_file():
+            raise InputError("no model to average: no model.safetensors", file=member, remedy="look at members")
     facts: dict[str, dict[str, object]] = {}
     for name, member in members.items():
         folder, settings = layout.read(member)
         facts[name] = {**dataclasses.asdict(settings), "tokenizer": TermTokenizer(folder, settings).hash[:12]}
-    first = next(iter(facts))
+    first = next(iter(facts), "")
     for name, found in facts.items():
         differs = [key for key, value in found.items() if value != facts[first][key]]
         if differs:

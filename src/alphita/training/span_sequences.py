@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.training import corpus_sequences
-from alphita.training.corpus_sequences import HeldOut
+from alphita.training.held_out_text import HeldOut
 from alphita.training.mention_forms import collect
 from alphita.training.mention_matching import Matcher
 from alphita.training.mention_store import Specials

@@ -138,6 +138,21 @@ def test_wrong_answers(answer, problem):
     assert wrong(answer) == problem
 
 
+def test_half_an_emoji_costs_no_answer(tmp_path):
+    model = Model("A benign tumour \ud83d of fat.", "A malignant one.")
+    assert generate(model, ASKED[:2], tmp_path / "g.jsonl") == {"answered": 2}
+    assert [line["text"] for line in lines(tmp_path / "g.jsonl")] == [
+        "A benign tumour \ufffd of fat.",
+        "A malignant one.",
+    ]
+
+
+def test_a_byte_order_mark_costs_no_line(small, tmp_path):
+    file = tmp_path / "g.jsonl"
+    file.write_text('{"concept_id": "T:07", "text": "A word that stands alone."}\n', encoding="utf-8-sig")
+    assert read_generated(file, small, Rejects(strict=True)) == {"T:07": "A word that stands alone."}
+
+
 def test_a_failing_callable_is_called_again(tmp_path, monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr(generation.time, "sleep", waits.append)

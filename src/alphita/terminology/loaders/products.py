@@ -11,6 +11,8 @@ Such tables have no ids. A concept's id is made of its cleaned string, so it is 
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -86,9 +88,10 @@ class _Reader:
         # "Attribute Name" and attribute_name are the same column.
         names = self.names = [model.snake_case(name) for name in header]
         self.places = {name: place for place, name in reversed(list(enumerate(names)))}
+        self.places |= {name: place for place, name in reversed(list(enumerate(header)))}
         title = self._place("title_column")
-        id_place = self.places.get(model.snake_case(self.options.id_column))
-        wide = self._wide(names, {title, id_place})
+        id_place = self._found(self.options.id_column)
+        wide = self._wide(header, {title, id_place})
         attribute, values = (-1, -1) if wide else (self._place("attribute_column"), self._place("values_column"))
         used = {title, attribute, values, *(place for _, place in wide)} - {-1} | ({id_place} - {None})
         for place, name in enumerate(header):
@@ -97,19 +100,26 @@ class _Reader:
         places = sorted(place for place in used if place is not None)
         for line, found in table.rows(places):
             cells = {place: cell.strip() for place, cell in zip(places, found, strict=True)}
-            product = self._product(line, cells[title], "" if id_place is None else cells[id_place])
+            product = self._product(line, cells[title], "" if id_place is None else self._filled(cells[id_place]))
             if product is None:
                 continue
             if wide:
                 for name, place in wide:
                     self._attribute(line, product, name, cells[place])
-            elif not self._attribute(line, product, cells[attribute], cells[values]):
+            elif not self._attribute(line, product, self._filled(cells[attribute]), cells[values]):
                 self._refuse("no value", line, self.options.values_column, cells[values])
         return _files.source(member, name=member.name.split(".")[0])
 
+    def _found(self, name: str) -> int | None:
+        """Return the place of a column: the one of this very name, or else the first that is written alike."""
+        return self.places.get(name.strip(), self.places.get(model.snake_case(name)))
+
+    def _filled(self, cell: str) -> str:
+        return "" if cell == self.options.empty else cell
+
     def _place(self, option: str) -> int:
         name = getattr(self.options, option)
-        place = self.places.get(model.snake_case(name))
+        place = self._found(name)
         if place is None:
             raise UsageError(
                 f"{self.file}: no column {name!r} (option {option}); its columns are {self.names}; where each "
@@ -117,19 +127,30 @@ class _Reader:
             )
         return place
 
-    def _wide(self, names: list[str], others: set[int | None]) -> list[tuple[str, int]]:
+    def _wide(self, header: Sequence[str], others: set[int | None]) -> list[tuple[str, int]]:
         """Return names and places of the columns that are attributes."""
         if not self.options.attributes:
             return []
-        if self.options.attributes.strip() == "*":
-            return [(name, place) for place, name in enumerate(names) if place not in others and name]
         found = []
-        for name in self.options.attributes.split(","):
-            place = self.places.get(model.snake_case(name))
-            if place is None:
-                raise UsageError(f"{self.file}: no column {name.strip()!r} (option attributes); its columns are "
-                                 f"{self.names}")  # fmt: skip
-            found.append((name, place))
+        if self.options.attributes.strip() == "*":
+            found = [(name, at) for at, name in enumerate(header) if at not in others and model.snake_case(name)]
+        else:
+            for name in filter(None, (part.strip() for part in self.options.attributes.split(","))):
+                place = self._found(name)
+                if place is None:
+                    raise UsageError(
+                        f"{self.file}: no column {name!r} (option attributes); its columns are {self.names}"
+                    )
+                found.append((name, place))
+        # Columns of one name are one attribute; those that only look so as a relation's label are not.
+        first: dict[str, str] = {}
+        for name, place in found:
+            written = first.setdefault(model.snake_case(name), header[place])
+            if _spaced(written) != _spaced(header[place]):
+                raise UsageError(
+                    f"{self.file}: the columns {written!r} and {header[place]!r} would both be the attribute "
+                    f"{model.snake_case(name)!r}; rename one of them"
+                )
         return found
 
     # --- rows --------------------------------------------------------------------------------------------------------
@@ -201,6 +222,11 @@ class _Reader:
 
     def _refuse(self, problem: str, line: int, field: str, value: str) -> None:
         self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
+
+
+def _spaced(name: str) -> str:
+    """Return a column's name so that writings of one name are equal."""
+    return re.sub(r"[\s_]+", " ", unicodedata.normalize("NFC", name).casefold()).strip()
 
 
 def _made_id(prefix: str, string: str) -> str:

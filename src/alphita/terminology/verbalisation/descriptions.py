@@ -38,6 +38,14 @@ T = TypeVar("T")
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _VERB_WORDS = "is are was were may can could must might should will do did be cause treat affect"
 _PREPOSITION_WORDS = "of in to from by with at on for as into during within between under over near"
+# Nouns in the plural, as tables of products call their columns; in -s, but no verbs.
+_PLURAL_ENDINGS = ("ions", "ients", "toms", "ings", "ities", "gies", "nyms")
+_PLURAL_WORDS = (
+    "allergens brands categories classes codes companies diseases dosages doses drugs features forms genes genotypes "
+    "groups names onsets packages parts phenotypes risks roles routes signs sites strengths substances tests traits "
+    "treatments types units"
+)
+_PLURALS = frozenset(_PLURAL_WORDS.split())
 _VERBS, _PREPOSITIONS = frozenset(_VERB_WORDS.split()), frozenset(_PREPOSITION_WORDS.split())
 
 
@@ -87,13 +95,15 @@ def readable(label: str) -> str:
 def shape(words: str) -> str:
     """Say how a readable label is put into a clause: verb, preposition, noun, or code for an empty one.
 
-    A verb is one of a few, or a word in -s that is no usual noun ("regulates", not "diagnosis"), maybe after an adverb.
+    A verb is one of a few, or a word in -s that is no usual noun ("regulates", not "diagnosis" or "indications"), maybe
+    after an adverb.
     """
     parts = words.split()
     if not parts:
         return "code"
     first = parts[1] if parts[0].endswith("ly") and len(parts) > 1 else parts[0]
-    if first in _VERBS or (first.endswith("s") and not first.endswith(("ss", "us", "is"))):
+    is_noun = first.endswith(("ss", "us", "is", *_PLURAL_ENDINGS)) or first in _PLURALS
+    if first in _VERBS or (first.endswith("s") and not is_noun):
         return "verb"
     return "preposition" if parts[-1] in _PREPOSITIONS or parts[0] in _PREPOSITIONS else "noun"
 

@@ -6,6 +6,7 @@ the answer. What it wrote can also come from elsewhere, made of the prompts that
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import json
 import os
@@ -34,6 +35,8 @@ _REFUSAL = re.compile(
     r"|unfortunately, i\b|(?:n/?a|none|null)\W*$|no definition)",
     re.IGNORECASE,
 )
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def generate(
@@ -197,7 +200,8 @@ def _ask(call: Callable[[str], str], text: str, attempts: int, wait: float) -> s
     for attempt in range(1, attempts + 1):
         try:
             answer = call(text)
-            return "" if answer is None else " ".join(str(answer).split())
+            # Half a surrogate pair, of an emoji that was cut, can be written nowhere.
+            return "" if answer is None else " ".join(_SURROGATE.sub("\ufffd", str(answer)).split())
         except Exception as error:  # the user's callable may raise anything
             if attempt == attempts:
                 raise _Failed(f"{type(error).__name__}: {error}") from error
@@ -260,6 +264,8 @@ def _entries(path: Path | str, rejects: Rejects) -> Iterator[tuple[int, dict[str
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 if not line.strip():
                     continue
                 try:
