@@ -41,6 +41,17 @@ def test_texts_are_written_and_counted(terminology, tmp_path, capsys):
     assert [entry["concept_id"] for entry in texts(output)] == ["T:08"]
 
 
+def test_all_are_asked_for_where_none_has_a_definition(tmp_path):
+    (tmp_path / "t.csv").write_text("title,attribute_name,attribute_values\nOtocalm,route,auricular\n")
+    assert alphita("terminology", "import", "products", tmp_path / "t.csv", "-o", tmp_path / "t.terminology") == 0
+    words = ("terminology", "verbalise", tmp_path / "t.terminology", "--prompts", tmp_path / "p.jsonl")
+    assert alphita(*words, "-o", tmp_path / "a.jsonl", "--kinds", "description") == 0
+    assert len(texts(tmp_path / "p.jsonl")) == 2
+    before = (tmp_path / "p.jsonl").read_bytes()
+    assert alphita(*words, "-o", tmp_path / "b.jsonl", "--force") == 0
+    assert (tmp_path / "p.jsonl").read_bytes() == before
+
+
 def test_a_split_is_kept(terminology, tmp_path):
     split = tmp_path / "s.split"
     Split(["Too little air"], ["T:03"], ["test"], {}, [("T:04", "has_symptom", "T:03")]).save(split)

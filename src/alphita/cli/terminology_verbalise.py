@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, progress
-from alphita.errors import Rejects, UsageError
+from alphita.errors import InputError, Rejects, UsageError
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -88,7 +88,12 @@ def verbalise(
     if prompts is not None:
         # What has a definition has one whether it was asked for or not.
         defining = [kind for kind in texts.KINDS if kind != DESCRIPTION]
-        defined = found if set(defining) <= set(chosen) else told_of(defining)
+        defined: Texts | None = found
+        if not set(defining) <= set(chosen):
+            try:
+                defined = told_of(defining)
+            except InputError:  # there is no text of these kinds
+                defined = None
         _ask(opened, defined, withheld.Withheld(held_out.cleaned, pairs, opened.n_concepts), prompts, prices)
 
 
@@ -110,16 +115,17 @@ def _write(found: Texts, terminology: Terminology, output: Path) -> None:
 
 
 def _ask(
-    terminology: Terminology, found: Texts, withheld: Withheld, path: Path, prices: tuple[float, float] | None
+    terminology: Terminology, found: Texts | None, withheld: Withheld, path: Path, prices: tuple[float, float] | None
 ) -> None:
-    """Write the prompts of the live concepts that no definition was found of, written or generated."""
+    """Write the prompts of the live concepts that no definition was found of, written or generated; None: of any."""
     import numpy as np
 
     from alphita.terminology.verbalisation import prompts
     from alphita.terminology.verbalisation.texts import KINDS
 
     asked = ~np.asarray(terminology.retired)
-    asked[found.concepts[found.kinds != KINDS.index(DESCRIPTION)]] = False
+    if found is not None:
+        asked[found.concepts[found.kinds != KINDS.index(DESCRIPTION)]] = False
     rows = np.flatnonzero(asked)
     with progress.bar("prompts", len(rows), "concepts") as shown:
         count = prompts.write_prompts(_counted(prompts.prompts(terminology, rows, withheld), shown), path)
