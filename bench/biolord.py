@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+import earlier as earlier_table
 from alphita import artefact, machine
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError, UsageError
@@ -227,9 +228,8 @@ def read_table(path: Path, facts: Mapping[str, Any]) -> dict[str, dict[int, dict
     Raises:
         InputError: it is no table of this program's, or was made with something else than `facts`.
     """
-    try:
-        written = json.loads(path.read_text(encoding="utf-8"))
-        origin, cells = written["provenance"], {}
+    with earlier_table.reading(path) as written:
+        made_with, cells = dict(written["provenance"]["config"]), {}
         for row in written["rows"]:
             if row["title"] not in TITLES:
                 raise InputError("there is no such row", file=path, field="title", value=row["title"])
@@ -241,17 +241,7 @@ def read_table(path: Path, facts: Mapping[str, Any]) -> dict[str, dict[int, dict
                 }
                 for place, seed in enumerate(row["seeds"])
             }  # fmt: skip
-        different = sorted(key for key in {*facts, *origin["config"]} if facts.get(key) != origin["config"].get(key))
-    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"is no table of this program's ({type(error).__name__}: {error})", file=path,
-            remedy="give the table.json of an earlier run",
-        ) from None  # fmt: skip
-    if different:
-        raise InputError(
-            f"was made with other values of {', '.join(different)}", file=path,
-            remedy="rows of one table share them: leave that file out, or make these rows as those were made",
-        )  # fmt: skip
+    earlier_table.check_alike(path, made_with, facts)
     return cells
 
 

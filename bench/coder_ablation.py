@@ -39,6 +39,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+import earlier as earlier_table
 from alphita import artefact, machine, registry
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError, UsageError
@@ -600,8 +601,8 @@ def read_table(path: Path) -> dict[str, dict[int, dict[str, Any]]]:
     Raises:
         InputError: it is no table of this program's.
     """
-    try:
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    with earlier_table.reading(path) as written:
+        cells = written["cells"]
         if unknown := sorted(set(cells) - {row.name for row in ROWS}):
             raise InputError("there is no such row", file=path, field="cells", value=unknown[0])
         return {
@@ -612,11 +613,6 @@ def read_table(path: Path) -> dict[str, dict[int, dict[str, Any]]]:
             for row in ROWS
             if row.name in cells
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"is no table of this program's ({type(error).__name__}: {error})", file=path,
-            remedy="give the table.json of an earlier run",
-        ) from None  # fmt: skip
 
 
 def summary(values: Sequence[float]) -> dict[str, Any]:

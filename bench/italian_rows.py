@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import earlier as earlier_table
 import italian_graph
 import italian_table
 from alphita import artefact
@@ -319,9 +320,9 @@ def read_table(path: Path, facts: Mapping[str, Any]) -> tuple[dict[str, dict[int
     Raises:
         InputError: it is no table of this program's, or was made with something else than `facts`.
     """
-    try:
-        written: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    with earlier_table.reading(path) as written:
         origin, cells = written["provenance"], {}
+        made_with = dict(origin["config"])
         for row in written["rows"]:
             if row["name"] not in BY_NAME:
                 raise InputError("there is no such row", file=path, field="name", value=row["name"])
@@ -332,18 +333,7 @@ def read_table(path: Path, facts: Mapping[str, Any]) -> tuple[dict[str, dict[int
                 }
                 for seed in row["seeds"]
             }
-        made_with = origin["config"]
-        different = sorted(key for key in {*facts, *made_with} if facts.get(key) != made_with.get(key))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"is no table of this program's ({type(error).__name__}: {error})", file=path,
-            remedy="give the table.json of an earlier run",
-        ) from None  # fmt: skip
-    if different:
-        raise InputError(
-            f"was made with other values of {', '.join(different)}", file=path,
-            remedy="rows of one table share them: leave that file out, or make these rows as those were made",
-        )  # fmt: skip
+    earlier_table.check_alike(path, made_with, facts)
     return cells, written
 
 

@@ -6,7 +6,7 @@ T is a terminology of products (`alphita terminology import products`), or any o
 those whose values are asked for, `--language` the languages of titles and queries. O/ gets QTRel-easy and QTRel-hard as
 .train.tsv, .dev.tsv, .test.tsv (query, title, label), which `alphita evaluate sentence_pair --data O` reads too;
 held_out.split; scores/, a file a model, and what is there is not done again; table.json and table.md. Without a model
-only the sets are written.
+only the sets are written; with --search-only no model is fine-tuned.
 
 The sets. A query is a name of a value: its own or a synonym. Positives are titles that have a value of this name.
 Titles are divided among the parts by a seeded hash, so that none is in two. Each positive has one negative of the same
@@ -321,14 +321,16 @@ def searched(encoder: TermEncoder, terminology: Terminology, chosen: Chosen, out
     return figures
 
 
-def scored(spec: str, terminology: Terminology, chosen: Chosen, out: Path, settings: Sequence[str]) -> dict[str, Any]:
-    """Return a model's figures, from the file if they were made before."""
+def scored(
+    spec: str, terminology: Terminology, chosen: Chosen, out: Path, settings: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return a model's figures, from the file if they were made before; without `settings` it is not fine-tuned."""
     encoder = load_system(spec).encoder  # type: ignore[union-attr]
     files = {path.name: artefact.hash_file(path) for path in sorted(out.glob("QTRel-*.tsv"))}
     projection = Path(encoder.folder) / f"{NAME}.safetensors"
     data = {
         "terminology": terminology.content_hash, "split": Split.load(out / SPLIT).hash, "files": files,
-        **chosen, "settings": list(settings), "model": encoder.content_hash,
+        **chosen, "settings": settings, "model": encoder.content_hash,
         "projection": artefact.hash_file(projection) if projection.is_file() else None,
         "precision": encoder.precision,
     }  # fmt: skip
@@ -338,8 +340,9 @@ def scored(spec: str, terminology: Terminology, chosen: Chosen, out: Path, setti
         return kept | {"name": spec}
     say(f"searching with {spec}")
     figures = {"name": spec, "search": searched(encoder, terminology, chosen, out)}
-    say(f"fine-tuning {spec}")
-    figures["fine_tuned"] = fine_tuned(spec, out, settings)
+    if settings is not None:
+        say(f"fine-tuning {spec}")
+        figures["fine_tuned"] = fine_tuned(spec, out, settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     return report.write(file, figures, provenance=report.provenance(data=data))
 
@@ -349,16 +352,12 @@ def markdown(models: Sequence[Mapping[str, Any]], counts: Mapping[str, Any], ori
     lines = [
         [text(one["name"]), *(_average(one["fine_tuned"][name][measure])
                               for name in SETS for measure in ("accuracy", "f1"))]
-        for one in models
+        for one in models if "fine_tuned" in one
     ]  # fmt: skip
     heads = ["model", *(f"{name} {measure}" for name in SETS for measure in ("accuracy", "F1"))]
-    parts = [
-        "# Query-title relevance",
-        "",
-        "Average/maximum of the runs, in percent.",
-        "",
-        markdown_table(heads, lines),
-    ]
+    parts = ["# Query-title relevance"]
+    if lines:
+        parts += ["", "Average/maximum of the runs, in percent.", "", markdown_table(heads, lines)]
     for setting in (KNOWN, MISSING):
         rows = [
             [text(one["name"]), route, *(f"{100 * one['search'][setting][name][route][measure]:.1f}"
@@ -393,6 +392,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", action="append", default=[], help="an encoder; repeatable")
     parser.add_argument("--output", "-o", type=Path, required=True)
     parser.add_argument("--set", action="append", default=[], dest="settings", help="key=value of sentence_pair")
+    parser.add_argument("--search-only", action="store_true", help="do not fine-tune, which takes most of the time")
     parser.add_argument("--seed", type=int, default=0, help="of the sets")
     parser.add_argument("--most", type=int, help="pairs of each part at most, for a try")
     parser.add_argument("--threads", type=int)
@@ -406,8 +406,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words.output.mkdir(parents=True, exist_ok=True)
         counts = write_sets(terminology, found, words.output, seed=words.seed, sizes=sizes)
         models = [
-            scored(spec, terminology, chosen, words.output, words.settings) for spec in words.model
-        ]  # fmt: skip
+            scored(spec, terminology, chosen, words.output, None if words.search_only else words.settings)
+            for spec in words.model
+        ]
         data = {
             "terminology": terminology.content_hash, **chosen, "settings": words.settings,
             "sources": terminology.manifest.get("sources", []),

@@ -181,6 +181,13 @@ def test_models_are_fine_tuned_and_searched_with(terminology: Terminology, tmp_p
     before = file.stat().st_mtime_ns
     assert bench.main(words) == 0
     assert file.stat().st_mtime_ns == before
+    # The same search, and no more; it does not pass for the whole.
+    assert bench.main([*words, "--search-only"]) == 0
+    told = json.loads((tmp_path / "out" / "table.json").read_text())
+    assert told["models"][0]["search"] == one["search"]
+    assert "fine_tuned" not in told["models"][0]
+    assert "Average/maximum" not in capsys.readouterr().out.rpartition("# Query-title relevance")[2]
+    assert len(list((tmp_path / "out" / "scores").iterdir())) == 2
 
 
 def test_accuracy_is_that_of_the_benchmark(made: Path, tmp_path: Path) -> None:

@@ -366,7 +366,7 @@ def _check_later_phases(config: Config, data: Data, teacher: str | None, members
     soup_run.check(members)
     if teacher is not None:
         dim = TermEncoder.load(teacher, precision="fp32", device="cpu").dim
-        concepts = data.variants().n
+        concepts = int((np.diff(data.names.offsets) > 0).sum())
         if config.dim > dim or config.dim >= concepts:
             raise InputError(
                 f"vectors of {dim} numbers of {concepts:,} concepts give no targets of so many numbers", field="dim",

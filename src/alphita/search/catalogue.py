@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
 
-# The semantic type that `terminology.loaders.products` gives.
-PRODUCT = "product"
 REMEDY = "import a table of products: alphita terminology import products TABLE.csv -o X.terminology"
 
 
@@ -90,6 +88,8 @@ def collect(
         UsageError: an unknown attribute or language.
         InputError: the terminology has no attributes.
     """
+    from alphita.terminology.model import PRODUCT
+
     labels = attribute_labels(terminology, attributes)
     _check_languages(terminology, languages)
     rows, offsets = terminology.training_terms(

@@ -25,6 +25,8 @@ SCOPES = ("exact", "narrow", "broad", "related")
 STATUSES = ("official", "candidate", "machine")
 
 MAX_TERM_CHARACTERS = 10_000
+# The semantic type of what a table of products lists.
+PRODUCT = "product"
 MAX_TEXT_CHARACTERS = 60_000
 
 IS_A = "is_a"

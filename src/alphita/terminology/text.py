@@ -19,6 +19,7 @@ _IGNORABLE = re.compile("[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180
                         "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
                         "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")  # fmt: skip
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
 _FRACTION = re.compile("(?<=[0-9])(?=[¼½¾⅐-⅞↉])")
 _QUOTES = str.maketrans(dict.fromkeys("‘’‚‛′‵ʹʻʼʽˈ´`＇", "'") | dict.fromkeys("“”„‟″‶«»〝〞＂", '"'))
@@ -32,6 +33,11 @@ _LOOSE_ENDS = frozenset(_ENDS + ".\"'")
 def ignorable(string: str) -> str:
     """Remove characters that print nothing: soft hyphens, zero-width spaces, directional marks."""
     return string if string.isascii() else _IGNORABLE.sub("", string)
+
+
+def whole_characters(string: str) -> str:
+    """Put U+FFFD in the place of halves of surrogate pairs, which no UTF-8 file can hold."""
+    return string if string.isascii() else _SURROGATE.sub("\ufffd", string)
 
 
 def control(string: str) -> str:

@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from alphita.errors import InputError, Rejects
+from alphita.terminology.text import whole_characters
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 PLAIN = (".txt", ".md", "")
 # A longer line is taken for several documents, so that no line is too large for memory.
 LONGEST = 1 << 22
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejects | None = None) -> Iterator[str]:
@@ -49,7 +48,7 @@ def documents(paths: Iterable[Path], *, text_field: str = "text", rejects: Rejec
                 for number, line in _json_lines(stream) if is_json else _pieces(stream):
                     text = _text(line, text_field if is_json else None, path, number, aside)
                     if text is not None:
-                        yield text if text.isascii() else _SURROGATE.sub("\ufffd", text)
+                        yield whole_characters(text)
         except (OSError, EOFError, zlib.error) as error:
             problem = getattr(error, "strerror", None) or str(error)
             raise InputError(f"cannot be read: {problem}", file=path) from None

@@ -32,8 +32,6 @@ from alphita.terminology.text import clean
 
 DESCRIPTION = "products with attributes: CSV, TSV, Excel or Parquet with title, attribute name, attribute values"
 
-PRODUCT = "product"
-
 
 class Options(Config):
     """Options of the products loader: how columns are called, and how ids are made."""
@@ -168,7 +166,7 @@ class _Reader:
         if len(concept) > 1000 or any(sign.isspace() for sign in concept):
             self._refuse("not an id: too long, or with a space in it", line, self.options.id_column, code)
             return None
-        self._concept(line, concept, title, PRODUCT)
+        self._concept(line, concept, title, model.PRODUCT)
         return concept
 
     def _attribute(self, line: int, product: str, name: str, cell: str) -> bool:

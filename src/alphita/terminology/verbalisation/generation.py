@@ -21,7 +21,7 @@ from alphita import progress
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
-from alphita.terminology.text import clean
+from alphita.terminology.text import clean, whole_characters
 from alphita.terminology.verbalisation.prompts import UNKNOWN
 
 MOST_CHARACTERS = 1_500
@@ -35,8 +35,6 @@ _REFUSAL = re.compile(
     r"|unfortunately, i\b|(?:n/?a|none|null)\W*$|no definition)",
     re.IGNORECASE,
 )
-
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def generate(
@@ -200,8 +198,8 @@ def _ask(call: Callable[[str], str], text: str, attempts: int, wait: float) -> s
     for attempt in range(1, attempts + 1):
         try:
             answer = call(text)
-            # Half a surrogate pair, of an emoji that was cut, can be written nowhere.
-            return "" if answer is None else " ".join(_SURROGATE.sub("\ufffd", str(answer)).split())
+            # Of an emoji that was cut half a pair may be left.
+            return "" if answer is None else " ".join(whole_characters(str(answer)).split())
         except Exception as error:  # the user's callable may raise anything
             if attempt == attempts:
                 raise _Failed(f"{type(error).__name__}: {error}") from error
