@@ -32,8 +32,8 @@ def by_loops(table: np.ndarray, concepts: np.ndarray, prototype: int, wanted: in
 
 
 def searched(table, concepts, prototypes, wanted, folder, exact_up_to=10_000) -> HardNegatives:
-    index = HardNegatives(concepts, np.asarray(prototypes), wanted, folder, exact_up_to=exact_up_to)
-    index.refresh(0, Table(table))
+    index = HardNegatives(concepts, wanted, folder, exact_up_to=exact_up_to)
+    index.refresh(0, np.asarray(prototypes), Table(table))
     return index
 
 
@@ -70,27 +70,31 @@ def test_a_resumed_run_reads_what_was_found_and_does_not_encode(tmp_path: Path) 
     concepts = np.arange(50) // 3
     prototypes = np.arange(0, 50, 2)
     before = searched(early, concepts, prototypes, 4, tmp_path)
-    resumed, moved_on = HardNegatives(concepts, prototypes, 4, tmp_path, exact_up_to=1000), Table(late)
-    resumed.refresh(0, moved_on)
+    resumed, moved_on = HardNegatives(concepts, 4, tmp_path, exact_up_to=1000), Table(late)
+    resumed.refresh(0, prototypes, moved_on)
     assert moved_on.encoded == 0
     np.testing.assert_array_equal(resumed.of(prototypes), before.of(prototypes))
-    resumed.refresh(20, moved_on, needed_from=20)
+    others = np.array([31, 4, 4, 7])
+    resumed.refresh(20, others, moved_on, needed_from=20)
     assert (moved_on.encoded, resumed.step) == (50, 20)
-    assert resumed.of(np.array([4]))[0].tolist() == by_loops(late, concepts, 4, 4)
+    assert resumed.of(others).tolist() == [by_loops(late, concepts, row, 4) for row in others.tolist()]
     assert [path.name for path in tmp_path.iterdir()] == ["negatives-00000020.npy"]
     with pytest.raises(InputError, match="found at step 0 are gone") as error:
-        resumed.refresh(0, None)
+        resumed.refresh(0, prototypes, None)
+    assert error.value.remedy
+    with pytest.raises(InputError, match="negatives of 3 prototypes, and not of the 25") as error:
+        resumed.refresh(20, prototypes, moved_on)
     assert error.value.remedy
 
 
 def test_a_search_that_was_cut_leaves_nothing(tmp_path: Path) -> None:
-    index = HardNegatives(np.arange(9), np.arange(9), 2, tmp_path, exact_up_to=100)
+    index = HardNegatives(np.arange(9), 2, tmp_path, exact_up_to=100)
 
     def cut(rows: np.ndarray) -> np.ndarray:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        index.refresh(0, cut)
+        index.refresh(0, np.arange(9), cut)
     assert list(tmp_path.iterdir()) == []
     assert index.step == -1
 
@@ -108,8 +112,8 @@ def test_many_rows_are_searched_approximately(tmp_path: Path) -> None:
 
 
 def test_guesses_have_the_size_of_findings_and_touch_no_disk(tmp_path: Path) -> None:
-    index = HardNegatives(np.arange(40), np.array([3, 17]), 5, tmp_path / "none", exact_up_to=100)
-    index.guess()
+    index = HardNegatives(np.arange(40), 5, tmp_path / "none", exact_up_to=100)
+    index.guess(np.array([3, 17]))
     found = index.of(np.array([17, 3, 3]))
     assert found.shape == (3, 5)
     assert 0 <= found.min() <= found.max() < 40

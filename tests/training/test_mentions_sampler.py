@@ -59,6 +59,13 @@ def test_positives_use_other_synonyms_first():
     assert len(seen) > 60
 
 
+def test_prototypes_of_some_steps_are_those_of_their_batches():
+    sampler = MentionSampler(*mentions(), seed=4, batch=2)
+    for first, end in ((0, 1), (2, 3 * sampler.steps_an_epoch), (1, 3)):
+        batches = [sampler[number].prototypes.tolist() for number in range(first, end)]
+        assert sampler.drawn(first, end).tolist() == sorted({one for batch in batches for one in batch})
+
+
 def test_an_epoch_is_shuffled_once(monkeypatch):
     sampler = MentionSampler(*mentions(), seed=4, batch=2)
     made: list[list[int]] = []

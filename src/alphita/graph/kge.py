@@ -33,6 +33,8 @@ from alphita.terminology.store import Terminology
 if TYPE_CHECKING:
     import torch
 
+    from alphita.graph.row_gradients import RowGradients
+
 Vectors = dict[str, "torch.Tensor"]
 Int = NDArray[np.int64]
 
@@ -235,10 +237,12 @@ def _run(
     import torch
 
     from alphita.graph import states
+    from alphita.graph.row_gradients import RowGradients
 
     n = len(division.entities)
     model = build(module, n, len(division.relations), config).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, fused=True)
+    gradients = RowGradients(model)
     course = _Course()
     found = states.load(work, model, optimizer)
     if found is not None:
@@ -255,7 +259,7 @@ def _run(
         shown.advance(course.epoch)
         while course.epoch < config.epochs and not _over(course, config):
             began = time.monotonic()
-            loss = _epoch(module, model, optimizer, train, n, config, course.epoch)
+            loss = _epoch(module, model, optimizer, gradients, train, n, config, course.epoch)
             course.epoch += 1
             if course.epoch % config.evaluate_every == 0 or course.epoch == config.epochs:
                 seconds = time.monotonic() - began
@@ -272,8 +276,8 @@ def _over(course: _Course, config: GraphTraining) -> bool:
 
 
 def _epoch(
-    module: GraphModel, model: Any, optimizer: torch.optim.Optimizer, train: torch.Tensor, n: int,  # noqa: ANN401
-    config: GraphTraining, number: int,
+    module: GraphModel, model: Any, optimizer: torch.optim.Optimizer, gradients: RowGradients,  # noqa: ANN401
+    train: torch.Tensor, n: int, config: GraphTraining, number: int,
 ) -> float:  # fmt: skip
     """Train one epoch; return its mean loss."""
     import torch
@@ -287,6 +291,7 @@ def _epoch(
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(module, model, train[batch], false)
         loss.backward()
+        gradients.whole()
         optimizer.step()
         model.post_parameter_update()
         losses.append(loss.detach())

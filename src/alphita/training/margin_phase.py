@@ -119,9 +119,7 @@ def train_margins(
 
     # Data: virtual batches of prototypes, each with k positives and m possible hard negatives.
     sampler = sampler_of(rows, terminology.n_concepts, config)
-    index = HardNegatives(
-        rows.concepts, sampler.prototypes, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to
-    )
+    index = HardNegatives(rows.concepts, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to)
     epoch = sampler.steps_an_epoch / config.accumulation
     steps = config.steps or math.ceil(config.epochs * epoch)
     refresh_every = config.refresh_every or math.ceil(epoch)
@@ -137,7 +135,7 @@ def train_margins(
         if start == index.step:
             return
         if phase.dry_run:
-            index.guess()
+            index.guess(sampler.prototypes)
             return
         encode = None
         if step == start:
@@ -149,7 +147,9 @@ def train_margins(
         # A run may go on from one of the two newest checkpoints.
         oldest = step - step % config.checkpoint_every - config.checkpoint_every if config.checkpoint_every else 0
         needed_from = oldest - oldest % refresh_every
-        run.one_by_one(lambda: index.refresh(start, encode, needed_from=needed_from))
+        end = min(start + refresh_every, steps)
+        drawn = sampler.drawn(start * config.accumulation, end * config.accumulation)
+        run.one_by_one(lambda: index.refresh(start, drawn, encode, needed_from=needed_from))
 
     def draw(number: int) -> Batch:
         drawn = sampler[number]

@@ -122,10 +122,13 @@ class MentionSampler:
         """Return the windows of a concept, ascending."""
         return self._windows[self._offsets[concept] : self._offsets[concept + 1]]
 
+    def drawn(self, first: int, end: int) -> Int64:
+        """Return the prototypes of the steps from `first` to before `end`, each once, ascending."""
+        return np.unique(self.prototypes[np.concatenate([self._rows_of(number) for number in range(first, end)])])
+
     def __getitem__(self, number: int) -> VirtualBatch:
         """Return the virtual batch of step `number`, from 0 without end."""
-        epoch, step = divmod(number, self.steps_an_epoch)
-        rows = self._order_of(epoch)[step * self.batch : (step + 1) * self.batch]
+        rows = self._rows_of(number)
         chance = np.random.default_rng([self.seed, _STEP, number])
         prototypes, concepts = self.prototypes[rows], self.prototype_concepts[rows]
         found = [
@@ -133,6 +136,11 @@ class MentionSampler:
             for prototype, concept in zip(prototypes.tolist(), concepts.tolist(), strict=True)
         ]
         return VirtualBatch(prototypes, concepts, found)
+
+    def _rows_of(self, number: int) -> Int64:
+        """Return the places of a step's prototypes in `prototypes`."""
+        epoch, step = divmod(number, self.steps_an_epoch)
+        return self._order_of(epoch)[step * self.batch : (step + 1) * self.batch]
 
     def _order_of(self, epoch: int) -> Int64:
         known, order = self._order
