@@ -30,9 +30,9 @@ class _Silent:
 
 
 class _PlainBar:
-    def __init__(self, label: str, total: int | None, unit: str) -> None:
+    def __init__(self, label: str, total: int | None, unit: str, done: int) -> None:
         self.label, self.total, self.unit = label, total, unit
-        self.done = 0
+        self.done = self.before = done
         self.start = self.last = time.monotonic()
         self.printed = -1
         self.text = ""
@@ -49,7 +49,7 @@ class _PlainBar:
 
     def line(self, *, end: bool = False) -> None:
         seconds = time.monotonic() - self.start
-        rate = self.done / seconds if seconds > 0 else 0.0
+        rate = (self.done - self.before) / seconds if seconds > 0 else 0.0
         of = f"/{self.total:,}" if self.total is not None else ""
         left = ""
         if not end and self.total is not None and rate > 0:
@@ -76,10 +76,13 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def bar(label: str, total: int | None = None, unit: str = "rows", *, shown: bool = True) -> Iterator[Bar]:
+def bar(
+    label: str, total: int | None = None, unit: str = "rows", *, done: int = 0, shown: bool = True
+) -> Iterator[Bar]:
     """Show progress of `total` units of work on stderr while the block runs; the block calls `advance(n)`.
 
-    With `shown=False` nothing is printed.
+    With `shown=False` nothing is printed. `done` units were done before, by a run that goes on: they have no part in
+    the rate, nor in the time left.
     """
     if not shown:
         yield _Silent()
@@ -99,7 +102,7 @@ def bar(label: str, total: int | None = None, unit: str = "rows", *, shown: bool
             TextColumn("{task.fields[text]}", style="dim"),
         )  # fmt: skip
         with Progress(*columns, console=Console(stderr=True)) as screen:
-            task = screen.add_task(label, total=total, text="")
+            task = screen.add_task(label, total=total, completed=done, text="")
 
             class _RichBar:
                 def advance(self, n: int = 1) -> None:
@@ -110,7 +113,7 @@ def bar(label: str, total: int | None = None, unit: str = "rows", *, shown: bool
 
             yield _RichBar()
         return
-    plain = _PlainBar(label, total, unit)
+    plain = _PlainBar(label, total, unit, done)
     yield plain
     plain.line(end=True)
 

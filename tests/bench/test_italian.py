@@ -174,19 +174,11 @@ def test_rows_are_trained_scored_and_told_and_not_made_again(
     assert {one["verdict"] for one in table["orderings"]} == {"one seed"}
     trained = [call for call in CALLS if call[0] == "train"]
     # What a row starts from is made first, and once; mentions are found with the extended encoder.
-    assert [call[1] for call in trained] == [
-        "ext_bert",
-        "kge_margin",
-        "kge_margin",
-        "kge_injection",
-        "kge_margin",
-        "pipelined",
-    ]
+    assert [call[1] for call in trained] == ["ext_bert", *["kge_margin"] * 2, "kge_injection", *["kge_margin"] * 2]
     assert next(call for call in CALLS if call[0] == "mentions")[5] == str(out / "ext" / "0" / "model")
     assert len([call for call in CALLS if call[0] == "mentions"]) == 1
     assert [call[call.index("--encoder") + 1] for call in trained] == [
-        str(made / "encoder"), *[str(out / "ext" / "0" / "model")] * 3, str(out / "injected" / "0" / "model"),
-        str(out / "ext" / "0" / "model"),
+        str(made / "encoder"), *[str(out / "ext" / "0" / "model")] * 3, *[str(out / "injected" / "0" / "model")] * 2,
     ]  # fmt: skip
     assert f"graph={graph / 'complex' / '0' / 'vectors'}" in trained[2]
     assert not any(item.startswith("graph=") for item in trained[1])
@@ -326,16 +318,14 @@ def test_every_row_has_settings_that_its_recipe_takes(made: Path, graph: Path, r
     # The paper's: what it states of lengths.
     paper = resolved()
     assert paper.seed == 7
-    if row.recipe in ("kge_margin", "pipelined"):
+    if row.recipe == "kge_margin":
         assert (paper.steps, paper.epochs) == (0, 16.0 if row.name == "pipelined_16" else 4.0)
         assert (paper.learning_rate, paper.accumulation, paper.prototypes, paper.contexts) == (2e-5, 8, 4, 4)
         assert paper.pooling == ("cls" if row.name == "pipelined_cls" else "mean")
         assert paper.version == (row.name if row.name in ("v1", "v2") else "v3")
     if row.recipe == "kge_injection":
         assert (paper.steps, paper.warmup_steps, paper.batch, paper.learning_rate) == (40_000, 4_000, 6, 1e-5)
-    if row.recipe == "pipelined":
-        assert (paper.injection_steps, paper.injection_warmup_steps, paper.injection_batch) == (40_000, 4_000, 6)
-    if row.recipe in ("kge_injection", "pipelined"):
+    if row.recipe == "kge_injection":
         assert paper.layer == 0
     if row.graph:
         assert paper.graph == str(graph / row.graph / "0" / "vectors")
@@ -343,15 +333,12 @@ def test_every_row_has_settings_that_its_recipe_takes(made: Path, graph: Path, r
     settings = {"margin": ("learning_rate=1e-3", "pooling=mean"), "injection": ("learning_rate=1e-2", "nearest=9"),
                 "ext": ("batch=4",)}  # fmt: skip
     few = resolved(steps=100, settings=settings)
-    if row.recipe in ("kge_margin", "pipelined"):
+    if row.recipe == "kge_margin":
         assert (few.steps, few.refresh_every) == (400 if row.name == "pipelined_16" else 100, 25)
         assert few.learning_rate == 1e-3
         assert few.pooling == paper.pooling
     if row.recipe == "kge_injection":
         assert (few.steps, few.warmup_steps, few.learning_rate, few.nearest) == (640, 64, 1e-2, 9)
-    if row.recipe == "pipelined":
-        assert (few.injection_steps, few.injection_warmup_steps) == (640, 64)
-        assert (few.injection_learning_rate, few.nearest) == (1e-2, 9)
     if row.recipe == "ext_bert":
         assert (few.steps, few.batch, few.corpus) == (200, 4, str(made / "notes.txt"))
 

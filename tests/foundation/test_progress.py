@@ -115,6 +115,13 @@ def test_slow_work_tells_how_long_one_takes_and_how_long_all_will(clock, capsys)
     ]
 
 
+def test_what_an_earlier_run_did_has_no_part_in_the_rate(clock, capsys):
+    with progress.bar("train", 100, "steps", done=40) as bar:
+        clock[0] += 20
+        bar.advance(10)
+    assert capsys.readouterr().err == "train: 50/100 steps, 2.0 s each, 100 s left\n"
+
+
 @pytest.mark.parametrize(
     ("rate", "said"),
     [(1234.56, "1,234.6 rows/s"), (1.0, "1.0 rows/s"), (0.04, "25.0 s each"), (0.0, "0.0 rows/s")],

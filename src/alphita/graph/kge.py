@@ -255,8 +255,8 @@ def _run(
         course = _Course(facts["epoch"], facts["best_epoch"], facts["log"], best)
     sample = _sample(division.validation, config)
     train = torch.from_numpy(division.train).to(device)
-    with bar(f"train {module.__name__.rsplit('.', 1)[-1]}", config.epochs, "epochs", shown=progress) as shown:
-        shown.advance(course.epoch)
+    name = module.__name__.rpartition(".")[2]
+    with bar(f"train {name}", config.epochs, "epochs", done=course.epoch, shown=progress) as shown:
         while course.epoch < config.epochs and not _over(course, config):
             began = time.monotonic()
             loss = _epoch(module, model, optimizer, gradients, train, n, config, course.epoch)

@@ -1,8 +1,8 @@
 """Gradients of tables of vectors as rows: a step takes some thousand vectors of many, and touches no others.
 
-PyTorch's backward of a look-up writes a gradient as large as the whole table, and a step looks up five times, which takes
-longer than all the rest of it. Here look-ups give rows, which are added up once, into a table that is kept from step to
-step. What the optimiser sees is the same gradient.
+PyTorch's backward of a look-up writes a gradient as large as the whole table, and a step looks up five times, which
+takes longer than all the rest of it. Here look-ups give rows, which are added up once, into a table that is kept from
+step to step. What the optimiser sees is the same gradient.
 """
 
 from __future__ import annotations

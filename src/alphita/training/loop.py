@@ -227,8 +227,7 @@ def fit(
         """Return the first micro-batch that must not be drawn before `before_step` is called again."""
         return ((step // fence + 1) * fence) * plan.accumulation if fence else None
 
-    with bar(label, plan.steps, "steps", shown=ranks.first) as progress, log:
-        progress.advance(start)
+    with bar(label, plan.steps, "steps", done=start, shown=ranks.first) as progress, log:
         try:
             for step in range(start, plan.steps):
                 if before_step is not None:

@@ -81,8 +81,7 @@ def encode(teacher: TermEncoder, strings: Sequence[str], work: Path, *, unit: bo
     found = np.lib.format.open_memmap(
         work / FILE, "r+" if done else "w+", None if done else np.float32, None if done else (len(strings), teacher.dim)
     )
-    with progress.bar("encoding with the teacher", len(strings), "strings") as bar:
-        bar.advance(done)
+    with progress.bar("encoding with the teacher", len(strings), "strings", done=done) as bar:
         for start in range(done, len(strings), AT_ONCE):
             block = teacher.encode(strings[start : start + AT_ONCE])
             found[start : start + AT_ONCE] = neighbours.unit(block) if unit else block
