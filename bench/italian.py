@@ -32,8 +32,9 @@ import arguments
 import italian_data
 import italian_graph
 import italian_rows
-from alphita import artefact, machine
+from alphita import artefact, config, machine
 from alphita.errors import AlphitaError, UsageError
+from alphita.graph import models as graph_models
 from alphita.progress import say
 from alphita.terminology.store import load_terminology
 from arguments import setting
@@ -83,9 +84,14 @@ def graph(given: argparse.Namespace) -> None:
     """Train and score graph models with every seed, and write their table."""
     models = arguments.chosen("model", given.models, italian_graph.MODELS)
     terminology = artefact.open_manifest(given.terminology, "terminology")
+    # Of all models, so that one after the other may be trained into the same folder.
+    resolved = {
+        name: config.resolve(graph_models.load(name).Config, sets=given.settings).model_dump()
+        for name in italian_graph.MODELS
+    }
     facts: dict[str, Any] = {
         "terminology": terminology["content_hash"], "relations": terminology["counts"]["relations"],
-        "settings": given.settings, "scoring": given.scoring,
+        "settings": given.settings, "scoring": given.scoring, "models": resolved,
     }  # fmt: skip
     italian_rows.begin(facts, given.output)
     alphita = italian_rows.caller(given.threads)

@@ -194,6 +194,12 @@ def vectors_in(graphs: Path, model: str, seed: int) -> Path:
     return graphs / model / str(seed if seed in seeds else seeds[0]) / VECTORS
 
 
+def made_with(vectors: Path) -> str:
+    """Return a hash of what a model's vectors follow from, but for rounding: model, settings, triples."""
+    facts = artefact.open_manifest(vectors, "graph_vectors")["facts"]
+    return artefact.hash_json({name: facts.get(name) for name in ("model", "config", "train_hash", "epochs")})
+
+
 def rows_of_table(out: Path) -> list[dict[str, Any]]:
     """Return a row for each model that is trained: name, title, seeds, and the figures of each column by seed."""
     rows = []

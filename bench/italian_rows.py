@@ -240,14 +240,27 @@ def trained(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> Pa
     return model
 
 
-def cells_of(out: Path, row: Row) -> dict[int, dict[str, Any]]:
-    """Return what is scored of a row: seed -> figures by column, and the commit and processor that gave them."""
+def graph_hash(graphs: Path | None, row: Row, seed: int) -> str | None:
+    """Return the hash of what the graph's vectors of a row follow from; None: it takes none, or they are not there."""
+    if row.graph is None or graphs is None:
+        return None
+    try:
+        return italian_graph.made_with(italian_graph.vectors_in(graphs, row.graph, seed))
+    except InputError:
+        return None
+
+
+def cells_of(out: Path, row: Row, graphs: Path | None) -> dict[int, dict[str, Any]]:
+    """Return what is scored of a row: seed -> figures by column, and the commit, processor and graph that gave them."""
     cells = {}
     for folder in (out / row.name).glob("*"):
         if folder.name.isdigit() and whole(folder / REPORT, "report"):
             found = italian_graph.report_figures(folder / REPORT).get(MODEL, {})
             origin = json.loads((folder / REPORT / "report.json").read_text(encoding="utf-8"))["provenance"]
-            cells[int(folder.name)] = {"figures": italian_table.figures_in(found), "made": _made(origin)}
+            made = _made(origin)
+            if (graph := graph_hash(graphs, row, int(folder.name))) is not None:
+                made["graph"] = graph
+            cells[int(folder.name)] = {"figures": italian_table.figures_in(found), "made": made}
     return cells
 
 
@@ -255,16 +268,19 @@ def _made(origin: Mapping[str, Any]) -> dict[str, str]:
     return {"commit": origin["commit"], "processor": origin["machine"]["processor"]}
 
 
-def rows_of(out: Path, earlier: Mapping[str, Mapping[int, Mapping[str, Any]]] | None = None) -> list[dict[str, Any]]:
+def rows_of(
+    out: Path, graphs: Path | None, earlier: Mapping[str, Mapping[int, Mapping[str, Any]]] | None = None
+) -> list[dict[str, Any]]:
     """Return the rows that are scored: name, title, seeds, what made them, and the figures of each column by seed.
 
     Args:
         out: the folder of everything.
+        graphs: the folder of `graph`.
         earlier: cells of an earlier table (`read_table`), which stand beside; those of `out` come before them.
     """
     rows = []
     for row in ROWS:
-        own, taken = cells_of(out, row), (earlier or {}).get(row.name, {})
+        own, taken = cells_of(out, row, graphs), (earlier or {}).get(row.name, {})
         cells = {**taken, **own}
         if row.recipe is None and cells:
             # What has no seed has one figure.
@@ -304,8 +320,12 @@ def graphs_of(
     return rows, facts
 
 
-def read_table(path: Path, facts: Mapping[str, Any]) -> tuple[dict[str, dict[int, dict[str, Any]]], dict[str, Any]]:
+def read_table(
+    path: Path, facts: Mapping[str, Any], graphs: Path | None
+) -> tuple[dict[str, dict[int, dict[str, Any]]], dict[str, Any]]:
     """Return the cells of an earlier table.json, row -> seed -> figures by column and what made them; and its JSON.
+
+    Cells that are not known to be of the graph's vectors that are in `graphs` now are left out.
 
     Raises:
         InputError: it is no table of this program's, or was made with something else than `facts`.
@@ -323,14 +343,18 @@ def read_table(path: Path, facts: Mapping[str, Any]) -> tuple[dict[str, dict[int
                 }
                 for seed in row["seeds"]
             }
+            for seed, cell in list(cells[row["name"]].items()):
+                graph = graph_hash(graphs, BY_NAME[row["name"]], seed)
+                if graph is not None and cell["made"].get("graph") != graph:
+                    del cells[row["name"]][seed]
     earlier_table.check_alike(path, made_with, facts)
     return cells, written
 
 
 def write_table(facts: Mapping[str, Any], out: Path, graphs: Path | None, earlier: Path | None = None) -> None:
     """Write table.json and table.md of what is finished, and of what an earlier table has of the rows."""
-    cells, written = read_table(earlier, facts) if earlier else (None, None)
-    rows, (of_graphs, made_with) = rows_of(out, cells), graphs_of(graphs, written)
+    cells, written = read_table(earlier, facts, graphs) if earlier else (None, None)
+    rows, (of_graphs, made_with) = rows_of(out, graphs, cells), graphs_of(graphs, written)
     judged = italian_table.orderings(rows)
     figures = {"rows": rows, "graphs": of_graphs, "graphs_made_with": made_with, "orderings": judged}
     report.write(out / f"{TABLE}.json", figures, provenance=report.provenance(config=facts))
@@ -355,14 +379,18 @@ def begin(facts: Mapping[str, Any], out: Path) -> None:
 def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int], earlier: Path | None = None) -> None:
     """Train and score the rows with every seed, but for what an earlier table has, and write the table after each."""
     facts = plan.facts()
-    taken, _ = read_table(earlier, facts) if earlier else ({}, None)
+    taken, written = read_table(earlier, facts, plan.graphs) if earlier else ({}, {"rows": []})
+    for row in written["rows"]:
+        for seed in row["seeds"]:
+            if seed not in taken[row["name"]]:
+                say(f"{earlier}: {row['name']}, seed {seed}, is of other vectors of the graph, and is not taken over")
     begin(facts, plan.out)
     alphita = caller(plan.threads)
     write_table(facts, plan.out, plan.graphs, earlier)
     for seed in seeds:
         for row in rows:
             known = taken.get(row.name, {})
-            if seed in known or (row.recipe is None and (known or set(cells_of(plan.out, row)) - {seed})):
+            if seed in known or (row.recipe is None and (known or set(cells_of(plan.out, row, None)) - {seed})):
                 continue
             make(plan, row, seed, alphita)
             write_table(facts, plan.out, plan.graphs, earlier)

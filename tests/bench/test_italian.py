@@ -256,6 +256,35 @@ def test_what_an_earlier_table_has_is_taken_over(
     assert "| MS loss v1 | 2 |" in capsys.readouterr().out
 
 
+def test_rows_of_other_vectors_of_the_graph_are_made_again(
+    made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--rows", "v1,v3", "--seeds", "0"]
+    assert italian.main(run_words(made, tmp_path / "first", graph, *asked)) == 0
+    first = tmp_path / "first" / "table.json"
+    with_earlier = [*asked, "--earlier", str(first)]
+    CALLS.clear()
+    assert italian.main(run_words(made, tmp_path / "same", graph, *with_earlier)) == 0
+    # Without them it cannot be told, and a table of what there is keeps all.
+    assert italian.main(run_words(made, tmp_path / "none", tmp_path / "no_graphs", *with_earlier)) == 0
+    assert CALLS == []
+    capsys.readouterr()
+    others = shutil.copytree(graph, tmp_path / "others")
+    vectors = EntityVectors.load(others / "complex" / "0" / "vectors")
+    facts = vectors.facts | {"config": {"epochs": 7}}
+    EntityVectors(
+        vectors.ids, np.array(vectors.vectors), vectors.relations, np.array(vectors.relation_vectors), vectors.model,
+        facts,
+    ).save(others / "complex" / "0" / "vectors", force=True)  # fmt: skip
+    assert italian.main(run_words(made, tmp_path / "next", others, *with_earlier)) == 0
+    assert [call[1] for call in CALLS if call[0] == "train"] == ["ext_bert", "kge_margin"]
+    assert "v3, seed 0, is of other vectors of the graph, and is not taken over" in capsys.readouterr().err
+    told, before = (json.loads(path.read_text())["rows"] for path in (tmp_path / "next" / "table.json", first))
+    assert [(row["name"], row["seeds"]) for row in told] == [("v1", [0]), ("v3", [0])]
+    assert told[0]["made"] == before[0]["made"]
+    assert told[1]["made"]["0"]["graph"] != before[1]["made"]["0"]["graph"]
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -88,7 +88,7 @@ def test_a_splits_held_out_triples_are_scored(terminology, tmp_path) -> None:
     [
         (["transy"], "unknown model 'transy'; did you mean 'transe'?"),
         (["transe", "--set", "epoch=3"], "unknown option 'epoch'; did you mean 'epochs'?"),
-        (["transe", "--set", "epochs=0"], "option 'epochs'"),
+        (["transe", "--set", "epochs=-1"], "option 'epochs'"),
         (["transe", "--device", "cudo"], "unknown device 'cudo'; did you mean 'cuda'?"),
         (["transe", "--resume", "--force"], "there is no unfinished run of"),
         (["complex", "--set", "dim=7"], "dim must be a multiple of 2, not 7"),

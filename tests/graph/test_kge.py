@@ -129,10 +129,40 @@ def test_it_stops_when_validation_grows_no_more_and_keeps_the_best(graph, tmp_pa
         kept.append(kge.vectors_of(model)["entities"].numpy())
 
     monkeypatch.setattr(kge, "_look", look)
-    _, vectors = trained(graph, "transe", tmp_path, epochs=100, patience=3)
+    _, vectors = trained(graph, "transe", tmp_path, epochs=100, patience=3, schedule="constant")
     assert [row["MRR"] for row in vectors.facts["figures"]["validation"]] == [0.1, 0.4, 0.3, 0.4, 0.2]
     assert (vectors.facts["best_epoch"], vectors.facts["epochs"]) == (4, 10)
     assert np.array_equal(vectors.vectors, kept[1])
+
+
+def test_a_rate_that_falls_goes_on_to_the_end(graph, tmp_path: Path, monkeypatch) -> None:
+    rates = []
+    real = torch.optim.Adam.step
+
+    def step(self, *arguments, **more):
+        rates.append(self.param_groups[0]["lr"])
+        return real(self, *arguments, **more)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", step)
+    monkeypatch.setattr(kge, "figures", lambda found: {"MRR": 0.5})
+    _, vectors = trained(graph, "transe", tmp_path, epochs=10, patience=1, learning_rate=0.1)
+    assert (vectors.facts["best_epoch"], vectors.facts["epochs"]) == (2, 10)
+    steps = 10 * -(-vectors.facts["triples"]["train"] // 32)
+    assert len(rates) == steps == 40
+    # 5 % of the steps, two, are warm-up.
+    assert rates == pytest.approx([0.05, 0.1, *(0.1 * (steps - step) / (steps - 2) for step in range(2, steps))])
+
+
+def test_the_passes_and_the_rate() -> None:
+    config = models.load("complex").Config
+    assert config().epochs_of(400_000) == 21
+    assert config().epochs_of(20_000) == 400
+    assert config().epochs_of(10**7) == 16
+    assert config(epochs=3).epochs_of(20_000) == config(epochs=3, schedule="constant").epochs_of(20_000) == 3
+    constant = config(schedule="constant", learning_rate=0.3)
+    assert constant.epochs_of(400_000) == 200
+    assert [constant.rate_at(step, 9) for step in range(9)] == [0.3] * 9
+    assert config(learning_rate=0.3).rate_at(0, 1) == pytest.approx(0.3)
 
 
 def test_without_validation_triples_the_last_vectors_are_kept(graph, tmp_path: Path) -> None:

@@ -256,12 +256,13 @@ def _run(
     sample = _sample(division.validation, config)
     train = torch.from_numpy(division.train).to(device)
     name = module.__name__.rpartition(".")[2]
-    with bar(f"train {name}", config.epochs, "epochs", done=course.epoch, shown=progress) as shown:
-        while course.epoch < config.epochs and not _over(course, config):
+    epochs = config.epochs_of(len(train))
+    with bar(f"train {name}", epochs, "epochs", done=course.epoch, shown=progress) as shown:
+        while course.epoch < epochs and not _over(course, config):
             began = time.monotonic()
             loss = _epoch(module, model, optimizer, gradients, train, n, config, course.epoch)
             course.epoch += 1
-            if course.epoch % config.evaluate_every == 0 or course.epoch == config.epochs:
+            if course.epoch % config.evaluate_every == 0 or course.epoch == epochs:
                 seconds = time.monotonic() - began
                 _look(module, model, division, sample, course, {"loss": loss, "seconds": seconds}, shown)
             if course.epoch % config.checkpoint_every == 0:
@@ -271,7 +272,12 @@ def _run(
 
 
 def _over(course: _Course, config: GraphTraining) -> bool:
-    """Tell whether the last `patience` looks were none of them better than the best before."""
+    """Tell whether the last `patience` looks were none of them better than the best before.
+
+    With a falling rate the best comes late, and training goes on to the end.
+    """
+    if config.schedule != "constant":
+        return False
     return bool(course.log) and course.epoch - course.best_epoch >= config.patience * config.evaluate_every
 
 
@@ -282,11 +288,15 @@ def _epoch(
     """Train one epoch; return its mean loss."""
     import torch
 
+    steps_an_epoch = config.steps_an_epoch(len(train))
+    steps = config.epochs_of(len(train)) * steps_an_epoch
     rng = np.random.default_rng([config.seed, number])
     order = torch.from_numpy(rng.permutation(len(train))).to(train.device)
     model.train()
     losses = []
-    for batch in order.split(config.batch_size):
+    for place, batch in enumerate(order.split(config.batch_size)):
+        for group in optimizer.param_groups:
+            group["lr"] = config.rate_at(number * steps_an_epoch + place, steps)
         false = torch.from_numpy(rng.integers(0, n, (2, config.negatives))).to(train.device)
         optimizer.zero_grad(set_to_none=True)
         loss = loss_of(module, model, train[batch], false)

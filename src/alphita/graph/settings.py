@@ -6,6 +6,7 @@ negatives, rate or epochs: those are ours, fit for an hour on two cores (docs/gr
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 from pydantic import Field
@@ -14,6 +15,10 @@ from alphita.config import Config
 
 # What does not decide the vectors: a run may be gone on with under others of these.
 ENGINE_ONLY = ("checkpoint_every",)
+# Of a training whose epochs are not given: with a falling rate, and with a constant one.
+STEPS, LEAST_EPOCHS, MOST_EPOCHS = 8_000, 16, 200
+# Share of the steps in which the learning rate rises.
+WARMUP = 0.05
 
 
 class GraphTraining(Config):
@@ -26,7 +31,15 @@ class GraphTraining(Config):
     regularization: float
 
     dim: int = Field(200, ge=1, description="numbers in a saved vector, of all its parts together (ours)")
-    epochs: int = Field(200, ge=1, description="most passes over the training triples (ours)")
+    epochs: int = Field(
+        0,
+        ge=0,
+        description="passes over the training triples; 0: those of 8,000 steps, 16 at least; with "
+        "schedule=constant 200 at most (ours)",
+    )
+    schedule: Literal["linear", "constant"] = Field(
+        "linear", description="learning rate: up over the first 5 % of the steps, then down to 0; or constant (ours)"
+    )
     batch_size: int = Field(1024, ge=1, description="triples a step (ours)")
     negatives: int = Field(
         1024, ge=1, description="entities drawn a step as false tails of all its triples, and as many as heads (ours)"
@@ -38,10 +51,29 @@ class GraphTraining(Config):
     test: float = Field(0.06, ge=0, lt=1, description="share of the triples to score (Amore Bondarenko et al. 2022)")
     validation: float = Field(0.04, ge=0, lt=1, description="share of the triples that say when to stop (the same)")
     evaluate_every: int = Field(5, ge=1, description="epochs between looks at the validation triples (ours)")
-    patience: int = Field(4, ge=1, description="looks without a better MRR after which training stops (ours)")
+    patience: int = Field(
+        4, ge=1, description="schedule=constant: looks without a better MRR after which training stops (ours)"
+    )
     validation_sample: int = Field(1000, ge=1, description="validation triples looked at, at most (ours)")
     checkpoint_every: int = Field(10, ge=1, description="epochs between checkpoints (ours)")
     seed: int = Field(0, ge=0, le=2**32 - 1, description="of the split, of the first vectors and of sampling (ours)")
+
+    def steps_an_epoch(self, triples: int) -> int:
+        """Return the steps of one pass over so many training triples."""
+        return math.ceil(triples / self.batch_size)
+
+    def epochs_of(self, triples: int) -> int:
+        """Return the passes over so many training triples, at most."""
+        if self.schedule == "constant":
+            return self.epochs or MOST_EPOCHS
+        return self.epochs or max(LEAST_EPOCHS, math.ceil(STEPS / self.steps_an_epoch(triples)))
+
+    def rate_at(self, step: int, steps: int) -> float:
+        """Return the learning rate of step `step`, from 0, of `steps`."""
+        if self.schedule == "constant":
+            return self.learning_rate
+        rising = max(1, round(WARMUP * steps))
+        return self.learning_rate * min((step + 1) / rising, (steps - step) / max(1, steps - rising), 1.0)
 
 
 LOSS = (
