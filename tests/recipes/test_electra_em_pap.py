@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,28 @@ def test_defaults_are_the_papers() -> None:
 def test_settings_that_make_no_sense_are_refused(bad: list[str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         resolve(electra_em_pap.Config, sets=bad)
+
+
+def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    electra_em_pap.train(terminology, str(model), tmp_path / "whole", config(corpus))
+    step = ReplacedTokenSteps.__call__
+
+    def cut(self: ReplacedTokenSteps, number: int, share: float) -> dict[str, torch.Tensor]:
+        if number == 2:
+            raise KeyboardInterrupt
+        return step(self, number, share)
+
+    monkeypatch.setattr(ReplacedTokenSteps, "__call__", cut)
+    with pytest.raises(KeyboardInterrupt):
+        electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(corpus))
+    monkeypatch.undo()
+    moved = Path(shutil.copy(corpus, tmp_path / "moved.txt"))
+    # What is there is not made again.
+    monkeypatch.setattr(span_sequences, "pack", None)
+    electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(moved), resume=True)
+    assert [line["loss"] for line in log(tmp_path / "cut")] == [line["loss"] for line in log(tmp_path / "whole")]
 
 
 def test_values_that_cannot_be_held_out_are_told_at_the_start(model: Path, corpus: Path, tmp_path: Path) -> None:

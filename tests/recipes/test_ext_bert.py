@@ -203,10 +203,11 @@ def test_a_run_that_was_cut_makes_neither_vocabulary_nor_sequences_again(
         ext_bert.train(terminology, str(model), tmp_path / "cut", config(corpus, learning_rate=1e-3), resume=True)
     with pytest.raises(InputError, match="another recipe, config"):
         ext_bert.train(terminology, str(model), tmp_path / "cut", config(corpus, vocabulary=110), resume=True)
-    # What is there is not made again.
+    # What is there is not made again, though the text was moved.
     monkeypatch.setattr(corpus_sequences, "pack", None)
+    moved = Path(shutil.copy(corpus, tmp_path / f"moved{corpus.suffix}"))
     figures = ext_bert.train(
-        terminology, str(model), tmp_path / "cut", config(corpus, tensorboard=True), resume=True
+        terminology, str(model), tmp_path / "cut", config(moved, tensorboard=True), resume=True
     )  # fmt: skip
     same_weights(tmp_path / "whole", tmp_path / "cut")
     for name, value in whole.items():

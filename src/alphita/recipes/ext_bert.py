@@ -94,8 +94,8 @@ class Config(TermTraining):
         return self
 
 
-# What decides the vocabulary.
-OF_VOCABULARY = ("corpus", "text_field", "vocabulary", "min_frequency", "names", "languages", "seed")
+# What decides the vocabulary, beside the corpus.
+OF_VOCABULARY = ("text_field", "vocabulary", "min_frequency", "names", "languages", "seed")
 
 
 def train(
@@ -269,7 +269,7 @@ def read(
     forward = TermForward(student, precision=config.precision, dropout=config.dropout)
     dry_run.check_encoder(forward)
     head = MaskedLanguageHead.of(student, seed=config.seed)
-    decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
+    decisive = {key: value for key, value in config.model_dump().items() if key not in (*ENGINE_ONLY, "corpus")}
     facts = {
         "recipe": "ext_bert", "phase": phase.name, "config": decisive, "seed": config.seed,
         "encoder": student.content_hash, **sources,
@@ -339,7 +339,8 @@ def _pack(
     from alphita.training.corpora import documents
 
     tokenizer, tokenizer_hash, specials = opened
-    made_with = [tokenizer_hash, length, config.text_field, sources["corpus"], sources["split"]]
+    hashes = list(sources["corpus"].values())
+    made_with = [tokenizer_hash, length, config.text_field, hashes, sources["split"]]
     if corpus_sequences.made_with(folder) == made_with:
         return
     aside = None if phase.dry_run else phase.out.with_name(f"{phase.out.name}.rejects.csv")

@@ -186,7 +186,8 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
         languages = list(language_weights(config.languages))
         forms = span_sequences.surface_forms(sources.terminology, languages=languages, held_out=sources.held_out)
     folder, everyone = sources.folder / "sequences", ranks.connect()
-    given = [tokenizer_hash, config.text_field, sources.facts]
+    hashes = {**sources.facts, "corpus": list(sources.corpus.values())}
+    given = [tokenizer_hash, config.text_field, hashes]
     made = span_sequences.made_of(given, length=length, segmenter=segmenter, forms=forms)
     if everyone.first and span_sequences.made_with(folder) != made:
         folder.parent.mkdir(parents=True, exist_ok=True)

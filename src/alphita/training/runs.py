@@ -73,8 +73,12 @@ def check(out: Path, *, resume: bool, force: bool) -> None:
 
 
 def fingerprint(depends_on: Mapping[str, Any]) -> str:
-    """Return the hash of everything that decides a run's result: recipe, config, content hashes."""
-    return artefact.hash_json(depends_on)
+    """Return the hash of everything that decides a run's result: recipe, config, content hashes.
+
+    Files of a corpus, path -> hash, go by their contents: a run may go on where they were moved.
+    """
+    corpus = {"corpus": list(depends_on["corpus"].values())} if "corpus" in depends_on else {}
+    return artefact.hash_json({**depends_on, **corpus})
 
 
 def save_model(
