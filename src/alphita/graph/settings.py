@@ -82,6 +82,7 @@ LOSS = (
 )
 MARGIN = "by which a true triple's score is to win: nssa's gamma, infonce's and margin's own; softplus has none (ours)"
 TEMPERATURE = "scores are divided by it in the softmax of infonce, or of nssa's weights (ours)"
+RATE = "Adam's, at its highest (ours)"
 REGULARIZATION = "weight of the cubes of the lengths of a step's numbers, each vector's summed (Lacroix et al. 2018)"
 
 
@@ -91,5 +92,5 @@ class ProductTraining(GraphTraining):
     loss: Literal["infonce", "nssa", "softplus", "margin"] = Field("infonce", description=LOSS)
     margin: float = Field(0.0, ge=0, description=MARGIN)
     temperature: float = Field(1.0, gt=0, description=TEMPERATURE)
-    learning_rate: float = Field(0.01, gt=0, description="Adam's (ours)")
-    regularization: float = Field(0.05, ge=0, description=REGULARIZATION)
+    learning_rate: float = Field(0.02, gt=0, description=RATE)
+    regularization: float = Field(0.02, ge=0, description=REGULARIZATION)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from alphita.errors import require
 from alphita.graph import settings
 
@@ -23,6 +25,9 @@ COMPARED = "product"
 
 class Config(settings.ProductTraining):
     """SimplE's settings."""
+
+    # Half of ComplEx's, for the score is halved.
+    regularization: float = Field(0.01, ge=0, description=settings.REGULARIZATION)
 
 
 def build(dim: int, options: dict[str, Any]) -> torch.nn.Module:
