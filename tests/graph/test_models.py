@@ -33,6 +33,12 @@ def built(name: str, **settings):
     return module, model, config
 
 
+def model_factory():
+    """Return what PyKEEN takes for triples: the numbers of entities and relations."""
+    factory = pytest.importorskip("pykeen.triples").CoreTriplesFactory
+    return factory(torch.zeros((1, 3), dtype=torch.long), num_entities=N, num_relations=RELATIONS)
+
+
 def drawn_triples() -> torch.Tensor:
     rng = np.random.default_rng(5)
     return torch.from_numpy(np.stack([rng.integers(0, m, 12) for m in (N, RELATIONS, N)], axis=1))
@@ -84,6 +90,24 @@ def test_scores_of_saved_vectors_are_pykeens(name: str) -> None:
         found = ranks(scorer, test, N, known=known)
         for side in ("tail", "head"):
             assert found[side].tolist() == slow_ranks[side]
+
+
+def test_transe_constrains_entities_as_pykeen_does() -> None:
+    pykeen = pytest.importorskip("pykeen.models")
+    _, model, config = built("transe")
+    theirs = pykeen.TransE(
+        embedding_dim=DIM, scoring_fct_norm=2, triples_factory=model_factory(), random_seed=config.seed
+    )  # fmt: skip
+    numbers = torch.randn(N, DIM, generator=torch.Generator().manual_seed(1))
+    tables = [one.entity_representations[0]._embeddings.weight for one in (model, theirs)]
+    for one, table in zip((model, theirs), tables, strict=True):
+        table.data = numbers.clone()
+        lies = table.data_ptr()
+        one.post_parameter_update()
+        assert (table.data_ptr() == lies) == (one is model)
+        assert table.requires_grad
+    torch.testing.assert_close(tables[0], tables[1], rtol=0, atol=0)
+    assert torch.linalg.vector_norm(tables[0], dim=1).tolist() == pytest.approx([1.0] * N)
 
 
 def test_pykeens_own_simple_cannot_tell_head_from_tail() -> None:

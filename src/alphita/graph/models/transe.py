@@ -33,9 +33,17 @@ class Config(settings.GraphTraining):
 def build(dim: int, options: dict[str, Any]) -> torch.nn.Module:
     """Return PyKEEN's TransE of vectors of `dim` numbers."""
     model: torch.nn.Module = require("pykeen.models", "graph").TransE(
-        embedding_dim=dim, scoring_fct_norm=2, **options
+        embedding_dim=dim, scoring_fct_norm=2, entity_constrainer=to_length_1, **options
     )  # fmt: skip
     return model
+
+
+def to_length_1(vectors: torch.Tensor) -> torch.Tensor:
+    """Set the rows (n, d) to length 1 where they lie; PyKEEN's own way makes another table of them every step."""
+    from torch.nn.functional import normalize
+
+    given = vectors.detach()
+    return normalize(given, dim=-1, out=given)
 
 
 def tail_queries(heads: torch.Tensor, relations: torch.Tensor) -> torch.Tensor:
