@@ -28,8 +28,8 @@ class Config(settings.GraphTraining):
 
     loss: Literal["infonce", "nssa", "softplus", "margin"] = Field("infonce", description=settings.LOSS)
     margin: float = Field(0.0, ge=0, description=settings.MARGIN)
-    temperature: float = Field(0.2, gt=0, description=settings.TEMPERATURE)
-    learning_rate: float = Field(0.02, gt=0, description=settings.RATE)
+    temperature: float = Field(0.5, gt=0, description=settings.TEMPERATURE)
+    learning_rate: float = Field(0.01, gt=0, description=settings.RATE)
     regularization: float = Field(0.0, ge=0, description=settings.REGULARIZATION)
 
 
