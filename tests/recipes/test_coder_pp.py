@@ -18,7 +18,7 @@ from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita.training.checkpoints import load_module
 from alphita.training.forward import TermForward
-from alphita.training.mining import AnchorSampler
+from alphita.training.mining import AnchorSampler, MinedNeighbours
 from alphita.training.names import TrainingNames
 from alphita.training.term_batches import TermSteps
 from tests.reference.multi_similarity import cos, ms_loss
@@ -57,13 +57,18 @@ def cut_at(monkeypatch, step: int, config: coder_pp.Config) -> None:
     monkeypatch.setattr(TermSteps, "__call__", failing)
 
 
-def nearest(encoder: TermEncoder, strings: list[str], wanted: int) -> np.ndarray:
-    """The nearest other names of every name, equals by number."""
+def similarities(encoder: TermEncoder, strings: list[str]) -> np.ndarray:
+    """The cosine of every name with every other."""
     vectors = encoder.encode(strings).astype(float)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     similarity = np.round(vectors @ vectors.T, 6)
     np.fill_diagonal(similarity, -np.inf)
-    return np.argsort(-similarity, axis=1, kind="stable")[:, :wanted]
+    return similarity
+
+
+def nearest(encoder: TermEncoder, strings: list[str], wanted: int) -> np.ndarray:
+    """The nearest other names of every name, equals by number."""
+    return np.argsort(-similarities(encoder, strings), axis=1, kind="stable")[:, :wanted]
 
 
 def test_defaults_are_the_released_codes() -> None:
@@ -85,17 +90,29 @@ def test_impossible_settings_are_refused(bad: str) -> None:
 
 @pytest.mark.parametrize("mining", [True, False])
 def test_loss_of_a_batch_is_over_anchors_neighbours_and_synonyms(
-    terminology: Terminology, model: Path, tmp_path: Path, mining: bool
+    terminology: Terminology, model: Path, tmp_path: Path, mining: bool, monkeypatch
 ) -> None:
     """The logged loss equals loops in float64 over a batch made by hand; homonyms are no pairs."""
     constants = {"alpha": 3.0, "beta": 20.0, "lam": 0.9, "eps": 0.01, "mining": mining}
     config = coder_pp.Config(**ONE_BATCH | constants | {"anchors": 12})
+    mined: dict[tuple[int, ...], np.ndarray] = {}
+    of = MinedNeighbours.of
+
+    def noted(self: MinedNeighbours, some: np.ndarray) -> np.ndarray:
+        mined[tuple(some.tolist())] = of(self, some)
+        return mined[tuple(some.tolist())]
+
+    monkeypatch.setattr(MinedNeighbours, "of", noted)
     figures = coder_pp.train(terminology, str(model), tmp_path / "m", config)
     names = TrainingNames(terminology)
     encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=32)
     sampler = AnchorSampler(names.offsets, anchors=12, synonyms=2, least=2, seed=0)
     anchors = sampler.anchors(0)
-    near = nearest(encoder, names.strings, 6)[anchors]
+    # Names that are one string have one vector, and which of them is found is chance: they are all as near.
+    near, similarity = mined[tuple(anchors.tolist())], similarities(encoder, names.strings)[anchors]
+    np.testing.assert_allclose(
+        np.take_along_axis(similarity, near, axis=1), -np.sort(-similarity, axis=1)[:, :6], atol=2e-6
+    )  # fmt: skip
     terms = sorted({*anchors.tolist(), *near.ravel().tolist(), *np.concatenate(sampler.synonyms(0, anchors)).tolist()})
     forward = TermForward(encoder, precision="fp32")
     forward.module.eval()

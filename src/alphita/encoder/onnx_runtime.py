@@ -121,6 +121,8 @@ def _open(file: Path, threads: int) -> Any:  # noqa: ANN401 - an onnxruntime.Inf
     options.log_severity_level = 3
     # Waiting threads would take the cores from FAISS and the tokenizer.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Processors without VNNI add pairs of products in 16 bits, which overflow; so the weights are made unsigned there.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         return runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises kinds of its own
