@@ -196,8 +196,9 @@ def vectors_in(graphs: Path, model: str, seed: int) -> Path:
 
 def made_with(vectors: Path) -> str:
     """Return a hash of what a model's vectors follow from, but for rounding: model, settings, triples."""
-    facts = artefact.open_manifest(vectors, "graph_vectors")["facts"]
-    return artefact.hash_json({name: facts.get(name) for name in ("model", "config", "train_hash", "epochs")})
+    manifest = artefact.open_manifest(vectors, "graph_vectors")
+    followed = {name: manifest["facts"].get(name) for name in ("config", "train_hash", "epochs")}
+    return artefact.hash_json({"model": manifest["model"], **followed})
 
 
 def rows_of_table(out: Path) -> list[dict[str, Any]]:
