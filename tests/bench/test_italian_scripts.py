@@ -137,6 +137,21 @@ def test_the_open_script_takes_over_what_an_earlier_run_told(opened: Path, tmp_p
     assert italian_run.earlier is None
 
 
+def test_the_open_script_makes_the_english_rows_of_a_part(opened: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done, calls = Script("italian_open.sh", tmp_path).run(opened, out, PART="HP:0000118", EARLIER=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    check_alphita(calls)
+    (subset,) = [call for call in calls if call[:3] == ["alphita", "terminology", "subset"] and "HP:0000118" in call]
+    scarce, graph, english, bilingual, _ = benches(calls)
+    assert (subset[3], scarce.terminology) == (str(out / "en.terminology"), out / "en_part.terminology")
+    assert (english.terminology, english.cut) == (scarce.output, scarce.held_out)
+    # All that the whole has in the same folder is apart from it, and the graph is whole.
+    assert (scarce.output, scarce.held_out) == (out / "scarce_part.terminology", out / "cut_part.split")
+    assert (english.output, english.earlier) == (out / "english_part", None)
+    assert graph.terminology == bilingual.terminology == out / "open.terminology"
+
+
 @pytest.mark.parametrize(
     ("gone", "said"),
     [

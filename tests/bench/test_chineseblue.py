@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import gzip
+import importlib
+import itertools
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from alphita.evaluation.benchmarks import load_benchmark
+from tests.bench.commands import alphita
+from tests.bench.test_italian_scripts import Script, check_alphita
+from tests.search.conftest import products_of
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+blue = importlib.import_module("chineseblue")
+
+TEXT = {
+    "cEHRNER.train.txt": "患 O\n胃 B_疾病\n癌 I_疾病\n\n好 O\n",
+    "cMedIC.train.txt": "1\t咳嗽吃什么药\n2\t好\n",
+    "cMedQQ.train.txt": "1\t头痛怎么办\t头疼吃什么\n0\t咳嗽吃什么药\t发烧\n",
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data folder whose sets have few texts; what is scored must not be read as text."""
+    folder = tmp_path / "my data" / "benchmarks" / "chineseblue"
+    folder.mkdir(parents=True)
+    for name, lines in TEXT.items():
+        (folder / name).write_text(lines, encoding="utf-8")
+        (folder / name.replace("train", "dev")).write_text(
+            lines.replace("头", "脚").replace("患", "医"), encoding="utf-8"
+        )
+    translations = folder.parents[1] / "ontologies" / "hpo_translations"
+    translations.mkdir(parents=True)
+    (translations / "hp-zh.babelon.tsv.gz").touch()
+    return folder.parents[1]
+
+
+def test_the_text_is_that_of_the_training_files_each_once_and_without_labels(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = data / "benchmarks" / "chineseblue", tmp_path / "text.jsonl"
+    packed = folder / "cMedIC.train.txt"
+    with gzip.open(folder / "cMedIC.train.txt.gz", "wt", encoding="utf-8") as file:
+        file.write(packed.read_text(encoding="utf-8"))
+    packed.unlink()
+    assert blue.main(["text", str(folder), "-o", str(out)]) == 0
+    texts = [json.loads(line)["text"] for line in out.read_text(encoding="utf-8").splitlines()]
+    assert texts == ["患胃癌", "好", "咳嗽吃什么药", "头痛怎么办", "头疼吃什么", "发烧"]
+    assert "6 texts with 22 characters (cEHRNER 2, cMedIC 1, cMedQQ 3)" in capsys.readouterr().err
+
+
+def test_a_folder_without_training_files_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cMedQQ.dev.txt").touch()
+    assert blue.main(["text", str(tmp_path), "-o", str(tmp_path / "text.jsonl")]) != 0
+    assert "no training file of cEHRNER" in capsys.readouterr().err
+    assert not (tmp_path / "text.jsonl").exists()
+
+
+def test_the_tasks_are_the_benchmarks_sets() -> None:
+    for benchmark, name, _ in blue.TASKS:
+        assert name in load_benchmark(benchmark).SETS
+
+
+def test_the_script_pretrains_scores_and_goes_on(data: Path, tmp_path: Path) -> None:
+    script, out = Script("electra_chinese_open.sh", tmp_path), tmp_path / "out"
+    done, calls = script.run(data, out, SEEDS="0 3", STEPS="40", THREADS="1", TUNE="runs=2 epochs=1")
+    assert done.returncode == 0, done.stderr
+    check_alphita(calls)
+    assert [call[3] for call in calls if call[:3] == ["alphita", "terminology", "import"]] == ["obo", "babelon"]
+    trained = [call for call in calls if call[:2] == ["alphita", "train"]]
+    assert [call[call.index("--output") + 1] for call in trained] == [
+        str(out / row / str(seed)) for seed in (0, 3) for row in ("base", "em")
+    ]  # fmt: skip
+    base, em = ({word for word in call if "=" in word} for call in trained[:2])
+    assert base - em == {"entities=false", "segmenter=none"}
+    assert em - base == {"segmenter=jieba"}
+    assert {"rho=0", "steps=40", "warmup_steps=4", "seed=0", "languages=zh"} <= base & em
+    scored = [call for call in calls if call[:2] == ["alphita", "evaluate"]]
+    assert len(scored) == 4
+    assert set(scored[0]) >= {"ner.runs=2", "retrieval.split_dev=true", "answer_ranking.split_dev=true"}
+    assert "ner.split_dev=true" not in scored[0]
+    assert [call[2] for call in calls if Path(call[1]).name == "chineseblue.py"] == ["text", *["table"] * 4]
+
+    done, calls = script.run(data, out, ROWS="em", SEEDS="3")
+    assert done.returncode == 0, done.stderr
+    assert not [call for call in calls if call[0] == "alphita"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "gone", "said"),
+    [
+        ({}, "ontologies/hpo_translations/hp-zh.babelon.tsv.gz", "hp-zh.babelon.tsv"),
+        ({"ROWS": "base em_pap"}, None, "not em_pap"),
+    ],
+)
+def test_what_the_script_cannot_do_is_told_before_anything_is_done(
+    data: Path, tmp_path: Path, environment: dict[str, str], gone: str | None, said: str
+) -> None:
+    if gone:
+        (data / gone).unlink()
+    done, calls = Script("electra_chinese_open.sh", tmp_path).run(data, tmp_path / "out", **environment)
+    assert (done.returncode, calls) == (2, [])
+    assert said in done.stderr
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the script makes, very small: two rows with two seeds, scored on two of the tasks."""
+    folder = tmp_path_factory.mktemp("blue")
+    for part, length in (("train", 40), ("dev", 10)):
+        pairs = [f"{number % 2}\t头痛{number}怎么办\t头疼{number}吃什么" for number in range(length)]
+        (folder / f"cMedQQ.{part}.txt").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+        kinds = [f"{number % 2}\t{'咳嗽' if number % 2 else '发烧'}{number}吃什么药" for number in range(length)]
+        (folder / f"cMedIC.{part}.txt").write_text("\n".join(kinds) + "\n", encoding="utf-8")
+    out = folder / "out"
+    assert blue.main(["text", str(folder), "-o", str(folder / "text.jsonl")]) == 0
+    products_of([("头痛", "有", "咳嗽")], folder / "p.terminology")
+    small = ("layers=1", "hidden=16", "heads=2", "vocabulary=120", "max_length=32", "batch=4", "steps=3", "rho=0",
+             "warmup_steps=0", "dev_sequences=4", "evaluate_every=3", f"corpus={folder / 'text.jsonl'}")  # fmt: skip
+    sets = [word for item in small for word in ("--set", item)]
+    for row, seed in itertools.product(blue.ROWS, (0, 7)):
+        model = out / row / str(seed)
+        alphita("train", "electra_em_pap", "-t", folder / "p.terminology", "-o", model, "--set", f"seed={seed}", *sets)
+        if (row, seed) != ("base", 7):
+            alphita(
+                "evaluate", "classification", "sentence_pair", "--model", f"{model},name=model", "--data", folder,
+                "-o", f"{model}.report", "--set", "runs=2", "--set", "epochs=2", "--set", "learning_rate=1e-2",
+            )  # fmt: skip
+    return out
+
+
+def test_the_table_has_what_is_scored_and_judges_the_claim(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert blue.main(["table", str(finished)]) == 0
+    found = json.loads((finished / "table.json").read_text(encoding="utf-8"))
+    base, em = found["rows"]
+    assert ([row["name"] for row in (base, em)], base["seeds"], em["seeds"]) == (["base", "em"], [0], [0, 7])
+    for row, seed in ((base, 0), (em, 0), (em, 7)):
+        told = json.loads((finished / row["name"] / f"{seed}.report" / "report.json").read_text(encoding="utf-8"))
+        figures = {
+            (figure["metric"], figure["subset"]): figure["value"]
+            for one in told["benchmarks"] for figure in one["systems"][0]["figures"]
+        }  # fmt: skip
+        for name in ("cMedQQ", "cMedIC"):
+            assert row["figures"][name][str(seed)] == figures["F1", f"dataset={name}"]
+            assert row["figures"][f"{name}_best"][str(seed)] == figures["F1", f"dataset={name}, maximum of runs"]
+        assert row["figures"]["sequences"][str(seed)] == 12
+    assert {one["measure"]: one["n"] for one in found["claims"]} == {"cMedQQ F1": 1, "cMedIC F1": 1}
+    for one in found["claims"]:
+        name = one["measure"].split()[0]
+        assert one["mean"] == pytest.approx(em["figures"][name]["0"] - base["figures"][name]["0"])
+    shown = capsys.readouterr().out
+    assert "| ELECTRA+EM over ELECTRA | cMedQQ F1 |" in shown
+    assert "cMedQQ F1 | maximum | cMedIC F1 | maximum |" in shown
+
+
+def test_a_folder_where_nothing_is_finished_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert blue.main(["table", str(tmp_path)]) != 0
+    assert "nothing in this folder is finished" in capsys.readouterr().err
