@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 
 from alphita import registry
-from alphita.errors import UsageError
+from alphita.errors import AlphitaError, UsageError
 
 
 def listed(text: str) -> list[str]:
@@ -43,3 +44,13 @@ def setting(text: str) -> str:
     if not text.partition("=")[1]:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
     return text
+
+
+def status(action: Callable[[], None]) -> int:
+    """Do something and return the exit status; an error of Alphita's is printed."""
+    try:
+        action()
+    except AlphitaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0

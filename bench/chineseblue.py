@@ -1,11 +1,12 @@
 """Table 4 of Liu, Jiang and Lyu (2022) on open data: the text that is pre-trained on, and the table.
 
-    python bench/chineseblue.py text CHINESEBLUE -o TEXT.jsonl
+    python bench/chineseblue.py text CHINESEBLUE -o OUT [--set key=value]
     python bench/chineseblue.py table OUT
 
-`text` writes the texts of ChineseBLUE's training files, without their labels. CHINESEBLUE is a folder as `alphita
-evaluate ner --data` takes it. Read are the training files of cEHRNER, cMedQANER, cMedTC, cMedIC and cMedQQ, all that
-are there; no file that is scored. Each distinct text is written once, as {"text": ...}, in the order of the files.
+`text` writes OUT/text.jsonl: the texts of ChineseBLUE's training files, without their labels. CHINESEBLUE is a folder
+as `alphita evaluate ner --data` takes it. Read are the training files of cEHRNER, cMedQANER, cMedTC, cMedIC and cMedQQ,
+all that are there; no file that is scored. Each distinct text is written once, as {"text": ...}, in the order of the
+files. --set notes what all rows are made with; OUT is refused if it was begun with something else.
 
 `table` writes OUT/table.json and OUT/table.md of the reports in OUT/ROW/SEED.report and the models beside them.
 
@@ -22,123 +23,151 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import arguments
+import electra_rows
+import italian_rows
 from alphita import artefact
 from alphita.artefact import atomic_file
-from alphita.errors import AlphitaError, InputError
+from alphita.errors import InputError
 from alphita.evaluation import report
-from alphita.evaluation.benchmarks import classification, ner, sentence_pair
-from alphita.evaluation.benchmarks._chineseblue import maximum
+from alphita.evaluation.benchmarks import Source, classification, ner, sentence_pair
+from alphita.evaluation.benchmarks._chineseblue import file_of, maximum
 from alphita.progress import say
 from electra_table import PERCENT, PRETRAINED
 from italian_data import whole
 from italian_graph import report_figures
-from italian_table import Column, table, verdict
+from italian_table import Column, table, table_of_orderings, verdict
 
+TABLE, TEXT = "table", "text.jsonl"
 READERS = {
     "cEHRNER": ner, "cMedQANER": ner, "cMedTC": classification, "cMedIC": classification, "cMedQQ": sentence_pair,
 }  # fmt: skip
-ROWS = {"base": "ELECTRA", "em": "ELECTRA+EM"}
+ROWS = ("base", "em")
 # Of table 4, in its order; cMedQNLI is not in the open data.
 TASKS = (
     ("ner", "cEHRNER", "F1"), ("ner", "cMedQANER", "F1"), ("sentence_pair", "cMedQQ", "F1"),
     ("answer_ranking", "cMedQA", "F1"), ("retrieval", "cMedIR", "PAIR"), ("classification", "cMedIC", "F1"),
     ("classification", "cMedTC", "F1"),
 )  # fmt: skip
-TEXT = tuple(one for one in PRETRAINED if one.name != "attribute_dev")
+PRETRAINED_BY_TEXT = tuple(one for one in PRETRAINED if one.name != "attribute_dev")
 
 
-def texts(folder: Path, counts: Counter[str]) -> Iterator[tuple[str, str]]:
-    """Yield (set, text) of all training files that are there.
+def _columns(benchmark: str, name: str, metric: str) -> tuple[Column, Column]:
+    # PAIR is a ratio, the others are shares.
+    form = PERCENT if metric == "F1" else {}
+    subset = f"dataset={name}"
+    return (
+        Column(name, f"{name} {metric}", benchmark, metric, subset, **form),
+        Column(f"{name}_best", "maximum", benchmark, metric, maximum(subset), **form),
+    )
+
+
+# For each task the mean of the runs, and the best of them.
+TUNED = tuple(column for task in TASKS for column in _columns(*task))
+
+
+def training_files(folder: Path) -> dict[str, Path]:
+    """Return set -> training file, of all that are there.
+
+    Raises:
+        InputError: none is.
+    """
+    source = Source(data=folder)
+    found = {name: path for name in READERS if (path := file_of(source, name, ("train",), ("txt",))) is not None}
+    if not found:
+        raise InputError(f"no training file of {', '.join(READERS)}", file=folder)
+    return found
+
+
+def texts(name: str, file: Path, counts: Counter[str]) -> Iterator[str]:
+    """Yield the texts of a training file, without their labels.
 
     Args:
-        folder: of the files, NAME.train.txt or NAME/train.txt, gzipped or not.
+        name: of its set.
+        file: the file.
         counts: what was left out or mended is added.
 
     Raises:
-        InputError: none is there, or one is of another layout.
+        InputError: it is of another layout.
     """
-    files = [(name, path) for name in READERS for path in [_file(folder, name)] if path is not None]
-    if not files:
-        raise InputError(f"no training file of {', '.join(READERS)}", file=folder)
-    for name, path in files:
-        reader: Any = READERS[name]
-        for group in reader.read(path, counts):
-            for one in group:
-                yield from ((name, text) for text in ((one.text,) if reader is ner else one.texts))
-
-
-def _file(folder: Path, name: str) -> Path | None:
-    files = (folder / f"{name}{mark}train.txt{packed}" for mark in ("/", ".") for packed in ("", ".gz"))
-    return next((file for file in files if file.is_file()), None)
+    reader: Any = READERS[name]
+    for group in reader.read(file, counts):
+        for one in group:
+            yield from (one.text,) if reader is ner else one.texts
 
 
 def write_text(given: argparse.Namespace) -> None:
-    """Write the texts of the training files."""
+    """Write the texts of the training files, unless that is done."""
+    files = training_files(given.folder)
+    hashes = {path.name: artefact.hash_file(path) for path in files.values()}
+    italian_rows.begin({"files": hashes, "settings": given.settings}, given.output)
+    if (given.output / TEXT).is_file():
+        return
     counts: Counter[str] = Counter()
-    seen: set[str] = set()
     kept: Counter[str] = Counter()
-    with atomic_file(given.output, "w") as file:
-        for name, text in texts(given.folder, counts):
-            if text not in seen:
-                seen.add(text)
-                kept[name] += 1
-                file.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
+    seen: set[str] = set()
+    with atomic_file(given.output / TEXT, "w") as out:
+        for name, path in files.items():
+            for text in texts(name, path, counts):
+                if text not in seen:
+                    seen.add(text)
+                    kept[name] += 1
+                    out.write(json.dumps({"text": text}, ensure_ascii=False) + "\n")
     listed = ", ".join(f"{name} {count:,}" for name, count in kept.items())
-    say(f"{given.output}: {len(seen):,} texts with {sum(map(len, seen)):,} characters ({listed})")
-
-
-def columns() -> tuple[Column, ...]:
-    """Return the columns of the fine-tuned tasks: for each the mean of the runs, and the best of them."""
-    found = []
-    for benchmark, name, metric in TASKS:
-        # PAIR is a ratio, the others are shares.
-        form = PERCENT if metric == "F1" else {"digits": 2}
-        subset = f"dataset={name}"
-        found += [
-            Column(name, f"{name} {metric}", benchmark, metric, subset, **form),
-            Column(f"{name}_best", "maximum", benchmark, metric, maximum(subset), **form),
-        ]
-    return tuple(found)
+    say(f"{given.output / TEXT}: {len(seen):,} texts with {sum(map(len, seen)):,} characters ({listed})")
+    for what, count in counts.items():
+        say(f"  {what}: {count:,}")
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:
-    """Return the rows that are scored: name, title, seeds, and the figures of each column by seed."""
+    """Return the rows that are scored: name, title, seeds, what made them, and the figures of each column by seed."""
     rows = []
-    for name, title in ROWS.items():
+    for name in ROWS:
         figures: dict[str, dict[int, float]] = {}
+        made: dict[int, dict[str, str]] = {}
         seeds = sorted(int(path.name) for path in (out / name).glob("*") if path.name.isdigit())
-        scored = [seed for seed in seeds if whole(out / name / f"{seed}.report", "report")]
-        for seed in scored:
-            manifest = artefact.open_manifest(out / name / str(seed), "model")
-            settings = manifest["config"]
-            trained = manifest["figures"] | {"sequences": settings["batch"] * settings["steps"]}
-            for one in TEXT:
-                if (key := one.metric or one.name) in trained:
-                    figures.setdefault(one.name, {})[seed] = float(trained[key])
-            (told,) = report_figures(out / name / f"{seed}.report").values()
-            for one in columns():
-                if (place := (one.benchmark, one.metric, one.subset)) in told:
-                    figures.setdefault(one.name, {})[seed] = told[place]
-        if scored:
-            rows.append({"name": name, "title": title, "seeds": scored, "figures": figures})
+        for seed in seeds:
+            model, scored = out / name / str(seed), out / name / f"{seed}.report"
+            if not whole(scored, "report"):
+                continue
+            told = json.loads((scored / "report.json").read_text(encoding="utf-8"))
+            made[seed] = italian_rows.made_by(told["provenance"])
+            manifest = artefact.open_manifest(model, "model")
+            sequences = manifest["config"]["batch"] * manifest["config"]["steps"]
+            trained = manifest["figures"] | {"sequences": sequences}
+            for one in PRETRAINED_BY_TEXT:
+                figures.setdefault(one.name, {})[seed] = float(trained[one.metric or one.name])
+            (of_tasks,) = report_figures(scored).values()
+            for one in TUNED:
+                if (place := (one.benchmark, one.metric, one.subset)) in of_tasks:
+                    figures.setdefault(one.name, {})[seed] = of_tasks[place]
+        if made:
+            title = electra_rows.BY_NAME[name].title
+            rows.append({"name": name, "title": title, "seeds": list(made), "made": made, "figures": figures})
     return rows
 
 
 def claims(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Judge the paper's claim, that entity masking helps with each task, by the differences seed by seed."""
-    by_name = {row["name"]: row["figures"] for row in rows}
+    by_name = {row["name"]: row for row in rows}
+    if not set(ROWS) <= set(by_name):
+        return []
+    base, em = (by_name[name] for name in ROWS)
     found = []
     for _, name, metric in TASKS:
-        said = verdict(*(by_name.get(row, {}).get(name, {}) for row in ("em", "base")))
+        said = verdict(em["figures"].get(name, {}), base["figures"].get(name, {}))
         if said is not None:
-            found.append({"claim": "ELECTRA+EM over ELECTRA", "measure": f"{name} {metric}", **said})
+            names = {"first": em["title"], "second": base["title"], "measure": f"{name} {metric}", "column": name}
+            found.append({**names, "paper": "table 4", **said})
     return found
 
 
 def markdown(rows: Sequence[dict[str, Any]], judged: Sequence[dict[str, Any]]) -> str:
     """Return the tables as Markdown."""
-    lines = ["# ELECTRA and entity masking on Chinese tasks", "", *pretrained_table(rows), "", *tuned_table(rows), ""]
-    lines += [*claims_table(judged), ""]
+    lines = ["# ELECTRA and entity masking on Chinese tasks", "", *table(rows, PRETRAINED_BY_TEXT), ""]
+    lines += [*table(rows, TUNED), ""]
+    if judged:
+        lines += [*table_of_orderings(judged, TUNED), ""]
     lines += [
         "Mean ± standard deviation over n seeds of the pre-training (n - 1 in the denominator). Loss and AUC on text "
         "that is held out; not masked alike, the rows are not to be compared in them. Tasks: the mean of the runs of "
@@ -149,60 +178,36 @@ def markdown(rows: Sequence[dict[str, Any]], judged: Sequence[dict[str, Any]]) -
     return "\n".join(lines)
 
 
-def pretrained_table(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the lines of the table of the pre-training."""
-    return table(rows, TEXT)
-
-
-def tuned_table(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the lines of the table of the fine-tuned tasks."""
-    return table(rows, columns())
-
-
-def claims_table(judged: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the lines of the table of what `claims` judged."""
-    lines = ["| claim | on | difference | n | verdict |", "|---|---|---:|---:|---|"]
-    forms = {f"{name} {metric}": (100, 1) if metric == "F1" else (1, 2) for _, name, metric in TASKS}
-    for one in judged:
-        scale, digits = forms[one["measure"]]
-        ends = "" if one["sd"] is None else f" ± {scale * one['sd']:.{digits}f}"
-        lines.append(
-            f"| {one['claim']} | {one['measure']} | {scale * one['mean']:+.{digits}f}{ends} | {one['n']} "
-            f"| {one['verdict']} |"
-        )
-    return lines
-
-
 def write_table(given: argparse.Namespace) -> None:
     """Write and print the tables of what is finished."""
     rows = rows_of(given.out)
     if not rows:
         raise InputError("nothing in this folder is finished", file=given.out)
+    facts = json.loads((given.out / italian_rows.PLAN).read_text(encoding="utf-8"))
     judged = claims(rows)
-    report.write(given.out / "table.json", {"rows": rows, "claims": judged}, provenance=report.provenance())
-    with atomic_file(given.out / "table.md", "w") as file:
-        file.write(markdown(rows, judged))
-    print((given.out / "table.md").read_text(encoding="utf-8"), end="")
+    origin = report.provenance(config=facts)
+    report.write(given.out / f"{TABLE}.json", {"rows": rows, "claims": judged}, provenance=origin)
+    shown = markdown(rows, judged)
+    with atomic_file(given.out / f"{TABLE}.md", "w") as file:
+        file.write(shown)
+    print(shown, end="")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("text", help=write_text.__doc__)
+    one = commands.add_parser("text", help="write the text that is pre-trained on")
     one.add_argument("folder", type=Path, metavar="CHINESEBLUE")
-    one.add_argument("--output", "-o", type=Path, required=True, help="TEXT.jsonl")
+    one.add_argument("--output", "-o", type=Path, required=True, help="the folder of everything")
+    one.add_argument("--set", dest="settings", action="append", default=[], type=arguments.setting,
+                     help="what all rows are made with: key=value")  # fmt: skip
     one.set_defaults(action=write_text)
-    one = commands.add_parser("table", help=write_table.__doc__)
+    one = commands.add_parser("table", help="write the tables of what is finished")
     one.add_argument("out", type=Path)
     one.set_defaults(action=write_table)
     given = parser.parse_args(words)
-    try:
-        given.action(given)
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return arguments.status(lambda: given.action(given))
 
 
 if __name__ == "__main__":

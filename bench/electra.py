@@ -34,7 +34,7 @@ import electra_rows
 import qtrel
 from alphita import machine
 from alphita.artefact import atomic_file
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.evaluation import report
 from alphita.progress import say
 from alphita.search import catalogue
@@ -183,14 +183,13 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     given = _parser().parse_args(words)
     os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
-    try:
+
+    def act() -> None:
         if "threads" in given:
             machine.set_threads(given.threads)
         given.action(given)
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+
+    return arguments.status(act)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ import italian_data
 import italian_graph
 import italian_rows
 from alphita import artefact, config, machine
-from alphita.errors import AlphitaError, UsageError
+from alphita.errors import UsageError
 from alphita.graph import models as graph_models
 from alphita.progress import say
 from alphita.terminology.store import load_terminology
@@ -221,12 +221,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     given = _parser().parse_args(words)
     os.environ.setdefault("GOMP_SPINCOUNT", machine.SPIN_COUNT)
-    try:
-        given.action(given)
-    except AlphitaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
+    return arguments.status(lambda: given.action(given))
 
 
 if __name__ == "__main__":

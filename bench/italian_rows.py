@@ -257,14 +257,15 @@ def cells_of(out: Path, row: Row, graphs: Path | None) -> dict[int, dict[str, An
         if folder.name.isdigit() and whole(folder / REPORT, "report"):
             found = italian_graph.report_figures(folder / REPORT).get(MODEL, {})
             origin = json.loads((folder / REPORT / "report.json").read_text(encoding="utf-8"))["provenance"]
-            made = _made(origin)
+            made = made_by(origin)
             if (graph := graph_hash(graphs, row, int(folder.name))) is not None:
                 made["graph"] = graph
             cells[int(folder.name)] = {"figures": italian_table.figures_in(found), "made": made}
     return cells
 
 
-def _made(origin: Mapping[str, Any]) -> dict[str, str]:
+def made_by(origin: Mapping[str, Any]) -> dict[str, str]:
+    """Return of a report's provenance what made its figures: commit and processor."""
     return {"commit": origin["commit"], "processor": origin["machine"]["processor"]}
 
 
@@ -339,7 +340,7 @@ def read_table(
             cells[row["name"]] = {
                 seed: {
                     "figures": {name: of[str(seed)] for name, of in row["figures"].items() if str(seed) in of},
-                    "made": row["made"][str(seed)] if "made" in row else _made(origin),
+                    "made": row["made"][str(seed)] if "made" in row else made_by(origin),
                 }
                 for seed in row["seeds"]
             }

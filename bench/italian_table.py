@@ -249,12 +249,12 @@ def markdown(
     return "\n".join(lines)
 
 
-def table_of_orderings(judged: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a Markdown table of what `orderings` judged."""
-    columns = {one.name: one for one in COLUMNS}
+def table_of_orderings(judged: Sequence[Mapping[str, Any]], columns: Sequence[Column] = COLUMNS) -> list[str]:
+    """Return the lines of a Markdown table of what was judged, as `orderings` gives it, in the form of `columns`."""
+    forms = {one.name: one for one in columns}
     lines = ["| first over second | on | difference | n | verdict | in the paper |", "|---|---|---:|---:|---|---|"]
     for one in judged:
-        column = columns.get(one["column"], Column("", "", "", "", digits=3))
+        column = forms.get(one["column"], Column("", "", "", "", digits=3))
         ends = "" if one["sd"] is None else f" ± {column.scale * one['sd']:.{column.digits}f}"
         difference = f"{column.scale * one['mean']:+.{column.digits}f}{ends}"
         lines.append(

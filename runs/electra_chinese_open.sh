@@ -35,6 +35,8 @@ rows=${ROWS:-base em}
 seeds=${SEEDS:-0}
 steps=${STEPS:-12000}
 tasks=${TASKS:-ner sentence_pair classification answer_ranking retrieval}
+train=${TRAIN-layers=4 hidden=128 heads=4 max_length=64 vocabulary=8000 learning_rate=5e-4}
+tune=${TUNE-max_length=64 learning_rate=5e-4}
 blue="$data/benchmarks/chineseblue"
 
 # shellcheck source=runs/_data.bash
@@ -56,6 +58,10 @@ mkdir -p "$output"
 threads=()
 if [ -n "${THREADS:-}" ]; then threads=(--threads "$THREADS"); fi
 
+# It refuses a folder that was begun with other data or settings.
+"$python" "$here/../bench/chineseblue.py" text "$blue" -o "$output" --set steps="$steps" --set tasks="$tasks" \
+    --set train="$train" --set tune="$tune"
+
 # Each of these appears whole or not at all, so what is there is finished.
 terms="$output/hpo.terminology"
 terminology="$output/hpo_zh.terminology"
@@ -65,13 +71,10 @@ fi
 if [ ! -e "$terminology" ]; then
     $alphita terminology import babelon "$names" --onto "$terms" -o "$terminology"
 fi
-if [ ! -e "$output/text.jsonl" ]; then
-    "$python" "$here/../bench/chineseblue.py" text "$blue" -o "$output/text.jsonl"
-fi
 
 tuning=()
 for task in $tasks; do
-    for setting in ${TUNE-max_length=64 learning_rate=5e-4}; do tuning+=(--set "$task.$setting"); done
+    for setting in $tune; do tuning+=(--set "$task.$setting"); done
     case $task in answer_ranking | retrieval) tuning+=(--set "$task.split_dev=true") ;; esac
 done
 for seed in $seeds; do
@@ -84,9 +87,7 @@ for seed in $seeds; do
         base) settings+=(--set entities=false --set segmenter=none) ;;
         em) settings+=(--set segmenter=jieba) ;;
         esac
-        for setting in ${TRAIN-layers=4 hidden=128 heads=4 max_length=64 vocabulary=8000 learning_rate=5e-4}; do
-            settings+=(--set "$setting")
-        done
+        for setting in $train; do settings+=(--set "$setting"); done
         if [ ! -e "$model" ]; then
             mkdir -p "$output/$row"
             $alphita train electra_em_pap --terminology "$terminology" --output "$model" --resume "${settings[@]}" \

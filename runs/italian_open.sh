@@ -28,7 +28,7 @@
 #   ITALIAN_ROWS=base,ext,v1,v2,v3,injected,pipelined
 #   CONCEPTS=20000          concepts that are clustered, the same for all rows
 #   PART=                   of the English part, what is below one concept: PART=HP:0000118, phenotypes, is a quarter
-#                           of the names and a third of the time; OUTPUT/english_part. The graph models stay of all
+#                           of the names and of the time; OUTPUT/english_HP_0000118. The graph models stay of all
 #   THREADS=                of training and scoring; all cores
 #
 # English: 1.22 names a concept are kept of the English part, chosen by chance, with all concepts and relations; names
@@ -89,11 +89,11 @@ bench() { "$python" "$here/../bench/italian.py" "$@" ${threads[@]+"${threads[@]}
 
 part=""
 if [ -n "${PART:-}" ]; then
-    part=_part
-    if [ ! -e "$output/en_part.terminology" ]; then
-        $alphita terminology subset "$english" --descendants-of "$PART" -o "$output/en_part.terminology"
+    part="_${PART//[!A-Za-z0-9]/_}"
+    if [ ! -e "$output/en$part.terminology" ]; then
+        $alphita terminology subset "$english" --descendants-of "$PART" -o "$output/en$part.terminology"
     fi
-    english="$output/en_part.terminology"
+    english="$output/en$part.terminology"
 fi
 scarce="$output/scarce$part.terminology" cut="$output/cut$part.split"
 "$python" "$here/../bench/italian.py" scarce "$english" -o "$scarce" --held-out "$cut"

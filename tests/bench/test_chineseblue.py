@@ -43,22 +43,40 @@ def data(tmp_path: Path) -> Path:
 def test_the_text_is_that_of_the_training_files_each_once_and_without_labels(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder, out = data / "benchmarks" / "chineseblue", tmp_path / "text.jsonl"
+    folder, out = data / "benchmarks" / "chineseblue", tmp_path / "out"
     packed = folder / "cMedIC.train.txt"
     with gzip.open(folder / "cMedIC.train.txt.gz", "wt", encoding="utf-8") as file:
         file.write(packed.read_text(encoding="utf-8"))
     packed.unlink()
     assert blue.main(["text", str(folder), "-o", str(out)]) == 0
-    texts = [json.loads(line)["text"] for line in out.read_text(encoding="utf-8").splitlines()]
+    texts = [json.loads(line)["text"] for line in (out / "text.jsonl").read_text(encoding="utf-8").splitlines()]
     assert texts == ["患胃癌", "好", "咳嗽吃什么药", "头痛怎么办", "头疼吃什么", "发烧"]
     assert "6 texts with 22 characters (cEHRNER 2, cMedIC 1, cMedQQ 3)" in capsys.readouterr().err
+
+    # What is there is not made again, and a folder keeps to what it was begun with.
+    assert blue.main(["text", str(folder), "-o", str(out)]) == 0
+    assert not capsys.readouterr().err
+    for words in (["--set", "steps=7"], []):
+        if not words:
+            (folder / "cMedQQ.train.txt").write_text("1\t头痛\t头疼\n", encoding="utf-8")
+        assert blue.main(["text", str(folder), "-o", str(out), *words]) != 0
+        assert "begun with other data or settings" in capsys.readouterr().err
+    assert len((out / "text.jsonl").read_text(encoding="utf-8").splitlines()) == 6
+
+
+def test_what_a_reader_leaves_out_is_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = data / "benchmarks" / "chineseblue"
+    with (folder / "cMedQQ.train.txt").open("a", encoding="utf-8") as file:
+        file.write("1\t头痛\t\n")
+    assert blue.main(["text", str(folder), "-o", str(tmp_path / "out")]) == 0
+    assert "empty field: 1" in capsys.readouterr().err
 
 
 def test_a_folder_without_training_files_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cMedQQ.dev.txt").touch()
-    assert blue.main(["text", str(tmp_path), "-o", str(tmp_path / "text.jsonl")]) != 0
+    assert blue.main(["text", str(tmp_path), "-o", str(tmp_path / "out")]) != 0
     assert "no training file of cEHRNER" in capsys.readouterr().err
-    assert not (tmp_path / "text.jsonl").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_tasks_are_the_benchmarks_sets() -> None:
@@ -118,10 +136,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kinds = [f"{number % 2}\t{'咳嗽' if number % 2 else '发烧'}{number}吃什么药" for number in range(length)]
         (folder / f"cMedIC.{part}.txt").write_text("\n".join(kinds) + "\n", encoding="utf-8")
     out = folder / "out"
-    assert blue.main(["text", str(folder), "-o", str(folder / "text.jsonl")]) == 0
+    assert blue.main(["text", str(folder), "-o", str(out), "--set", "steps=3"]) == 0
     products_of([("头痛", "有", "咳嗽")], folder / "p.terminology")
     small = ("layers=1", "hidden=16", "heads=2", "vocabulary=120", "max_length=32", "batch=4", "steps=3", "rho=0",
-             "warmup_steps=0", "dev_sequences=4", "evaluate_every=3", f"corpus={folder / 'text.jsonl'}")  # fmt: skip
+             "warmup_steps=0", "dev_sequences=4", "evaluate_every=3", f"corpus={out / 'text.jsonl'}")  # fmt: skip
     sets = [word for item in small for word in ("--set", item)]
     for row, seed in itertools.product(blue.ROWS, (0, 7)):
         model = out / row / str(seed)
@@ -149,6 +167,8 @@ def test_the_table_has_what_is_scored_and_judges_the_claim(finished: Path, capsy
             assert row["figures"][name][str(seed)] == figures["F1", f"dataset={name}"]
             assert row["figures"][f"{name}_best"][str(seed)] == figures["F1", f"dataset={name}, maximum of runs"]
         assert row["figures"]["sequences"][str(seed)] == 12
+        assert row["made"][str(seed)]["commit"] == told["provenance"]["commit"]
+    assert found["provenance"]["config"]["settings"] == ["steps=3"]
     assert {one["measure"]: one["n"] for one in found["claims"]} == {"cMedQQ F1": 1, "cMedIC F1": 1}
     for one in found["claims"]:
         name = one["measure"].split()[0]

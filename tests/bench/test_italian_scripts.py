@@ -144,11 +144,11 @@ def test_the_open_script_makes_the_english_rows_of_a_part(opened: Path, tmp_path
     check_alphita(calls)
     (subset,) = [call for call in calls if call[:3] == ["alphita", "terminology", "subset"] and "HP:0000118" in call]
     scarce, graph, english, bilingual, _ = benches(calls)
-    assert (subset[3], scarce.terminology) == (str(out / "en.terminology"), out / "en_part.terminology")
+    assert (subset[3], scarce.terminology) == (str(out / "en.terminology"), out / "en_HP_0000118.terminology")
     assert (english.terminology, english.cut) == (scarce.output, scarce.held_out)
     # All that the whole has in the same folder is apart from it, and the graph is whole.
-    assert (scarce.output, scarce.held_out) == (out / "scarce_part.terminology", out / "cut_part.split")
-    assert (english.output, english.earlier) == (out / "english_part", None)
+    assert (scarce.output, scarce.held_out) == (out / "scarce_HP_0000118.terminology", out / "cut_HP_0000118.split")
+    assert (english.output, english.earlier) == (out / "english_HP_0000118", None)
     assert graph.terminology == bilingual.terminology == out / "open.terminology"
 
 

@@ -125,8 +125,8 @@ def load(
     notes: dict[str, Any] = {}
     lacking: list[str] = []
     for name in asked or known:
-        scored = _first(source, name, parts, endings)
-        train = _first(source, name, ("train",), endings) if scored else None
+        scored = file_of(source, name, parts, endings)
+        train = file_of(source, name, ("train",), endings) if scored else None
         if scored is not None and (train is not None or options.split_dev):
             one, told = _set(name, train, scored, options, read)
             sets.append(one)
@@ -142,7 +142,8 @@ def load(
     return Data(sets, notes)
 
 
-def _first(source: Source, name: str, parts: Sequence[str], endings: Sequence[str]) -> Path | None:
+def file_of(source: Source, name: str, parts: Sequence[str], endings: Sequence[str]) -> Path | None:
+    """Return the file of a set's first part that there is one of; None: of none."""
     for part in parts:
         names = [f"{folder}{name}{mark}{part}.{ending}" for ending in endings
                  for folder in ("", "chineseblue/") for mark in (".", "/")]  # fmt: skip
