@@ -269,6 +269,8 @@ def test_every_rule_has_examples_of_every_kind():
 @pytest.mark.parametrize(
     ("rule", "mention", "term"),
     [
+        # The comma ends the number: 500 without a unit.
+        ("number", "500, mg", "250 mg"), ("number", "5. mg", "10 mg"),
         ("number", "500 mg", "500 ml"), ("number", "3 days", "3 years"), ("stage", "type 2", "stage 3"),
         ("course", "chronic", "congenital"), ("negation", "no fever", "no cough"),
         ("strength", "5 mg/ml", "5 mg/h"),

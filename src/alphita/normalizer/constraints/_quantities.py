@@ -47,7 +47,8 @@ UNITS_OF_MEASURE = {
     name: (dimension, Fraction(factor)) for (dimension, factor), names in _UNITS.items() for name in names.split("|")
 }
 NAMES = "|".join(re.escape(name) for name in sorted(UNITS_OF_MEASURE, key=lambda name: (-len(name), name)))
-NUMBER = r"\d++(?:[.,]\d++)*+|[.,]\d++"
+# (?>(...)*), not (...)*+: of groups Python up to 3.11.4 matches too much, the "5." of "5. mg" (python/cpython#106052).
+NUMBER = r"\d++(?>(?:[.,]\d++)*)|[.,]\d++"
 _ENGLISH_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?")
 _OTHER_THOUSANDS = re.compile(r"[1-9]\d{0,2}(?:(?:\.\d{3}){2,}(?:,\d+)?|(?:\.\d{3})+,\d+)")
 

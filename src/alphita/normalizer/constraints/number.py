@@ -54,7 +54,7 @@ _OF_INGREDIENTS = "|".join(
 _INGREDIENT = rf"\s?(?!(?:{NAMES})(?!\w))[^\W\d_]{{4}}[^\d/]{{0,60}}?\s(?:{NUMBER})\s?(?:{_OF_INGREDIENTS})(?!\w)"
 _QUANTITY = re.compile(
     rf"""(?<![^\s(\[;:=])(?P<sign>-?)(?P<digits>{NUMBER})
-         (?:(?P<ordinal>st|nd|rd|th)(?!\w)|\s?(?P<unit>{NAMES})(?![^\W\u3400-\u9fff]))?+
+         (?>(?:(?P<ordinal>st|nd|rd|th)(?!\w)|\s?(?P<unit>{NAMES})(?![^\W\u3400-\u9fff]))?)
          (?![^\W\u3400-\u9fff]|\.\d|\s?[-/^*×]\s?\d|\s?(?:per\b|pro\b|je\b)
          |\s?/(?(unit)(?!{_INGREDIENT}))
          |\s(?:and\sover|and\solder|or\solder|or\smore|or\sless|y\smás))""",

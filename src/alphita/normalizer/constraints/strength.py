@@ -46,7 +46,7 @@ _IN = (VOLUME, MASS, CLOCK, CALENDAR, DOSE)
 _RATIO = re.compile(
     rf"""(?<![\w.,])(?P<digits>{NUMBER})\s?(?P<unit>{NAMES})
          \s?(?:/|\bper\b|\bpro\b|\bje\b|\bpar\b|\bpor\b)\s?
-         (?P<in_digits>{NUMBER})?+\s?(?P<in_unit>{NAMES})(?!\w)""",
+         (?>(?P<in_digits>{NUMBER})?)\s?(?P<in_unit>{NAMES})(?!\w)""",
     re.VERBOSE,
 )
 # Kinds beyond those of the ratios, by the number of amounts.

@@ -42,9 +42,10 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(.)")
 _COMMENT = re.compile(r"(?<!\\)\s+!.*")
 # {source="PMID:1", note="a \"b\""}, and the comment after it. Braces with anything else in them belong to the value.
-# Nothing is given back once it is taken (*+), or a run of spaces would be looked at again from each of them.
-_QUALIFIER = r"""[^\s={}",]++\s*+=\s*+(?:"(?:[^"\\]|\\.)*+"|[^\s={}",]*+)"""
-_QUALIFIERS = re.compile(rf"(?<!\\)\{{\s*+({_QUALIFIER}\s*+(?:,\s*+{_QUALIFIER}\s*+)*+)?+\}}\s*+(?:!.*)?$")
+# Nothing is given back once it is taken, or a run of spaces would be looked at again from each of them. Of groups by
+# (?>...), for of (...)*+ Python up to 3.11.4 matches too much (https://github.com/python/cpython/issues/106052).
+_QUALIFIER = r"""[^\s={}",]++\s*+=\s*+(?:"(?>(?:[^"\\]|\\.)*)"|[^\s={}",]*+)"""
+_QUALIFIERS = re.compile(rf"(?<!\\)\{{\s*+(?>({_QUALIFIER}\s*+(?:,\s*+{_QUALIFIER}\s*+)*)?)\}}\s*+(?:!.*)?$")
 _BRACES = re.compile(r"\s*(?<!\\)\{[^{}]*\}\s*$")
 _IN_A_CONTEXT = re.compile(r"\bgci_(?:relation|filler)\s*=")
 _ESCAPED = {"n": "\n", "t": "\t", "W": " "}
