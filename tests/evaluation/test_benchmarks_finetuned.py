@@ -241,7 +241,7 @@ def test_rates_fall_from_layer_to_layer(system) -> None:
 def test_every_set_is_read() -> None:
     sizes = {name: {one.name: (len(one.train), len(one.test)) for one in read(name).sets} for name in NAMES}
     assert sizes == {
-        "ner": {"cMedQANER": (24, 10), "QNER": (16, 10)},
+        "ner": {"cMedQANER": (24, 10), "QNER": (16, 10), "NCBI-Disease": (1, 2), "BC5CDR": (1, 1)},
         "sentence_pair": {"cMedQQ": (24, 8), "QTRel-easy": (20, 10)},
         "classification": {"cMedIC": (30, 13), "QIC": (16, 8)},
         "answer_ranking": {"cMedQNLI": (40, 28)},
@@ -271,6 +271,41 @@ def test_examples_as_they_are_read() -> None:
     (one,) = read("ner", "datasets=cMedQANER").sets
     assert one.test[0].words == ["v", "w", "d", "the", "liver", "of"]
     assert one.test[0].tags == ("B-drug", "I-drug", "O", "O", "B-site", "O")
+
+
+PUBTATOR = """1|t|Fever, and naloxone-induced gout.
+1|a|Both breast and ovarian cancer rose.
+1\t0\t5\tFever\tModifier\t-1
+1\t11\t19\tnaloxone\tChemical\tD009270
+1\t28\t31\tgou\tSpecificDisease\tD006073
+1\t39\t64\tbreast and ovarian cancer\tCompositeMention\tD001943|D010051
+1\t39\t45\tbreast\tDiseaseClass\tD001943
+1\t65\t69\tfall\tDiseaseClass\tD000001
+1\tCID\tD009270\tD006073
+
+2|t|Fever.
+2|a|Rose.
+
+1|t|Fever again.
+1|a|
+1\t0\t5\tFever\tModifier\tD005334
+"""
+
+
+def test_entities_of_abstracts(tmp_path) -> None:
+    (tmp_path / "corpus.txt").write_text(PUBTATOR)
+    counts: Counter[str] = Counter()
+    (one,), (other,) = ner.read(tmp_path / "corpus.txt", counts)
+    assert one.text == "Fever, and naloxone-induced gout. Both breast and ovarian cancer rose."
+    assert one.words[:6] == ["Fever", ",", "and", "naloxone", "-", "induced"]
+    assert one.written(ner.spans(one.tags)) == (
+        "Fever (Disease); naloxone (Chemical); gout (Disease); breast and ovarian cancer (Disease)"
+    )
+    assert (other.words, other.tags) == (["Fever", ".", "Rose", "."], ("O",) * 4)
+    assert counts == {
+        "texts left out, they stand there twice": 1, "entities left out, over another one": 1,
+        "entities left out, they do not stand where they should": 1, "entities widened to whole words": 1,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("where", ["QIC.{}.tsv", "QIC/{}.tsv", "chineseblue/QIC.{}.tsv", "chineseblue/QIC/{}.tsv.gz",
@@ -346,6 +381,7 @@ def test_a_limit_for_a_try() -> None:
         ("ner", "cEHRNER.train.txt", "a E_x\n", "txt:1: not a character and its tag"),
         ("ner", "cEHRNER.train.txt", "a B_\n", "txt:1: not a character and its tag"),
         ("ner", "cEHRNER.train.txt", "\n\n", "holds no text"),
+        ("ner", "NCBItrainset_corpus.txt", "1|t|a\n1\t0\t1\n", "txt:2: is no annotation"),
         ("ner", "QNER.train.tsv", "query\ttags\n", "has no columns query and entities"),
         ("ner", "QNER.train.tsv", "query\tentities\nheart\t0-5 x\n", "tsv:2: not an entity"),
         ("ner", "QNER.train.tsv", "query\tentities\nheart\t0:9:x\n", "tsv:2: an entity outside the text"),

@@ -105,6 +105,7 @@ def load(
     known: Sequence[str],
     endings: Sequence[str],
     read: Callable[[Path, Counter[str]], list[list[T]]],
+    corpora: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
 ) -> Data[T]:
     """Read the sets whose files are there.
 
@@ -114,6 +115,7 @@ def load(
         known: names to look for if `options` name none.
         endings: of the files, without a dot.
         read: (file, counts of what was left out or mended) -> the examples of each query.
+        corpora: set -> part -> what the files of a corpus are called as it is distributed, beside NAME.PART.ENDING.
 
     Raises:
         UsageError: no data folder.
@@ -125,8 +127,9 @@ def load(
     notes: dict[str, Any] = {}
     lacking: list[str] = []
     for name in asked or known:
-        scored = file_of(source, name, parts, endings)
-        train = file_of(source, name, ("train",), endings) if scored else None
+        others = (corpora or {}).get(name, {})
+        scored = file_of(source, name, parts, endings, others)
+        train = file_of(source, name, ("train",), endings, others) if scored else None
         if scored is not None and (train is not None or options.split_dev):
             one, told = _set(name, train, scored, options, read)
             sets.append(one)
@@ -142,12 +145,18 @@ def load(
     return Data(sets, notes)
 
 
-def file_of(source: Source, name: str, parts: Sequence[str], endings: Sequence[str]) -> Path | None:
-    """Return the file of a set's first part that there is one of; None: of none."""
+def file_of(
+    source: Source,
+    name: str,
+    parts: Sequence[str],
+    endings: Sequence[str],
+    others: Mapping[str, Sequence[str]] | None = None,
+) -> Path | None:
+    """Return the file of a set's first part that there is one of; None: of none. `others`: part -> further names."""
     for part in parts:
         names = [f"{folder}{name}{mark}{part}.{ending}" for ending in endings
                  for folder in ("", "chineseblue/") for mark in (".", "/")]  # fmt: skip
-        path = source.file(*names, optional=True)
+        path = source.file(*names, *(others or {}).get(part, ()), optional=True)
         if path is not None:
             return path
     return None

@@ -19,6 +19,8 @@ REMEDY = (
     "ids with tabs between"
 )
 NO_ID = "-1"
+# At the head of a corpus.
+TITLE = re.compile(r"\s*\d+\|t\|")
 _TEXT = re.compile(r"(\d+)\|([ta])\|")
 _LINKS = re.compile(r"[|+]")
 _AND = re.compile(r",?\s+(?:and/or|and|or)\s+")
@@ -51,26 +53,57 @@ class Corpus:
     notes: Counter[str] = field(default_factory=Counter)
 
 
-def read(path: Path) -> Corpus:
-    """Read a corpus.
+@dataclass(frozen=True)
+class Annotation:
+    """One line below a document.
 
-    Annotations without an id (-1: the annotators found no concept) and those of a document that stands there before are
-    left out and counted; lines of relations are skipped.
+    Attributes:
+        start, end: where it stands in the document's text, in characters, the end not included.
+        text, type: as the line has them.
+        ids: see `Mention`; none where the annotators found no concept (-1).
+        parts: see `Mention`.
+    """
+
+    start: int
+    end: int
+    text: str
+    type: str
+    ids: tuple[str, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass
+class Document:
+    """A document: its title and abstract with a space between, as offsets count them, and its annotations.
+
+    Attributes:
+        name: its number.
+        again: it stands there before.
+        text, annotations: of this document.
+    """
+
+    name: str
+    again: bool
+    text: str
+    annotations: list[Annotation] = field(default_factory=list)
+
+
+def documents(path: Path) -> list[Document]:
+    """Read the documents of a corpus; lines of relations are skipped.
 
     Raises:
-        InputError: it cannot be read, a line is of another layout, or there is no mention.
+        InputError: it cannot be read, or a line is of another layout.
     """
-    corpus = Corpus()
-    documents: set[str] = set()
-    current, again, document = "", False, ""
+    found: list[Document] = []
+    known: set[str] = set()
     for number, line in enumerate(_pair_files.read_text(path).split("\n"), 1):
+        line = line.rstrip("\r")
         text = _TEXT.match(line)
         if text and text[2] == "t":
-            current, document = text[1], ""
-            again = current in documents
-            documents.add(current)
-        if text:
-            document = f"{document} {line[text.end() :].strip()}".strip()
+            found.append(Document(text[1], text[1] in known, line[text.end() :]))
+            known.add(text[1])
+        elif text and found:
+            found[-1].text += f" {line[text.end() :]}"
         if text or not line.strip():
             continue
         cells = [cell.strip() for cell in line.split("\t")]
@@ -78,21 +111,37 @@ def read(path: Path) -> Corpus:
             continue
         if len(cells) not in (6, 7) or not cells[1].isdigit() or not cells[2].isdigit():
             raise InputError("is no annotation", file=path, line=number, value=line, remedy=REMEDY)
-        if cells[0] != current:
+        above = found[-1].name if found else "none"
+        if cells[0] != above:
             raise InputError(
-                f"annotates the document {cells[0]}, but stands under {current or 'none'}", file=path, line=number,
-                remedy=REMEDY,
-            )  # fmt: skip
+                f"annotates the document {cells[0]}, but stands under {above}", file=path, line=number, remedy=REMEDY
+            )
         if not cells[3]:
             raise InputError("has no mention", file=path, line=number, field="mention", value=line)
         ids = tuple(dict.fromkeys(one for one in map(bare, _LINKS.split(cells[5])) if one not in ("", NO_ID)))
-        if again:
-            corpus.notes["mentions left out, their document stands there twice"] += 1
-        elif not ids:
-            corpus.notes["mentions left out, without an id"] += 1
-        else:
-            parts = tuple(part.strip() for part in cells[6].split("|")) if len(cells) == 7 else ()
-            corpus.mentions.append(Mention(cells[3], cells[4], ids, parts, document))
+        parts = tuple(part.strip() for part in cells[6].split("|")) if len(cells) == 7 else ()
+        found[-1].annotations.append(Annotation(int(cells[1]), int(cells[2]), cells[3], cells[4], ids, parts))
+    return found
+
+
+def read(path: Path) -> Corpus:
+    """Read the mentions of a corpus.
+
+    Annotations without an id (-1: the annotators found no concept) and those of a document that stands there before are
+    left out and counted.
+
+    Raises:
+        InputError: it cannot be read, a line is of another layout, or there is no mention.
+    """
+    corpus = Corpus()
+    for document in documents(path):
+        for one in document.annotations:
+            if document.again:
+                corpus.notes["mentions left out, their document stands there twice"] += 1
+            elif not one.ids:
+                corpus.notes["mentions left out, without an id"] += 1
+            else:
+                corpus.mentions.append(Mention(one.text, one.type, one.ids, one.parts, document.text.strip()))
     if not corpus.mentions:
         raise InputError("holds no mention", file=path, remedy=REMEDY)
     return corpus

@@ -29,7 +29,7 @@ INFO = Info(
 )
 PUBLISHED = ()
 _FOLDER = "CDR_Data/CDR.Corpus.v010516/"
-_CORPUS = {
+CORPUS = {
     part: (f"CDR_{name}Set.PubTator.txt", f"{_FOLDER}CDR_{name}Set.PubTator.txt", f"{part}_corpus.txt")
     for part, name in (("test", "Test"), ("dev", "Development"), ("train", "Training"))
 }
@@ -55,10 +55,10 @@ def load(source: Source, options: Options) -> _folds.Parts:
     Raises:
         InputError: a file is missing or of another layout; the corpus has neither diseases nor chemicals.
     """
-    path = source.files(*_CORPUS[options.part])[0]
+    path = source.files(*CORPUS[options.part])[0]
     corpus = _pubtator.read(path)
     with_mentions = options.mentions == "train"
-    before = training(source, [_CORPUS[part] for part in BEFORE[options.part]], needed=with_mentions)
+    before = training(source, [CORPUS[part] for part in BEFORE[options.part]], needed=with_mentions)
     parts, notes = [], [dict(corpus.notes)]
     for type_, files in _DICTIONARIES.items():
         of_type = _of_type(corpus.mentions, type_)

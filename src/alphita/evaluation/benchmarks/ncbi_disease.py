@@ -28,7 +28,7 @@ INFO = Info(
     tested_on_real_data=True,
 )
 PUBLISHED = ()
-_CORPUS = {
+CORPUS = {
     "test": ("NCBItestset_corpus.txt",), "dev": ("NCBIdevelopset_corpus.txt",), "train": ("NCBItrainset_corpus.txt",),
 }  # fmt: skip
 # Which parts systems may have been trained on.
@@ -52,9 +52,9 @@ def load(source: Source, options: Options) -> _folds.Parts:
     Raises:
         InputError: a file is missing or of another layout.
     """
-    corpus = _pubtator.read(source.files(*_CORPUS[options.part])[0])
+    corpus = _pubtator.read(source.files(*CORPUS[options.part])[0])
     dictionary = _dictionary.read(source.files("medic*.txt", "CTD_diseases*.tsv")[0])
-    before = training(source, [_CORPUS[part] for part in BEFORE[options.part]], needed=options.mentions == "train")
+    before = training(source, [CORPUS[part] for part in BEFORE[options.part]], needed=options.mentions == "train")
     part, notes = ranked(corpus, dictionary, before, with_mentions=options.mentions == "train")
     return _folds.Parts([part], notes)
 

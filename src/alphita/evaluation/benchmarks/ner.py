@@ -1,4 +1,7 @@
-"""Named entities in a text, fine-tuned: in health records (cEHRNER), patients' questions (cMedQANER), queries (QNER).
+"""Named entities in a text, fine-tuned.
+
+In health records (cEHRNER), patients' questions (cMedQANER), queries (QNER); in English, diseases in abstracts
+(NCBI-Disease) and chemicals and diseases there (BC5CDR).
 
 A linear layer over the state of each character's first token, trained five times; micro F1 of entities, right if both
 ends and the type are. Texts too long for the encoder are tagged window by window, cut at sentence ends, so that every
@@ -8,16 +11,20 @@ begins an entity, as in conlleval. Files:
 - .txt: a character, a space and its tag (B_type, I_type, also with "-"; O) a line, and an empty line between texts;
 - .tsv, for one's own queries: the columns query and entities, start:end:type;start:end:type, in characters from 0, the
   end not included, nothing if there is none. Tagged are Chinese characters one by one, else runs of letters or digits;
-  an entity that ends inside of such a run is widened to all of it, and counted.
+  an entity that ends inside of such a run is widened to all of it, and counted;
+- of NCBI Disease and BC5CDR the files of `ncbi_disease` and `bc5cdr`, in PubTator's layout, tagged by the same words. A
+  text is title and abstract. All four types of NCBI Disease are diseases; mentions without an id count too.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -25,19 +32,30 @@ import polars as pl
 
 from alphita.errors import InputError
 from alphita.evaluation import finetuning
-from alphita.evaluation.benchmarks import Info, Source, _chineseblue
+from alphita.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease
 from alphita.evaluation.benchmarks._chineseblue import Data, Set, unquoted
 from alphita.evaluation.benchmarks._pair_files import read_table, read_text
 from alphita.evaluation.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
 from alphita.evaluation.results import Metric, Result
 
-SETS = ("cEHRNER", "cMedQANER", "QNER")
+SETS = ("cEHRNER", "cMedQANER", "QNER", "NCBI-Disease", "BC5CDR")
+# What the files of a corpus are called, by itself or in the folder of the benchmark that maps its mentions.
+CORPORA = {
+    set_: {
+        part: [f"{folder}{name}" for folder in ("", f"{benchmark}/") for name in names]
+        for part, names in files.items()
+    }
+    for set_, benchmark, files in (
+        ("NCBI-Disease", "ncbi_disease", ncbi_disease.CORPUS), ("BC5CDR", "bc5cdr", bc5cdr.CORPUS),
+    )
+}  # fmt: skip
 INFO = Info(
-    title="named entities in health records, patients' questions and queries",
+    title="named entities in health records, patients' questions, queries and abstracts",
     task="fine-tuned",
-    citation=_chineseblue.CITATION + "; the entities in queries of Liu et al. 2022",
-    where=f"{_chineseblue.WHERE} (cEHRNER, cMedQANER). QNER is not public: give your own QNER.train.tsv, "
-    "QNER.test.tsv, ... with the columns query, entities",
+    citation=_chineseblue.CITATION + "; the entities in queries of Liu et al. 2022; the corpora of ncbi_disease and "
+    "bc5cdr",
+    where=f"{_chineseblue.WHERE} (cEHRNER, cMedQANER); the corpora of NCBI-Disease and BC5CDR as for ncbi_disease and "
+    "bc5cdr. QNER is not public: give your own QNER.train.tsv, QNER.test.tsv, ... with the columns query, entities",
     systems="encoder",
     tested_on_real_data=True,
     main_metric="F1",
@@ -56,6 +74,9 @@ COLUMNS = "expected the columns query and entities, e.g. 0:3:brand;3:5:drug"
 WORD = re.compile(
     r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|\d+|[^\W\d_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_"
 )
+
+# The types of NCBI Disease; all are diseases.
+DISEASES = ("SpecificDisease", "DiseaseClass", "CompositeMention", "Modifier")
 
 Span = tuple[int, int, str]
 
@@ -91,10 +112,14 @@ def read(path: Path, counts: Counter[str]) -> list[list[Sentence]]:
     Raises:
         InputError: another layout, another tag, spans that overlap or lie outside the text, or no text is there.
     """
-    with_header = path.name.removesuffix(".gz").endswith(".tsv")
-    sentences = _read_spans(path, counts) if with_header else _read_lines(path, counts)
+    if path.name.removesuffix(".gz").endswith(".tsv"):
+        sentences, remedy = _read_spans(path, counts), COLUMNS
+    elif _pubtator.TITLE.match(read_text(path)):
+        sentences, remedy = _read_pubtator(path, counts), _pubtator.REMEDY
+    else:
+        sentences, remedy = _read_lines(path, counts), LINES
     if not sentences:
-        raise InputError("holds no text", file=path, remedy=COLUMNS if with_header else LINES)
+        raise InputError("holds no text", file=path, remedy=remedy)
     return [[one] for one in sentences]
 
 
@@ -132,23 +157,57 @@ def _read_spans(path: Path, counts: Counter[str]) -> list[Sentence]:
             counts["lines left out for an empty field"] += 1
             continue
         text = unquoted(cells[query], counts)
-        places = tuple(match.span() for match in WORD.finditer(text))
-        tags = [OUTSIDE] * len(places)
+        tagged = _Tagged(text, counts)
         # A line may end before an empty last column.
         for one in filter(None, cells[entities].split(";") if len(cells) > entities else []):
-            start, end, kind = _span(one, path, number)
-            inside = [word for word, place in enumerate(places) if place[0] < end and start < place[1]]
-            if end > len(text) or not inside or any(tags[word] != OUTSIDE for word in inside):
+            if not tagged.mark(*_span(one, path, number)):
                 raise InputError(
                     "an entity outside the text or over another one", file=path, line=number, field="entities",
                     value=one, remedy=COLUMNS,
                 )  # fmt: skip
-            if places[inside[0]][0] < start or places[inside[-1]][1] > end:
-                counts["entities widened to whole words"] += 1
-            for word in inside:
-                tags[word] = f"{'B' if word == inside[0] else 'I'}-{kind}"
-        sentences.append(Sentence(text, places, tuple(tags)))
+        sentences.append(tagged.sentence())
     return sentences
+
+
+def _read_pubtator(path: Path, counts: Counter[str]) -> list[Sentence]:
+    sentences = []
+    for document in _pubtator.documents(path):
+        if document.again:
+            counts["texts left out, they stand there twice"] += 1
+            continue
+        tagged = _Tagged(document.text, counts)
+        # Of two that overlap the one that begins first, or else the longer one.
+        for one in sorted(document.annotations, key=lambda one: (one.start, -one.end)):
+            if document.text[one.start : one.end] != one.text:
+                counts["entities left out, they do not stand where they should"] += 1
+            elif not tagged.mark(one.start, one.end, "Disease" if one.type in DISEASES else one.type):
+                counts["entities left out, over another one"] += 1
+        sentences.append(tagged.sentence())
+    return sentences
+
+
+class _Tagged:
+    """A text whose words are being tagged."""
+
+    def __init__(self, text: str, counts: Counter[str]) -> None:
+        self._text, self._counts = text, counts
+        self._places = tuple(match.span() for match in WORD.finditer(text))
+        self._tags = [OUTSIDE] * len(self._places)
+
+    def mark(self, start: int, end: int, kind: str) -> bool:
+        """Tag an entity, if it lies in the text and over no other one; tell whether."""
+        first = bisect.bisect_right(self._places, start, key=itemgetter(1))
+        behind = bisect.bisect_left(self._places, end, key=itemgetter(0))
+        if end > len(self._text) or first >= behind or any(tag != OUTSIDE for tag in self._tags[first:behind]):
+            return False
+        if self._places[first][0] < start or self._places[behind - 1][1] > end:
+            self._counts["entities widened to whole words"] += 1
+        self._tags[first:behind] = [f"B-{kind}", *[f"I-{kind}"] * (behind - first - 1)]
+        return True
+
+    def sentence(self) -> Sentence:
+        """Return the text with its tags."""
+        return Sentence(self._text, self._places, tuple(self._tags))
 
 
 def _span(written: str, path: Path, line: int) -> Span:
@@ -166,7 +225,7 @@ def load(source: Source, options: Options) -> Data[Sentence]:
         UsageError: no data folder.
         InputError: no set is there, or a file is of another layout.
     """
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read)
+    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, CORPORA)
 
 
 def spans(tags: Sequence[str]) -> set[Span]:

@@ -1,0 +1,86 @@
+"""The clinical entities of E3C, put back into their texts."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from alphita.evaluation.benchmarks import ner
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+e3c_entities = importlib.import_module("e3c_entities")
+
+HEADER = "language\tset\tlayer\tdoc\tbegin\tend\tmention\tcui\n"
+TEXTS = {
+    "EN1": 'Fever\tand "severe chest pain" were seen.\nFever fell, chest pain rose.',
+    "EN2": "A rash.",
+    "EN3": "No one coughs.",
+}
+
+
+def annotated(*rows: tuple[str, str, str, int, str]) -> str:
+    """Return rows of set, layer, document, begin and mention as the file has them."""
+    lines = [
+        f"English\tdata_{set_}\t{layer}\t{name}\t{begin}\t{begin + len(mention)}\t{mention}\tC1\n"
+        for set_, layer, name, begin, mention in rows
+    ]
+    return HEADER + "".join(lines)
+
+
+def made(folder: Path, annotations: str, texts: dict[str, str] = TEXTS) -> int:
+    (folder / "e3c.tsv").write_text(annotations)
+    lines = (json.dumps({"id": name, "text": text}) for name, text in texts.items())
+    (folder / "texts.jsonl").write_text("\n".join(lines) + "\n")
+    return e3c_entities.main([str(folder / "e3c.tsv"), str(folder / "texts.jsonl"), "-o", str(folder / "out")])
+
+
+def test_entities_stand_in_their_texts(tmp_path, capsys) -> None:
+    # Of the first text the annotators saw two marks more, before the second "Fever".
+    status = made(tmp_path, annotated(
+        ("validation", "layer2", "EN1", 0, "Fever"), ("validation", "layer2", "EN1", 11, "severe chest pain"),
+        ("validation", "layer2", "EN1", 18, "chest pain"), ("validation", "layer2", "EN1", 43, "Fever"),
+        ("validation", "layer2", "EN1", 55, "chest pain"), ("validation", "layer2", "EN1", 60, "nausea"),
+        ("annotation", "layer2", "EN1", 0, "Fever"), ("annotation", "layer2", "EN2", 2, "rash"),
+        ("annotation", "layer2", "EN9", 2, "rash"), ("annotation", "layer1", "EN3", 7, "coughs"),
+    ))  # fmt: skip
+    assert status == 0
+    assert "1 texts, 4 entities; left out: 2 entities, 0 texts" in capsys.readouterr().err
+    counts: Counter[str] = Counter()
+    ((one,),) = ner.read(tmp_path / "out" / "E3C.test.tsv", counts)
+    assert one.text == 'Fever and "severe chest pain" were seen. Fever fell, chest pain rose.'
+    assert one.written(ner.spans(one.tags)) == "; ".join(
+        f"{name} (clinical)" for name in ("Fever", "severe chest pain", "Fever", "chest pain")
+    )
+    # What people have checked is not trained on, and a text that is not there is left out.
+    ((other,),) = ner.read(tmp_path / "out" / "E3C.train.tsv", counts)
+    assert other.written(ner.spans(other.tags)) == "rash (clinical)"
+    assert not counts
+
+
+FEVER = annotated(("validation", "layer2", "EN1", 0, "Fever"))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ("set\tlayer\tdoc\tbegin\tend\n", "has no column 'mention'"),
+        (FEVER.replace("\t0\t", "\tx\t"), "has no place and mention"),
+        (FEVER, "has no text of the set data_annotation"),
+    ],
+)
+def test_what_is_refused(annotations, message, tmp_path, capsys) -> None:
+    assert made(tmp_path, annotations) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_line_that_is_no_text_is_refused(tmp_path, capsys) -> None:
+    (tmp_path / "e3c.tsv").write_text(HEADER)
+    (tmp_path / "texts.jsonl").write_text('{"id": "EN1", "text": "a"}\n{"id": "EN2"}\n')
+    files = [str(tmp_path / name) for name in ("e3c.tsv", "texts.jsonl", "out")]
+    assert e3c_entities.main([*files[:2], "-o", files[2]]) == 1
+    assert "texts.jsonl:2: expected an object with id and text" in capsys.readouterr().err
