@@ -29,6 +29,9 @@
 #   CONCEPTS=20000          concepts that are clustered, the same for all rows
 #   PART=                   of the English part, what is below one concept: PART=HP:0000118, phenotypes, is a quarter
 #                           of the names and of the time; OUTPUT/english_HP_0000118. The graph models stay of all
+#   ENTITIES=               rows, as base,ext,v3: their English encoders of the first seed are fine-tuned to tag the
+#                           clinical entities of E3C's texts, OUTPUT/entities. All rows' models are then kept
+#   TAGGING='runs=3 epochs=8 learning_rate=3e-4 batch_size=16 layer_decay=0.9'      settings of that
 #   THREADS=                of training and scoring; all cores
 #
 # English: 1.22 names a concept are kept of the English part, chosen by chance, with all concepts and relations; names
@@ -60,6 +63,10 @@ texts English
 english_text=() italian_text=()
 for file in "${found[@]}"; do english_text+=(--corpus "$file"); done
 for file in "${italian[@]}"; do italian_text+=(--corpus "$file"); done
+if [ -n "${ENTITIES:-}" ]; then
+    annotations=$(input benchmarks/e3c_concepts/e3c_english.tsv)
+    annotated=$(input text/e3c/English.layer2.jsonl)
+fi
 [ -d "$data/benchmarks" ] || { echo "error: there is no $data/benchmarks" >&2; exit 2; }
 mkdir -p "$output"
 
@@ -109,6 +116,7 @@ for setting in ${MARGIN-learning_rate=1e-4 accumulation=2}; do shared+=(--margin
 for setting in ${INJECTION-learning_rate=1e-4}; do shared+=(--injection "$setting"); done
 rows=()
 if [ -n "${ROWS:-}" ]; then rows=(--rows "$ROWS"); fi
+if [ -n "${ENTITIES:-}" ]; then rows+=(--keep-models); fi
 
 # Sets `earlier` to the option that names the earlier table of a part, if there is one.
 earlier_of() {
@@ -123,6 +131,24 @@ bench run --terminology "$scarce" "${english_text[@]}" -o "$output/english$part"
     ${rows[@]+"${rows[@]}"} --language en --cut "$cut" --data "$data/benchmarks" \
     --benchmarks mcsm,clustering_pairs,relatedness,held_out_synonyms,misspelt_names \
     --score clustering_pairs.max_concepts="${CONCEPTS:-20000}" ${earlier[@]+"${earlier[@]}"}
+
+entities="$output/entities$part"
+if [ -n "${ENTITIES:-}" ] && [ ! -e "$entities" ]; then
+    "$python" "$here/../bench/e3c_entities.py" "$annotations" "$annotated" -o "$output/e3c"
+    seeds=${SEEDS:-0,1,2}
+    tagging=()
+    for row in ${ENTITIES//,/ }; do
+        case $row in
+        base) tagging+=(--model "$encoder,pooling=mean,name=base") ;;
+        *) tagging+=(--model "$output/english$part/$row/${seeds%%,*}/model,name=$row") ;;
+        esac
+    done
+    for setting in ${TAGGING-runs=3 epochs=8 learning_rate=3e-4 batch_size=16 layer_decay=0.9}; do
+        tagging+=(--set "ner.$setting")
+    done
+    $alphita evaluate ner "${tagging[@]}" --set ner.datasets=E3C --data "$output/e3c" --output "$entities" \
+        ${threads[@]+"${threads[@]}"}
+fi
 
 "$python" "$here/../bench/italian.py" bilingual "$open" -o "$output/it.terminology" --held-out "$output/it.split" \
     --language it --target-language en

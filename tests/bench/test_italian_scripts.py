@@ -152,6 +152,33 @@ def test_the_open_script_makes_the_english_rows_of_a_part(opened: Path, tmp_path
     assert graph.terminology == bilingual.terminology == out / "open.terminology"
 
 
+def test_the_open_script_tags_the_entities_of_some_rows(opened: Path, tmp_path: Path) -> None:
+    script, out = Script("italian_open.sh", tmp_path), tmp_path / "out"
+    more = {"ENTITIES": "base,v3", "SEEDS": "4,5", "PART": "HP:0000118", "TAGGING": "runs=2 epochs=9"}
+    done, calls = script.run(opened, out, **more)
+    assert (done.returncode, calls) == (2, [])
+    assert "e3c_english.tsv" in done.stderr
+
+    annotations = opened / "benchmarks/e3c_concepts/e3c_english.tsv"
+    annotations.parent.mkdir()
+    annotations.touch()
+    done, calls = script.run(opened, out, **more)
+    assert done.returncode == 0, done.stderr
+    check_alphita(calls)
+    (sets,) = [call for call in calls if Path(call[1]).name == "e3c_entities.py"]
+    assert sets[2:] == [str(annotations), str(opened / "text/e3c/English.layer2.jsonl"), "-o", str(out / "e3c")]
+    (tagged,) = [call for call in calls if call[:3] == ["alphita", "evaluate", "ner"]]
+    model = out / "english_HP_0000118/v3/4/model"
+    assert tagged[3:7] == ["--model", "minilm,pooling=mean,name=base", "--model", f"{model},name=v3"]
+    assert {"ner.runs=2", "ner.epochs=9", "ner.datasets=E3C"} <= set(tagged)
+    assert tagged[tagged.index("--data") + 1] == sets[-1]
+    assert benches(calls)[2].keep_models
+
+    done, calls = script.run(opened, out, **more)
+    assert done.returncode == 0, done.stderr
+    assert not [call for call in calls if "ner" in call or "e3c_entities" in call[1]]
+
+
 @pytest.mark.parametrize(
     ("gone", "said"),
     [
