@@ -17,8 +17,8 @@
 # By environment, with what is taken without them, which is small:
 #
 #   SETS='drugs diseases'   which of the two
-#   ROWS=base,em,em_pap     of the tables (`python bench/electra.py rows`); QTREL_ROWS= those fine-tuned on query-title
-#                           relevance and searched with; all of ROWS
+#   ROWS=base,em,em_pap     of the tables (`python bench/electra.py rows`); QTREL_ROWS, those fine-tuned on query-title
+#                           relevance and searched with: all of ROWS; none if it is empty
 #   SEEDS=0                 the outer loop; with 0,1,2 the tables have a spread, and the claims are judged
 #   STEPS=1000              of a row of batch 16; those of batch 128 take an eighth
 #   LAYERS=4 HIDDEN=128 HEADS=4     the encoder's size
@@ -92,7 +92,7 @@ threads=()
 if [ -n "${THREADS:-}" ]; then threads=(--threads "$THREADS"); fi
 shared=(--rows "${ROWS:-base,em,em_pap}" --seeds "$seeds" --steps "${STEPS:-1000}" --layers "${LAYERS:-4}"
     --hidden "${HIDDEN:-128}" --heads "${HEADS:-4}" --most "${MOST:-2000}")
-if [ -n "${QTREL_ROWS:-}" ]; then shared+=(--qtrel-rows "$QTREL_ROWS"); fi
+if [ -n "${QTREL_ROWS+given}" ]; then shared+=(--qtrel-rows "$QTREL_ROWS"); fi
 for setting in ${TRAIN-max_length=64 vocabulary=8000 learning_rate=5e-4}; do shared+=(--set "$setting"); done
 for setting in ${QTREL-epochs=5 learning_rate=5e-4}; do shared+=(--qtrel "$setting"); done
 

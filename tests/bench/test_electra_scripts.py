@@ -83,6 +83,9 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     assert (run.rows, run.qtrel_rows, run.seeds, run.settings) == ("em,em_128,rho_1", "em", "5,6", [])
     assert set(run.rows.split(",")) <= set(rows.BY_NAME)
     assert (cases.models, cases.seed) == ("em,em_128", 5)
+    done, calls = script.run(opened, out, QTREL_ROWS="", **further)
+    assert done.returncode == 0, done.stderr
+    assert (benches(calls)[0].rows, benches(calls)[0].qtrel_rows) == ("base,em,em_pap", "")
 
 
 @pytest.mark.parametrize(
