@@ -43,7 +43,10 @@ def read_texts(path: Path) -> dict[str, str]:
         InputError: a line is of another layout.
     """
     found = {}
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    # Not `splitlines`: a text may hold marks that it, too, takes for the end of a line.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if not line.strip():
+            continue
         try:
             one = json.loads(line)
             found[str(one["id"])] = str(one["text"])
@@ -56,16 +59,18 @@ def read_entities(path: Path) -> dict[str, dict[str, list[Entity]]]:
     """Return part -> document -> entities of layer 2 as they are annotated: begin, end, mention.
 
     Raises:
-        InputError: a column is missing, or an offset is no number.
+        InputError: a column or a field is missing, or an offset is no number.
     """
-    (_, header), *lines = read_table(path, "\t")
+    (_, header), *lines = read_table(path, "\t") or [(1, [])]
     absent = [name for name in COLUMNS if name not in header]
     if absent:
         raise InputError(f"has no column {absent[0]!r}", file=path, line=1)
     found: dict[str, dict[str, list[Entity]]] = {part: defaultdict(list) for part in PARTS}
     parts = {name: part for part, name in PARTS.items()}
     for number, cells in lines:
-        row = dict(zip(header, cells, strict=False))
+        if len(cells) != len(header):
+            raise InputError(f"has {len(cells)} fields, not {len(header)}", file=path, line=number)
+        row = dict(zip(header, cells, strict=True))
         if row["layer"] != LAYER or row["set"] not in parts:
             continue
         if not (row["begin"].isdecimal() and row["end"].isdecimal() and row["mention"]):

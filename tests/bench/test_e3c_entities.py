@@ -18,7 +18,7 @@ e3c_entities = importlib.import_module("e3c_entities")
 HEADER = "language\tset\tlayer\tdoc\tbegin\tend\tmention\tcui\n"
 TEXTS = {
     "EN1": 'Fever\tand "severe chest pain" were seen.\nFever fell, chest pain rose.',
-    "EN2": "A rash.",
+    "EN2": "A\u2028rash.",
     "EN3": "No one coughs.",
 }
 
@@ -34,7 +34,7 @@ def annotated(*rows: tuple[str, str, str, int, str]) -> str:
 
 def made(folder: Path, annotations: str, texts: dict[str, str] = TEXTS) -> int:
     (folder / "e3c.tsv").write_text(annotations)
-    lines = (json.dumps({"id": name, "text": text}) for name, text in texts.items())
+    lines = (json.dumps({"id": name, "text": text}, ensure_ascii=False) for name, text in texts.items())
     (folder / "texts.jsonl").write_text("\n".join(lines) + "\n")
     return e3c_entities.main([str(folder / "e3c.tsv"), str(folder / "texts.jsonl"), "-o", str(folder / "out")])
 
@@ -68,7 +68,9 @@ FEVER = annotated(("validation", "layer2", "EN1", 0, "Fever"))
 @pytest.mark.parametrize(
     ("annotations", "message"),
     [
+        ("", "has no column 'set'"),
         ("set\tlayer\tdoc\tbegin\tend\n", "has no column 'mention'"),
+        (FEVER + "English\tdata_validation\n", "has 2 fields, not 8"),
         (FEVER.replace("\t0\t", "\tx\t"), "has no place and mention"),
         (FEVER, "has no text of the set data_annotation"),
     ],
