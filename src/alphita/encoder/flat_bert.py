@@ -108,6 +108,13 @@ class FlatBert:
 
     def __call__(self, batch: Batch) -> torch.Tensor:
         """Return the last hidden state of every token, (tokens, hidden)."""
+        hidden = self.embed(batch)
+        for layer in self.layers:
+            hidden = layer(hidden, batch.runs)
+        return hidden[: len(batch.ids)]
+
+    def embed(self, batch: Batch) -> torch.Tensor:
+        """Return the states before the first layer, (tokens, hidden), on a CPU with rows behind that fill the size."""
         device = self.words.device
         tokens = len(batch.ids)
         places = torch.cat([torch.arange(length, device=device).repeat(rows) for rows, length in batch.runs])
@@ -117,9 +124,7 @@ class FlatBert:
         hidden = self.norm(hidden)
         if self.project is not None:
             hidden = self.project(hidden)
-        for layer in self.layers:
-            hidden = layer(hidden, batch.runs)
-        return hidden[:tokens]
+        return hidden
 
 
 class _Layer:

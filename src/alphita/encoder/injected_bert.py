@@ -19,7 +19,8 @@ import torch
 from numpy.typing import NDArray
 
 from alphita.encoder import flat_bert
-from alphita.encoder.injection import NEAREST, Injection, Linked, check_mentions, term_mentions
+from alphita.encoder.batches import Batch
+from alphita.encoder.injection import BLOCK, NEAREST, Injection, Linked, check_mentions, greatest, term_mentions
 from alphita.encoder.layout import INJECTED
 from alphita.errors import AlphitaError, InputError, UsageError, require
 
@@ -113,6 +114,48 @@ class InjectedBert(torch.nn.Module):
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")
         state = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}
         save_file(state, Path(folder) / "model.safetensors", metadata={"format": "pt"})
+
+
+class FlatInjectedBert:
+    """An `InjectedBert` laid out for encoding terms, each a mention by itself; see `flat_bert`."""
+
+    def __init__(self, injected: InjectedBert, dtype: torch.dtype) -> None:
+        """Copy the weights of the BERT in precision `dtype`, and the entities in fp32, in which links are found."""
+        self.bert = flat_bert.FlatBert(injected.model, dtype)
+        self.injection, self.layer, self.outside = injected.injection, injected.layer, injected.outside
+        with torch.inference_mode():
+            parts = self.injection.entities.float().split(BLOCK)
+            self.entities = [flat_bert.Linear(part, part.new_zeros(len(part))) for part in parts]
+
+    def __call__(self, batch: Batch) -> torch.Tensor:
+        """Return the last hidden state of every token, (tokens, hidden)."""
+        hidden, layers = self.bert.embed(batch), self.bert.layers
+        for layer in layers[: self.layer]:
+            hidden = layer(hidden, batch.runs)
+        # To the injection all rows are one.
+        hidden = self.injection(hidden[None], self._mentions(batch), self._search).last_hidden_state[0]
+        for layer in layers[self.layer :]:
+            hidden = layer(hidden, batch.runs)
+        return hidden[: len(batch.ids)]
+
+    def _mentions(self, batch: Batch) -> torch.Tensor:
+        found, first = [], 0
+        ids = torch.from_numpy(batch.ids).to(self.injection.entities.device)
+        for rows, length in batch.runs:
+            behind = first + rows * length
+            mentions = term_mentions(ids[first:behind].view(rows, length), None, self.outside)
+            start = first + mentions[:, 0] * length
+            found.append(torch.stack([torch.zeros_like(start), start + mentions[:, 1], start + mentions[:, 2]], 1))
+            first = behind
+        return torch.cat(found)
+
+    def _search(self, projected: torch.Tensor) -> torch.Tensor:
+        if projected.device.type == "cpu":
+            more = flat_bert.few_sizes(len(projected)) - len(projected)
+            padded = torch.cat([projected, projected.new_zeros(more, projected.shape[1])])
+        else:
+            padded = projected
+        return greatest((part(padded)[: len(projected)] for part in self.entities), self.injection.nearest)
 
 
 def check_layer(model: torch.nn.Module, layer: int) -> None:

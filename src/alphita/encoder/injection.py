@@ -18,13 +18,15 @@ BERT's own weights).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch.nn import functional
 
 from alphita.errors import InputError, UsageError
+
+Search = Callable[[torch.Tensor], torch.Tensor]
 
 NEAREST = 100
 """Entities among which a mention is shared out. The paper gives no number; KeBioLM's code has 100."""
@@ -103,12 +105,18 @@ class Injection(torch.nn.Module):
             self.norm.weight.fill_(float(variance.sqrt()))
             self.norm.bias.fill_(float(norm.bias.mean()))
 
-    def forward(self, hidden: torch.Tensor, mentions: torch.Tensor) -> Linked:
+    def search(self, projected: torch.Tensor) -> torch.Tensor:
+        """Return the rows of the entities nearest to mentions (m, d) in the graph's space, (m, n), nearest first."""
+        return nearest_entities(projected, self.entities, self.nearest)
+
+    def forward(self, hidden: torch.Tensor, mentions: torch.Tensor, search: Search | None = None) -> Linked:
         """Return the states with the entities added and normalised, and what was linked.
 
         Args:
             hidden: (rows, length, hidden) states after layer i.
             mentions: (m, 3) int64 rows [sequence, start, end), within `hidden`. A token of two mentions gets both.
+            search: (m, d) mentions in the graph's space -> (m, n) rows of the nearest entities, nearest first; None:
+                `search` of this step.
         """
         with torch.autocast(hidden.device.type, enabled=False):
             states = hidden if hidden.dtype == torch.float64 else hidden.float()
@@ -117,7 +125,7 @@ class Injection(torch.nn.Module):
             sizes = (mentions[:, 2] - mentions[:, 1]).to(flat.dtype)
             sums = flat.new_zeros(len(mentions), flat.shape[1]).index_add(0, owner, flat[places])
             projected = _linear(self.down, sums / sizes[:, None])
-            candidates = nearest_entities(projected, self.entities, self.nearest)
+            candidates = (search or self.search)(projected)
             chosen = self.entities[candidates].to(flat.dtype)
             logits = torch.einsum("md,mnd->mn", projected, chosen)
             combined = torch.einsum("mn,mnd->md", logits.softmax(1), chosen)
@@ -156,14 +164,46 @@ def nearest_entities(queries: torch.Tensor, entities: torch.Tensor, n: int, *, b
         block: entities compared at once: (m, block) numbers are held, not (m, E).
     """
     with torch.no_grad():
-        best = queries.new_empty(len(queries), 0)
-        rows = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
-        for first in range(0, len(entities), block):
-            similarity = queries @ entities[first : first + block].to(queries.dtype).T
-            found, place = similarity.topk(min(n, similarity.shape[1]), 1)
-            best, order = torch.cat([best, found], 1).topk(min(n, best.shape[1] + found.shape[1]), 1)
-            rows = torch.cat([rows, place + first], 1).gather(1, order)
-        return rows
+        parts = (entities[first : first + block] for first in range(0, len(entities), block))
+        return greatest((queries @ part.to(queries.dtype).T for part in parts), n)
+
+
+def greatest(blocks: Iterable[torch.Tensor], n: int) -> torch.Tensor:
+    """Return the columns of the `n` greatest numbers of each row, (m, n) int64, greatest first.
+
+    Args:
+        blocks: (m, b) each: matrices side by side, of `n` columns at least together.
+        n: how many.
+    """
+    best = columns = torch.empty(0)
+    first = 0
+    for block in blocks:
+        if first == 0:
+            best, columns = block.topk(min(n, block.shape[1]), 1)
+        elif best.shape[1] < n:
+            found, place = block.topk(min(n, block.shape[1]), 1)
+            best, columns = _merged(best, columns, found, place + first, n)
+        else:
+            # Few are above the least that is kept, and to find these is quicker than to sort.
+            row, place = (block > best[:, -1:]).nonzero(as_tuple=True)
+            counts = torch.bincount(row, minlength=len(block))
+            width = int(counts.max()) if len(row) else 0
+            if width:
+                within = torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[row]
+                found = block.new_full((len(block), width), -torch.inf)
+                places = torch.zeros_like(found, dtype=torch.int64)
+                found[row, within], places[row, within] = block[row, place], place + first
+                best, columns = _merged(best, columns, found, places, n)
+        first += block.shape[1]
+    return columns
+
+
+def _merged(
+    best: torch.Tensor, columns: torch.Tensor, found: torch.Tensor, places: torch.Tensor, n: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the `n` greatest of two sets of numbers a row, and their columns."""
+    best, order = torch.cat([best, found], 1).topk(min(n, best.shape[1] + found.shape[1]), 1)
+    return best, torch.cat([columns, places], 1).gather(1, order)
 
 
 def term_mentions(input_ids: torch.Tensor, attention_mask: torch.Tensor | None, outside: Sequence[int]) -> torch.Tensor:

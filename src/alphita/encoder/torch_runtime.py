@@ -124,7 +124,7 @@ class TorchRuntime:
     @property
     def one_length(self) -> bool:
         """Whether a batch must hold rows of one length only."""
-        return not flat_bert.runs(self._model)
+        return not (flat_bert.runs(self._model) or isinstance(self._model, injected_bert.InjectedBert))
 
     @property
     def exportable(self) -> bool:
@@ -150,6 +150,8 @@ class TorchRuntime:
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
         if flat_bert.runs(self._model):
             self._forward = flat_bert.FlatBert(self._model, dtype)
+        elif isinstance(self._model, injected_bert.InjectedBert):
+            self._forward = injected_bert.FlatInjectedBert(self._model, dtype)
         else:
             model = self._model if dtype == torch.float32 else copy.deepcopy(self._model).to(dtype)
             self._forward = functools.partial(_own_forward, model)
