@@ -223,6 +223,32 @@ def test_how_high_a_parameter_stands(name, height) -> None:
     assert finetuning.depth(name, 12) == height
 
 
+def test_what_is_packed_is_as_if_padded(system) -> None:
+    encoder = finetuning.encoder_of(system, 32)
+    encoding = finetuning.Encoding(encoder)
+    examples = [
+        *encoding.pairs(["heart", "the", "liver of a heart"], ["the liver", "heart of the liver", "of"]),
+        *(window for _, window in encoding.words(["heart", "of", "the", "liver"])), *encoding.sentences(["the heart"]),
+    ]  # fmt: skip
+    run = finetuning._Run(encoder, options("ner", *QUICK).settings(), 0, 3)
+    run.bf16 = False
+    run.model.eval()
+    run.dropout.eval()
+    assert (run.packs, run.typed) == (True, True)
+    packed = run(examples)
+    packed.square().sum().backward()
+    gradients = [part.grad.clone() for part in run.model.parameters() if part.grad is not None]
+    run.model.zero_grad()
+    run.packs = False
+    padded = run(examples)
+    padded.square().sum().backward()
+    assert packed.shape == (8, 3)
+    np.testing.assert_allclose(packed.detach(), padded.detach(), atol=1e-5)
+    others = [part.grad for part in run.model.parameters() if part.grad is not None]
+    for one, other in zip(gradients, others, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
 def test_rates_fall_from_layer_to_layer(system) -> None:
     how = finetuning.Settings(1, 1, 1.0, 1, 16, 0.5, 0)
     trained = finetuning._Run(finetuning.encoder_of(system, 16), how, 0, 2)

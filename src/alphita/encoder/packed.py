@@ -88,10 +88,10 @@ class Packing:
         ordered = lengths[order]
         positions = _positions(ordered)
         self.tokens = len(ids)
-        spare = _up(self.tokens, TOKENS) - self.tokens
-        flat = ids[np.repeat(starts[order], ordered) + positions]
-        self.ids = torch.from_numpy(np.pad(flat.astype(np.int64), (0, spare))).to(device)
-        self.positions = torch.from_numpy(np.pad(positions, (0, spare))).to(device)
+        self._given = np.repeat(starts[order], ordered) + positions
+        self._spare, self._device = _up(self.tokens, TOKENS) - self.tokens, device
+        self.ids = self.lay_out(ids)
+        self.positions = torch.from_numpy(np.pad(positions, (0, self._spare))).to(device)
         self.rows = torch.from_numpy(np.repeat(order, ordered)).to(device)
         self.lengths = torch.from_numpy(lengths).to(device)
         first = np.empty_like(starts)
@@ -99,6 +99,15 @@ class Packing:
         self.first = torch.from_numpy(first).to(device)
         ends = _ends(ordered, LEAST_ROWS.get(device.type, LEAST_ROWS["cuda"]))
         self.groups = [_Group(ordered[row:end], device) for row, end in itertools.pairwise([0, *ends])]
+
+    def lay_out(self, values: NDArray[np.integer[Any]]) -> torch.Tensor:
+        """Return a whole number of each token, given as the ids were, where the tokens lie: (flat,) int64, then zeros.
+
+        Args:
+            values: (tokens,).
+        """
+        flat = values[self._given].astype(np.int64)
+        return torch.from_numpy(np.pad(flat, (0, self._spare))).to(self._device)
 
 
 def within(rows: NDArray[np.int64], lengths: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
@@ -141,7 +150,12 @@ def _up(number: int, multiple: int) -> int:
     return -(-number // multiple) * multiple
 
 
-def forward(model: Any, packing: Packing, ids: torch.Tensor | None = None) -> torch.Tensor:  # noqa: ANN401 - a transformers model
+def forward(
+    model: Any,  # noqa: ANN401 - a transformers model
+    packing: Packing,
+    ids: torch.Tensor | None = None,
+    types: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Return the last hidden state of every place of `packing.ids`, (flat, hidden).
 
     `flat_bert.runs` says of which models. Dropout follows the model's training mode and probabilities.
@@ -150,26 +164,35 @@ def forward(model: Any, packing: Packing, ids: torch.Tensor | None = None) -> to
         model: the model.
         packing: where the tokens lie.
         ids: (flat,) other tokens in the places of `packing.ids`.
+        types: (flat,) type of each, 1 in the second text of a pair; None: all 0.
     """
-    hidden = embed(model.embeddings, packing, ids, first=first_position(model))
+    hidden = embed(model.embeddings, packing, ids, types, first=first_position(model))
     # ELECTRA's embeddings may be narrower than its layers.
     project = getattr(model, "embeddings_project", None)
     return through(model.encoder.layer, hidden if project is None else project(hidden), packing)
 
 
-def embed(embeddings: Any, packing: Packing, ids: torch.Tensor | None = None, *, first: int) -> torch.Tensor:  # noqa: ANN401
+def embed(
+    embeddings: Any,  # noqa: ANN401
+    packing: Packing,
+    ids: torch.Tensor | None = None,
+    types: torch.Tensor | None = None,
+    *,
+    first: int,
+) -> torch.Tensor:
     """Return the embedding of every place, (flat, e): of token, position and type, normalised.
 
     Args:
         embeddings: a model's.
         packing: where the tokens lie.
         ids: (flat,) other tokens in the places of `packing.ids`.
+        types: (flat,) type of each; None: all 0.
         first: position of a row's first token, `flat_bert.first_position`.
     """
     hidden = (
         embeddings.word_embeddings(packing.ids if ids is None else ids)
         + embeddings.position_embeddings(packing.positions + first)
-        + embeddings.token_type_embeddings.weight[0]
+        + (embeddings.token_type_embeddings.weight[0] if types is None else embeddings.token_type_embeddings(types))
     )
     return _drop(embeddings.LayerNorm(hidden), embeddings.dropout)
 

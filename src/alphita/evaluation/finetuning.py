@@ -200,11 +200,15 @@ class _Run:
 
     def __init__(self, encoder: TermEncoder, settings: Settings, seed: int, outputs: int) -> None:
         torch = require("torch", "train")
+        from alphita.encoder import flat_bert
+
         torch.manual_seed(seed)
         self.settings, self.seed, self.encoder = settings, seed, encoder
         self.model: Any = encoder.module.model
         self.device = next(self.model.parameters()).device
         self.bf16 = self.device.type == "cuda" or machine.fast_bf16()
+        machine.keep_freed_memory()
+        self.packs = flat_bert.runs(self.model)
         self.typed = getattr(self.model.config, "type_vocab_size", 0) > 1
         self.head = torch.nn.Linear(encoder.dim, outputs)
         torch.nn.init.normal_(self.head.weight, std=HEAD_SCALE)
@@ -215,6 +219,26 @@ class _Run:
     def __call__(self, examples: Sequence[Encoded]) -> Tensor:
         """Return the head's output at every place of every example, one after the other, (places, outputs)."""
         torch = require("torch", "train")
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
+            states, first = self._packed(examples) if self.packs else self._padded(examples)
+        places = np.array([start + place for start, one in zip(first, examples, strict=True) for place in one.places])
+        chosen = states.index_select(0, torch.from_numpy(places).to(self.device))
+        output: Tensor = self.head(self.dropout(chosen.float()))
+        return output
+
+    def _packed(self, examples: Sequence[Encoded]) -> tuple[Tensor, list[int]]:
+        """Return the states of all tokens, one a row, and where each example's first token is; nothing is padded."""
+        from alphita.encoder import packed
+
+        ids = np.array([token for one in examples for token in one.ids])
+        types = np.array([number for one in examples for number in one.types])
+        packing = packed.Packing(ids, np.array([len(one.ids) for one in examples]), self.device)
+        states = packed.forward(self.model, packing, types=packing.lay_out(types) if self.typed else None)
+        return states, packing.first.tolist()
+
+    def _padded(self, examples: Sequence[Encoded]) -> tuple[Tensor, list[int]]:
+        """Return the same of a model that has its own forward only."""
+        torch = require("torch", "train")
         ids, mask = self.encoder.pad([one.ids for one in examples])
         typed: dict[str, Tensor] = {}
         if self.typed:
@@ -222,12 +246,8 @@ class _Run:
             for row, one in enumerate(examples):
                 types[row, : len(one.types)] = one.types
             typed["token_type_ids"] = torch.from_numpy(types).to(self.device)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16):
-            states = self.model(input_ids=ids, attention_mask=mask, **typed).last_hidden_state
-        width = int(ids.shape[1])
-        flat = torch.tensor([row * width + place for row, one in enumerate(examples) for place in one.places])
-        output: Tensor = self.head(self.dropout(states.reshape(-1, states.shape[-1])[flat.to(self.device)].float()))
-        return output
+        states = self.model(input_ids=ids, attention_mask=mask, **typed).last_hidden_state
+        return states.flatten(0, 1), list(range(0, ids.numel(), int(ids.shape[1])))
 
     def fit(self, train: Sequence[Encoded], targets: Sequence[NDArray[Any]], bar: progress.Bar) -> None:
         """Train encoder and head by AdamW with warm-up and linear decay; `targets` are of each example's places."""
