@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from transformers import AutoModel, BertModel, DistilBertConfig, DistilBertModel, RobertaConfig, RobertaModel
 
 from alphita.encoder import injected_bert
-from alphita.encoder.injected_bert import InjectedBert
+from alphita.encoder.injected_bert import InjectedBert, packed_mentions, packed_states
 from alphita.encoder.injection import Injection, nearest_entities, term_mentions
+from alphita.encoder.packed import Packing, mean_pool
 from alphita.errors import InputError, UsageError
 from alphita.objectives.entity_linking import entity_linking
 from tests.reference import kge as reference
@@ -310,6 +311,84 @@ def test_wrong_mentions_are_named(mention, problem) -> None:
         injected()(*batch([LONG]), torch.tensor([[0, 1]]))
     with pytest.raises(ValueError, match=r"float32"):
         injected()(*batch([LONG]), torch.tensor([[0.0, 1.0, 2.0]]))
+
+
+def packing_of(rows: list[list[int]]) -> Packing:
+    return Packing(np.array([token for row in rows for token in row]), np.array([len(row) for row in rows]))
+
+
+some_rows = st.lists(
+    st.lists(st.integers(5, 48), max_size=20).map(lambda inner: [CLS, *inner, SEP]), min_size=1, max_size=30
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=some_rows, seed=st.integers(0, 99))
+def test_without_padding_it_is_the_same(rows: list[list[int]], seed: int) -> None:
+    model, packing, random = injected(nearest=30), packing_of(rows), np.random.default_rng(seed)
+    drawn = [(row, *sorted(random.choice(len(rows[row]) + 1, 2, replace=False))) for row in random.integers(
+        len(rows), size=len(rows))]  # fmt: skip
+    with torch.no_grad():
+        for mentions in (None, torch.tensor(drawn, dtype=torch.int64)):
+            found, expected = model.packed(packing, mentions), model(*batch(rows), mentions)
+            for row, tokens in enumerate(rows):
+                first = int(packing.first[row])
+                torch.testing.assert_close(
+                    found.last_hidden_state[first : first + len(tokens)],
+                    expected.last_hidden_state[row, : len(tokens)], atol=2e-5, rtol=1e-3,
+                )  # fmt: skip
+            torch.testing.assert_close(found.projected, expected.projected, atol=2e-5, rtol=1e-3)
+            # Nearest first; which of two that are as near comes first is open.
+            torch.testing.assert_close(found.logits, expected.logits, atol=1e-4, rtol=1e-3)
+
+
+def test_without_padding_gradients_are_the_same() -> None:
+    model, rows = injected(), [LONG, SHORT, [CLS, SEP], [*SHORT[:2], *LONG[1:]]]
+    packing = packing_of(rows)
+    target = torch.randn(4, 32, generator=torch.Generator().manual_seed(0))
+
+    def gradients(vectors: torch.Tensor) -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        (vectors * target).sum().backward()
+        return {name: value.grad.clone() for name, value in model.named_parameters() if value.grad is not None}
+
+    ours = gradients(mean_pool(model.packed(packing).last_hidden_state, packing))
+    own = gradients(torch.stack([model(torch.tensor([row])).last_hidden_state[0].mean(0) for row in rows]))
+    assert ours.keys() == own.keys()
+    assert "injection.down.weight" in own
+    for name, gradient in own.items():
+        torch.testing.assert_close(ours[name], gradient, atol=2e-5, rtol=1e-3, msg=name)
+
+
+def test_without_padding_the_parts_of_a_pair_are_told_apart() -> None:
+    model, packing = injected(), packing_of([SHORT, LONG])
+    numbers = [[0, 0, 0, 1, 1], [0] * 4 + [1] * 5]
+    types = torch.tensor([numbers[0] + [0] * 4, numbers[1]])
+    laid = packing.lay_out(np.array(numbers[0] + numbers[1]))
+    ids, mask = batch([SHORT, LONG])
+    with torch.no_grad():
+        found = packed_states(model, packing, types=laid)
+        expected = model(ids, mask, token_type_ids=types).last_hidden_state
+    for row, tokens in enumerate([SHORT, LONG]):
+        first = int(packing.first[row])
+        torch.testing.assert_close(
+            found[first : first + len(tokens)], expected[row, : len(tokens)], atol=1e-5, rtol=1e-4
+        )
+    assert not torch.allclose(found, packed_states(model, packing), atol=1e-2)
+
+
+def test_without_padding_a_term_is_its_own_mention() -> None:
+    packing = packing_of([LONG, [CLS, SEP], [CLS, 40, 5, 6, 41, 7, SEP]])
+    assert packed_mentions(packing, (CLS, SEP)).tolist() == [[0, 1, 8], [2, 1, 6]]
+    inside = packed_mentions(packing, (CLS, SEP, 40, 41), packing.rows == 2)
+    assert inside.tolist() == [[2, 2, 6]]
+    assert packed_mentions(packing, range(50)).tolist() == []
+
+
+@pytest.mark.parametrize("mention", [[0, 3, 3], [0, 4, 3], [2, 1, 2], [-1, 1, 2], [0, -1, 2], [0, 7, 10], [1, 3, 6]])
+def test_without_padding_wrong_mentions_are_named_too(mention) -> None:
+    with pytest.raises(ValueError, match=rf"mention 1, \[{mention[0]}, .* does not lie within .* its row"):
+        injected().packed(packing_of([LONG, SHORT]), torch.tensor([[0, 1, 2], mention]))
 
 
 @pytest.mark.parametrize("layer", [0, -1])

@@ -17,7 +17,7 @@ from alphita.terminology.store import Terminology
 from alphita.training import injection_data
 from alphita.training.entity_masking import NOT_MASKED
 from alphita.training.injection_data import LinkedMentions
-from alphita.training.injection_steps import InjectionSteps, apart, linking_accuracy, parts_of
+from alphita.training.injection_steps import InjectionSteps, apart, linking_accuracy
 from alphita.training.masked_language import MaskedLanguageHead, masking_of
 from alphita.training.masked_steps import SequenceBatches
 from alphita.training.mention_store import Mentions
@@ -203,19 +203,6 @@ def test_spans_that_share_a_token_become_one(spans) -> None:
     covered = [(row, place) for row, start, end in found.tolist() for place in range(start, end)]
     assert len(covered) == len(set(covered))
     assert set(covered) == {(row, place) for row, start, end in given_spans.tolist() for place in range(start, end)}
-
-
-@settings(max_examples=100, deadline=None)
-@given(lengths=st.lists(st.integers(1, 30), max_size=9), budget=st.integers(1, 90))
-def test_parts_fit_the_budget(lengths, budget) -> None:
-    sizes = np.array(lengths, np.int64)
-    parts = parts_of(sizes, budget)
-    assert sorted(np.concatenate([np.empty(0, np.int64), *parts]).tolist()) == list(range(len(lengths)))
-    for part in parts:
-        assert (np.diff(part) > 0).all()
-        assert len(part) == 1 or len(part) * sizes[part].max() <= budget
-    if sum(lengths) and len(lengths) * max(lengths) <= budget:
-        assert len(parts) == 1
 
 
 def test_the_dev_score_is_the_share_of_mentions_linked_right(model, data) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from alphita.encoder import flat_bert
+from alphita.encoder import flat_bert, packed
 from alphita.encoder.batches import Batch
 from alphita.encoder.injection import BLOCK, NEAREST, Injection, Linked, check_mentions, greatest, term_mentions
 from alphita.encoder.layout import INJECTED
@@ -96,6 +96,37 @@ class InjectedBert(torch.nn.Module):
             hidden = layer(hidden, mask)
         return linked._replace(last_hidden_state=hidden)
 
+    def packed(
+        self, packing: packed.Packing, mentions: torch.Tensor | None = None, types: torch.Tensor | None = None
+    ) -> Linked:
+        """Return states and links of rows whose tokens lie end to end; what `forward` returns, without padding.
+
+        Args:
+            packing: where the tokens lie.
+            mentions: (m, 3) int64 rows [row, start, end), rows as they were given; None: every row is a term by itself.
+            types: (flat,) type of each place; None: all 0.
+
+        Returns:
+            The states are (flat, hidden), of every place of `packing.ids`.
+
+        Raises:
+            ValueError: a mention is empty or outside its row.
+        """
+        if mentions is None:
+            mentions = packed_mentions(packing, self.outside)
+        else:
+            check_packed(mentions, packing)
+        model: Any = self.model
+        layers = list(model.encoder.layer)
+        hidden = packed.embed(model.embeddings, packing, types=types, first=flat_bert.first_position(model))
+        hidden = packed.through(layers[: self.layer], hidden, packing)
+        # To the injection all rows are one.
+        first = packing.first[mentions[:, 0]]
+        places = torch.stack([torch.zeros_like(first), first + mentions[:, 1], first + mentions[:, 2]], 1)
+        linked: Linked = self.injection(hidden[None], places)
+        hidden = packed.through(layers[self.layer :], linked.last_hidden_state[0], packing)
+        return linked._replace(last_hidden_state=hidden)
+
     def save_pretrained(self, folder: Path | str) -> None:
         """Write config.json and model.safetensors, entities included."""
         from safetensors.torch import save_file
@@ -156,6 +187,68 @@ class FlatInjectedBert:
         else:
             padded = projected
         return greatest((part(padded)[: len(projected)] for part in self.entities), self.injection.nearest)
+
+
+def packs(model: torch.nn.Module) -> bool:
+    """Tell whether `packed_states` computes what the forward pass of `model` does: of a BERT, injected or not."""
+    return flat_bert.runs(model) or isinstance(model, InjectedBert)
+
+
+def packed_states(
+    model: torch.nn.Module,
+    packing: packed.Packing,
+    *,
+    mentions: torch.Tensor | None = None,
+    types: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return the last state of every place of `packing.ids`, (flat, hidden), of a model that `packs`.
+
+    Args:
+        model: the model.
+        packing: where the tokens lie.
+        mentions: where entities are added, if the model adds any; see `InjectedBert.packed`.
+        types: (flat,) type of each place; None: all 0.
+    """
+    if isinstance(model, InjectedBert):
+        return model.packed(packing, mentions, types).last_hidden_state
+    return packed.forward(model, packing, types=types)
+
+
+def packed_mentions(
+    packing: packed.Packing, outside: Sequence[int], inside: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return the mentions of rows that are terms by themselves, (m, 3) rows [row, start, end); see `term_mentions`.
+
+    Args:
+        packing: where the tokens lie.
+        outside: ids of special tokens.
+        inside: (tokens,) bool, the tokens that may belong to a mention; None: all.
+    """
+    ids = packing.ids[: packing.tokens]
+    ordinary = ~torch.isin(ids, torch.tensor(outside, dtype=ids.dtype, device=ids.device))
+    if inside is not None:
+        ordinary &= inside
+    places = ordinary.nonzero()[:, 0]
+    rows = packing.rows[places]
+    start = packing.first.new_full(packing.first.shape, packing.tokens).scatter_reduce(0, rows, places, "amin")
+    last = packing.first.new_full(packing.first.shape, -1).scatter_reduce(0, rows, places, "amax")
+    row = (last >= 0).nonzero()[:, 0]
+    first = packing.first[row]
+    return torch.stack([row, start[row] - first, last[row] + 1 - first], 1)
+
+
+def check_packed(mentions: torch.Tensor, packing: packed.Packing) -> None:
+    """Check that mentions (m, 3) lie within the rows of `packing`.
+
+    Raises:
+        ValueError: one is empty or outside its row.
+    """
+    row, start, end = mentions.unbind(1)
+    wrong = (row < 0) | (row >= len(packing.lengths)) | (start < 0) | (start >= end)
+    wrong |= end > packing.lengths[row.clamp(0, len(packing.lengths) - 1)]
+    if wrong.any():
+        number = int(wrong.nonzero()[0])
+        raise ValueError(f"mention {number}, {mentions[number].tolist()}, does not lie within the tokens of its row")
 
 
 def check_layer(model: torch.nn.Module, layer: int) -> None:

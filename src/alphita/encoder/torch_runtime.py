@@ -124,7 +124,7 @@ class TorchRuntime:
     @property
     def one_length(self) -> bool:
         """Whether a batch must hold rows of one length only."""
-        return not (flat_bert.runs(self._model) or isinstance(self._model, injected_bert.InjectedBert))
+        return not injected_bert.packs(self._model)
 
     @property
     def exportable(self) -> bool:

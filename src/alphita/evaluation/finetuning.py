@@ -200,7 +200,7 @@ class _Run:
 
     def __init__(self, encoder: TermEncoder, settings: Settings, seed: int, outputs: int) -> None:
         torch = require("torch", "train")
-        from alphita.encoder import flat_bert
+        from alphita.encoder import injected_bert
 
         torch.manual_seed(seed)
         self.settings, self.seed, self.encoder = settings, seed, encoder
@@ -208,7 +208,7 @@ class _Run:
         self.device = next(self.model.parameters()).device
         self.bf16 = self.device.type == "cuda" or machine.fast_bf16()
         machine.keep_freed_memory()
-        self.packs = flat_bert.runs(self.model)
+        self.packs = injected_bert.packs(self.model)
         self.typed = getattr(self.model.config, "type_vocab_size", 0) > 1
         self.head = torch.nn.Linear(encoder.dim, outputs)
         torch.nn.init.normal_(self.head.weight, std=HEAD_SCALE)
@@ -228,12 +228,13 @@ class _Run:
 
     def _packed(self, examples: Sequence[Encoded]) -> tuple[Tensor, list[int]]:
         """Return the states of all tokens, one a row, and where each example's first token is; nothing is padded."""
-        from alphita.encoder import packed
+        from alphita.encoder import injected_bert, packed
 
         ids = np.array([token for one in examples for token in one.ids])
         types = np.array([number for one in examples for number in one.types])
         packing = packed.Packing(ids, np.array([len(one.ids) for one in examples]), self.device)
-        states = packed.forward(self.model, packing, types=packing.lay_out(types) if self.typed else None)
+        types_laid = packing.lay_out(types) if self.typed else None
+        states = injected_bert.packed_states(self.model, packing, types=types_laid)
         return states, packing.first.tolist()
 
     def _padded(self, examples: Sequence[Encoded]) -> tuple[Tensor, list[int]]:

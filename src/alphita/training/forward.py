@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.encoder import flat_bert, packed
+from alphita.encoder import injected_bert, packed
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -21,7 +21,7 @@ Rows = packed.Packing | tuple[torch.Tensor, torch.Tensor]
 
 
 class TermForward:
-    """Encodes rows of tokens to vectors with gradients: without padding where the model is a plain BERT.
+    """Encodes rows of tokens to vectors with gradients: without padding where the model is a BERT, injected or not.
 
     Attributes:
         encoder: the encoder whose weights are trained.
@@ -42,7 +42,7 @@ class TermForward:
         self.encoder, self.module = encoder, encoder.module
         self.device = next(self.module.parameters()).device
         self.bf16 = precision == "bf16" or (precision == "auto" and (self.device.type == "cuda" or machine.fast_bf16()))
-        self._pack = flat_bert.runs(encoder.module.model) and encoder.pooling in ("mean", "cls")
+        self._pack = injected_bert.packs(encoder.module.model) and encoder.pooling in ("mean", "cls")
         if dropout is not None:
             for part in self.module.modules():
                 if isinstance(part, torch.nn.Dropout):
@@ -66,9 +66,18 @@ class TermForward:
             if not isinstance(rows, packed.Packing):
                 vectors: torch.Tensor = self.module(*rows)
                 return vectors.float()
-            hidden = packed.forward(self.module.model, rows)
+            hidden = self.states(rows)
         pool = packed.mean_pool if self.encoder.pooling == "mean" else packed.cls_pool
         return pool(hidden.float(), rows)
+
+    def states(self, rows: packed.Packing, mentions: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the last state of every place, (flat, hidden); run within the autocast, where there is one.
+
+        Args:
+            rows: from `lay_out`.
+            mentions: see `injected_bert.packed_states`.
+        """
+        return injected_bert.packed_states(self.module.model, rows, mentions=mentions)
 
     def __call__(self, token_lists: Sequence[Sequence[int]]) -> torch.Tensor:
         """Return (n, dim) float32 vectors of lists of token ids, not normalised to length 1."""

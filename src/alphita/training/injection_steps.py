@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from alphita.encoder import packed
 from alphita.objectives.entity_linking import entity_linking, masked_language_model
 from alphita.training import memory
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from alphita.encoder.injected_bert import InjectedBert
     from alphita.training.injection_data import LinkedMentions
     from alphita.training.masked_steps import SequenceBatches
-    from alphita.training.mention_store import TokenSets
+    from alphita.training.mention_store import MentionBatch, TokenSets
 
 Int64 = NDArray[np.int64]
 MASKED = 31
@@ -59,10 +60,6 @@ class MaskedSequences:
         mentions[:, 0] = np.searchsorted(rows, mentions[:, 0])
         ids, mask, labels = (array[rows, :length] for array in (self.input_ids, self.attention_mask, self.labels))
         return MaskedSequences(ids, mask, mentions, self.gold[inside], labels)
-
-    def tensors(self, device: torch.device) -> dict[str, torch.Tensor]:
-        """Return the arrays by name, on a device."""
-        return {name: torch.from_numpy(array).to(device) for name, array in vars(self).items()}
 
 
 def mask_sequences(
@@ -98,17 +95,36 @@ def apart(spans: Int64) -> Int64:
 
 
 @dataclass(frozen=True)
+class _Part:
+    """Sequences that are encoded at once.
+
+    Attributes:
+        packing: where their tokens lie.
+        mentions: (m, 3) rows [sequence, start, end).
+        gold: (m,) the entity of each, or -1.
+        places: (p,) where the tokens to be guessed lie.
+        true: (p,) what they are.
+    """
+
+    packing: packed.Packing
+    mentions: torch.Tensor
+    gold: torch.Tensor
+    places: torch.Tensor
+    true: torch.Tensor
+
+
+@dataclass(frozen=True)
 class _Ready:
     """This process' share of a batch, as the device takes it.
 
     Attributes:
-        parts: tensors by name, of sequences that are encoded at once.
+        parts: of sequences that are encoded at once.
         guessed, linked: tokens to be guessed and mentions with gold in the whole batch, 1 at least.
         mentions: in the whole batch.
         tokens: of the largest part.
     """
 
-    parts: list[dict[str, torch.Tensor]]
+    parts: list[_Part]
     guessed: int
     linked: int
     mentions: int
@@ -120,7 +136,7 @@ class InjectionSteps(PartSteps[_Ready]):
 
     A batch of more tokens than fit the memory goes in parts; the gradients are those of the whole (but for dropout, of
     which each part has its own draws), for both losses are sums over tokens and mentions, divided by their numbers in
-    the whole batch. Padding counts among the tokens.
+    the whole batch. Nothing is padded.
 
     They return "loss"; "language", L_MLM; "linking", L_EL; "linked", the share of mentions whose nearest entity is the
     gold one; and "rows", the number of mentions.
@@ -198,18 +214,17 @@ class InjectionSteps(PartSteps[_Ready]):
     def _rows(self, number: int) -> Int64:
         return self.batches.batch(number).terms.astype(np.int64)
 
-    def _losses(self, part: dict[str, torch.Tensor], ready: _Ready) -> dict[str, torch.Tensor]:
+    def _losses(self, part: _Part, ready: _Ready) -> dict[str, torch.Tensor]:
         """Return what a part adds to the batch's scalars; equation (6)."""
         context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
-        guessed, gold = part["labels"] != NOT_MASKED, part["gold"]
         with context:
-            found = self.injected(part["input_ids"], part["attention_mask"], part["mentions"])
-            scores = self.head(found.last_hidden_state[guessed])
-        language = masked_language_model(scores, part["labels"][guessed]) * (guessed.sum() / ready.guessed)
-        linking = entity_linking(found.projected, gold, self.injected.injection.entities, total=True)
+            found = self.injected.packed(part.packing, part.mentions)
+            scores = self.head(found.last_hidden_state.index_select(0, part.places))
+        language = masked_language_model(scores, part.true) * (len(part.true) / ready.guessed)
+        linking = entity_linking(found.projected, part.gold, self.injected.injection.entities, total=True)
         if self.linking == "mean":
             linking = linking / ready.linked
-        linked = (found.candidates[:, 0] == gold).sum() / ready.linked
+        linked = (found.candidates[:, 0] == part.gold).sum() / ready.linked
         return {"loss": language + linking, "language": language, "linking": linking, "linked": linked}
 
     def _of_all(self, own: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -224,25 +239,23 @@ class InjectionSteps(PartSteps[_Ready]):
         batch = self.draw(number)
         lengths = batch.attention_mask.sum(1)
         own = self.ranks.share(lengths)[self.ranks.rank]
-        parts = [batch.some(own[rows]) for rows in parts_of(lengths[own], self.tokens_at_once)]
+        parts = [self._part(batch.some(np.sort(rows))) for rows in packed.within(own, lengths, self.tokens_at_once)]
         return _Ready(
-            [part.tensors(self.device) for part in parts], max(1, int((batch.labels != NOT_MASKED).sum())),
-            max(1, int((batch.gold >= 0).sum())), len(batch.mentions),
-            max((part.input_ids.size for part in parts), default=0),
+            parts, max(1, int((batch.labels != NOT_MASKED).sum())), max(1, int((batch.gold >= 0).sum())),
+            len(batch.mentions), max((part.packing.tokens for part in parts), default=0),
         )  # fmt: skip
 
+    def _part(self, batch: MaskedSequences) -> _Part:
+        packing = _packing(batch, self.device)
+        labels = packing.lay_out(batch.labels[batch.attention_mask > 0])[: packing.tokens]
+        places = (labels != NOT_MASKED).nonzero()[:, 0]
+        mentions, gold = (torch.from_numpy(array).to(self.device) for array in (batch.mentions, batch.gold))
+        return _Part(packing, mentions, gold, places, labels[places])
 
-def parts_of(lengths: Int64, budget: int) -> list[Int64]:
-    """Return the places of rows, ascending, in parts of `budget` tokens at most once padded; a longer row is alone."""
-    parts: list[list[int]] = []
-    longest = 0
-    for place in np.argsort(lengths, kind="stable").tolist():
-        longest = int(lengths[place])
-        if parts and (len(parts[-1]) + 1) * longest <= budget:
-            parts[-1].append(place)
-        else:
-            parts.append([place])
-    return [np.sort(np.array(part, np.int64)) for part in parts]
+
+def _packing(batch: MaskedSequences | MentionBatch, device: torch.device) -> packed.Packing:
+    real = batch.attention_mask > 0
+    return packed.Packing(batch.input_ids[real], real.sum(1), device)
 
 
 def linking_accuracy(
@@ -262,11 +275,8 @@ def linking_accuracy(
     with torch.no_grad(), context:
         for some in _blocks(rows, batch):
             one = data.mentions.sequences.batch(some)
-            ids, mask, spans = (
-                torch.from_numpy(array).to(injected.device)
-                for array in (one.input_ids, one.attention_mask, one.mentions[:, :3].copy())
-            )
-            nearest = injected(ids, mask, spans).candidates[:, 0].cpu().numpy()
+            spans = torch.from_numpy(one.mentions[:, :3].copy()).to(injected.device)
+            nearest = injected.packed(_packing(one, injected.device), spans).candidates[:, 0].cpu().numpy()
             gold = data.gold[one.mentions[:, 3]]
             right, total = right + int((nearest == gold).sum()), total + int((gold >= 0).sum())
     return {"dev_linking_acc1": right / max(1, total)}

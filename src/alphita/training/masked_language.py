@@ -205,8 +205,7 @@ def token_states(forward: TermForward, rows: Rows, row: torch.Tensor, place: tor
         place: (p,) its place in the row.
     """
     if isinstance(rows, packed.Packing):
-        flat = packed.forward(forward.module.model, rows)
-        return flat.index_select(0, rows.first[row] + place)
+        return forward.states(rows).index_select(0, rows.first[row] + place)
     ids, mask = rows
     model: Any = forward.module.model
     hidden: torch.Tensor = model(input_ids=ids, attention_mask=mask).last_hidden_state

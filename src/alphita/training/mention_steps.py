@@ -15,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from alphita.encoder import packed, pooling
-from alphita.encoder.injected_bert import InjectedBert
-from alphita.encoder.injection import term_mentions
+from alphita.encoder.injected_bert import InjectedBert, packed_mentions
 from alphita.training.forward import Rows, TermForward
 
 if TYPE_CHECKING:
@@ -56,19 +55,19 @@ class MentionForward(TermForward):
             return super().run(rows)
         context: Any = torch.autocast(self.device.type, torch.bfloat16) if self.bf16 else nullcontext()
         mean = self.encoder.pooling == "mean"
+        model: Any = self.module.model
         if isinstance(rows, packed.Packing):
+            mentioned = _mentioned(rows, self.tags)
+            injected = isinstance(model, InjectedBert)
+            mentions = packed_mentions(rows, model.outside, mentioned) if injected else None
             with context:
-                hidden = packed.forward(self.module.model, rows).float()
-            return _mean_of_mentions(hidden, rows, self.tags) if mean else packed.cls_pool(hidden, rows)
+                hidden = self.states(rows, mentions).float()
+            return _mean(hidden, rows, mentioned) if mean else packed.cls_pool(hidden, rows)
         ids, mask = rows
         mentioned = within(ids, self.tags)
         mentioned = torch.where(mentioned.any(1, keepdim=True), mentioned, mask.bool())
-        model: Any = self.module.model
-        own: dict[str, Any] = {}
-        if isinstance(model, InjectedBert):
-            own["mentions"] = term_mentions(ids, mentioned, model.outside)
         with context:
-            hidden = model(input_ids=ids, attention_mask=mask, **own).last_hidden_state.float()
+            hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state.float()
         return pooling.mean(hidden, mentioned) if mean else pooling.cls(hidden)
 
     def vectors(self, tokens: TokenTable, rows: Int64) -> NDArray[np.float32]:
@@ -108,15 +107,20 @@ def within(ids: torch.Tensor, tags: tuple[int, int]) -> torch.Tensor:
     return ((start.cumsum(-1) - end.cumsum(-1)) > 0) & ~start
 
 
-def _mean_of_mentions(flat: torch.Tensor, packing: packed.Packing, tags: tuple[int, int]) -> torch.Tensor:
-    """Return (n, d): the mean over each row's mention, of `flat` (flat, d)."""
+def _mentioned(packing: packed.Packing, tags: tuple[int, int]) -> torch.Tensor:
+    """Return which tokens belong to their row's mention, (tokens,) bool: all, in a row without tags."""
     # The tokens of a row lie together, and a row has both tags or none.
-    mentioned = within(packing.ids[: packing.tokens], tags).float()
-    counts = mentioned.new_zeros(len(packing.lengths)).index_add(0, packing.rows, mentioned)
-    mentioned = torch.where(counts[packing.rows] > 0, mentioned, 1.0)
-    counts = torch.where(counts > 0, counts, packing.lengths.float())
+    mentioned = within(packing.ids[: packing.tokens], tags)
+    tagged = torch.zeros_like(packing.lengths).index_add(0, packing.rows, mentioned.long()) > 0
+    return mentioned | ~tagged[packing.rows]
+
+
+def _mean(flat: torch.Tensor, packing: packed.Packing, mentioned: torch.Tensor) -> torch.Tensor:
+    """Return (n, d): the mean over each row's tokens that are `mentioned` (tokens,), of `flat` (flat, d)."""
+    share = mentioned.to(flat.dtype)
+    counts = share.new_zeros(len(packing.lengths)).index_add(0, packing.rows, share)
     total = flat.new_zeros(len(packing.lengths), flat.shape[1])
-    return total.index_add(0, packing.rows, flat[: packing.tokens] * mentioned[:, None]) / counts[:, None]
+    return total.index_add(0, packing.rows, flat[: packing.tokens] * share[:, None]) / counts[:, None]
 
 
 def _cuts(lengths: Int64, budget: int) -> list[int]:
