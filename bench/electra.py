@@ -55,11 +55,13 @@ def run(given: argparse.Namespace) -> None:
     for file in given.corpus:
         if not file.is_file():
             raise InputError("no such file", file=file, field="--corpus")
+    if electra_rows.START.name in {*names, *searched} and not given.encoder:
+        raise UsageError(f"row {electra_rows.START.name} is of an encoder to start from; give --encoder")
     sizes = [f"{name}={getattr(given, name)}" for name in SIZES if getattr(given, name) is not None]
     plan = electra_rows.Plan(
         given.terminology, tuple(given.corpus), given.output, tuple(given.attribute), tuple(given.language),
         given.steps, (*sizes, *given.settings), tuple(given.qtrel), tuple(given.ranking), given.most, given.threads,
-        given.keep_models,
+        given.keep_models, given.encoder,
     )  # fmt: skip
     electra_rows.run(plan, [electra_rows.BY_NAME[name] for name in names], searched, arguments.seeds(given.seeds))
     _show(given.output / f"{electra_rows.TABLE}.md")
@@ -117,7 +119,7 @@ def cases(given: argparse.Namespace) -> None:
 
 def rows(_: argparse.Namespace) -> None:
     """List the rows."""
-    for row in electra_rows.ROWS:
+    for row in electra_rows.BY_NAME.values():
         print(f"{row.name:<9} {row.title}")
 
 
@@ -153,7 +155,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--output", "-o", type=Path, required=True)
     one.add_argument("--attribute", action="append", default=[], help="a relation that is one; repeatable; all else")
     one.add_argument("--language", action="append", default=[], help="of names and queries; repeatable; all else")
-    one.add_argument("--rows", default=",".join(electra_rows.BY_NAME), help="names with commas between")
+    one.add_argument("--rows", default=",".join(row.name for row in electra_rows.ROWS),
+                     help="names with commas between; all that train by default")  # fmt: skip
+    one.add_argument("--encoder", default="", help="train from it; from scratch by default")
     one.add_argument("--qtrel-rows", help="those that are fine-tuned and searched with; all of --rows by default")
     one.add_argument("--seeds", default="0,1,2")
     one.add_argument("--steps", type=int, default=0, help="of a row of batch 16; 0: the paper's")

@@ -1,7 +1,8 @@
 """The rows of the tables of Liu, Jiang and Lyu (2022): how each is pre-trained, and training and scoring of them.
 
 Settings are the paper's, the recipe's own, unless a number N of steps is given: then a row of batch 16 takes N steps,
-one of batch 128 an eighth of them, so that all see as many sequences; a tenth of the steps is warm-up.
+one of batch 128 an eighth of them, so that all see as many sequences; a tenth of the steps is warm-up. Rows train from
+scratch, or, where the plan names an encoder, from it; what that is worth as it comes is then one more row.
 
 OUT/ROW/SEED/ holds log.jsonl and pretraining.json of the training, `ranking`, the report of `attribute_ranking`,
 qtrel.json, what bench/qtrel.py finds, and the model where it is kept. OUT/qtrel holds the sets, and held_out.split: the
@@ -73,6 +74,8 @@ def _with_pap(name: str, title: str, rho: float = 0.05, gamma: float = 4) -> Row
     return Row(name, title, {"rho": str(rho), "gamma": str(gamma)})
 
 
+START = Row("start", "the encoder as it comes", {"rho": "0"})
+"""Where rows start that are not trained from scratch; it is scored, with the first seed, and not trained."""
 PLAIN, WITHOUT_PAP = {"rho": "0", "entities": "false", "segmenter": "none"}, {"rho": "0"}
 ROWS = (
     Row("base", "ELECTRA", PLAIN),
@@ -83,7 +86,7 @@ ROWS = (
     *(_with_pap(f"rho_{share}", f"ELECTRA+EM+PAP, ρ {share}%", rho=share / 100) for share in (1, 10, 15)),
     *(_with_pap(f"gamma_{margin}", f"ELECTRA+EM+PAP, γ {margin}", gamma=margin) for margin in (2, 6, 8)),
 )
-BY_NAME = {row.name: row for row in ROWS}
+BY_NAME = {row.name: row for row in (START, *ROWS)}
 # Their models are kept, for `cases`.
 KEPT = ("base", "em", "em_pap", "base_128", "em_128")
 
@@ -105,6 +108,7 @@ class Plan:
         most: pairs of a part of the sets at most; None: as many as the paper's.
         threads: of every command; None: all cores.
         keep_models: keep those of all rows.
+        encoder: what rows start from; none: they train from scratch.
     """
 
     terminology: Path
@@ -119,6 +123,7 @@ class Plan:
     most: int | None = None
     threads: int | None = None
     keep_models: bool = False
+    encoder: str = ""
 
     @property
     def chosen(self) -> qtrel.Chosen:
@@ -142,6 +147,8 @@ class Plan:
         }  # fmt: skip
         if not row.rho:
             settings["dev_attributes"] = "0"
+        if self.encoder:
+            settings["scratch"] = "false"
         return {key: value for key, value in settings.items() if value}
 
     def fine_tuning(self) -> list[str]:
@@ -157,6 +164,7 @@ class Plan:
             "corpus": {path.name: artefact.hash_file(path) for path in self.corpus}, **self.chosen,
             "steps": self.steps, "settings": list(self.settings), "tuning": list(self.tuning),
             "ranking": list(self.ranking), "most": self.most,
+            **({"encoder": self.encoder} if self.encoder else {}),
         }  # fmt: skip
 
 
@@ -172,6 +180,7 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None], *, searc
     """
     folder, split = plan.out / row.name / str(seed), plan.out / QTREL / qtrel.SPLIT
     model = folder / MODEL
+    system = plan.encoder if row is START else str(model)
     if not (folder / PRETRAINING).is_file():
         _train(plan, row, seed, model, split, alphita)
     if not whole(folder / RANKING, "report"):
@@ -180,17 +189,17 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None], *, searc
         given = [f"held_out={split}", f"attributes={','.join(plan.attributes)}", *plan.ranking]
         sets = [word for item in given if not item.endswith("=") for word in ("--set", f"{RANKING_OF}.{item}")]
         alphita(
-            "evaluate", RANKING_OF, "--model", f"{model},name={MODEL}", "--terminology", plan.terminology, "--output",
+            "evaluate", RANKING_OF, "--model", f"{system},name={MODEL}", "--terminology", plan.terminology, "--output",
             folder / RANKING, *sets,
         )  # fmt: skip
     if searches and not (folder / SEARCHED).is_file():
         _train(plan, row, seed, model, split, alphita)
-        say(f"searching with {model}, and fine-tuning it")
+        say(f"searching with {system}, and fine-tuning it")
         terminology, folder_of_sets = load_terminology(plan.terminology), plan.out / QTREL
-        encoder = load_system(str(model)).encoder  # type: ignore[union-attr]
+        encoder = load_system(system).encoder  # type: ignore[union-attr]
         figures = {
             "search": qtrel.searched(encoder, terminology, plan.chosen, folder_of_sets),
-            "fine_tuned": qtrel.fine_tuned(str(model), folder_of_sets, plan.fine_tuning()),
+            "fine_tuned": qtrel.fine_tuned(system, folder_of_sets, plan.fine_tuning()),
         }
         report.write(folder / SEARCHED, figures, provenance=report.provenance(config=plan.facts(), seed=seed))
     if not plan.keep_models and row.name not in KEPT:
@@ -199,14 +208,21 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None], *, searc
 
 def _train(plan: Plan, row: Row, seed: int, model: Path, split: Path, alphita: Callable[..., None]) -> None:
     """Train a row if its model is not there, and keep what the training tells of itself."""
+    if row is START:
+        model.parent.mkdir(parents=True, exist_ok=True)
+        untrained: dict[str, Any] = {"figures": {}, "batch": 0, "steps": 0}
+        report.write(model.parent / PRETRAINING, untrained, provenance=report.provenance(config=plan.facts()))
+        return
     settings = plan.training(row, seed)
     if not whole(model, "model"):
         shutil.rmtree(model, ignore_errors=True)
         model.parent.mkdir(parents=True, exist_ok=True)
         sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        start = ("--encoder", plan.encoder) if plan.encoder else ()
         alphita(
-            "train", RECIPE, "--terminology", plan.terminology, "--output", model, "--split", split, "--resume", *sets
-        )
+            "train", RECIPE, "--terminology", plan.terminology, *start, "--output", model, "--split", split, "--resume",
+            *sets,
+        )  # fmt: skip
     manifest = artefact.open_manifest(model, "model")
     with atomic_file(model.parent / LOG, "w") as file:
         file.write((model / LOG).read_text(encoding="utf-8"))
@@ -223,7 +239,7 @@ def _train(plan: Plan, row: Row, seed: int, model: Path, split: Path, alphita: C
 def rows_of(out: Path) -> list[dict[str, Any]]:
     """Return the rows that are scored: name, title, rho, gamma, seeds, and the figures of each column by seed."""
     rows = []
-    for row in ROWS:
+    for row in BY_NAME.values():
         folders = [path for path in (out / row.name).glob("*") if path.name.isdigit()]
         figures: dict[str, dict[int, float]] = {}
         seeds = []
@@ -283,6 +299,8 @@ def run(plan: Plan, rows: Sequence[Row], searched: Sequence[str], seeds: Sequenc
         report.write(plan.out / QTREL / SETS, {"sets": counts}, provenance=report.provenance(config=facts, seed=0))
     for seed in seeds:
         for row in rows:
+            if row is START and seed != seeds[0]:
+                continue
             make(plan, row, seed, alphita, searches=row.name in searched)
             write_table(facts, plan.out)
             say(f"{row.name}, seed {seed}: done")

@@ -22,6 +22,8 @@
 #   SEEDS=0                 the outer loop; with 0,1,2 the tables have a spread, and the claims are judged
 #   STEPS=1000              of a row of batch 16; those of batch 128 take an eighth
 #   LAYERS=4 HIDDEN=128 HEADS=4     the encoder's size
+#   ENCODER=                an encoder that all rows start from in place of scratch, as minilm; ROWS=start,... also
+#                           scores it as it comes
 #   TRAIN='max_length=64 vocabulary=8000 learning_rate=5e-4'    further settings of every pre-training
 #   QTREL='epochs=5 learning_rate=5e-4'     settings of every fine-tuning
 #   MOST=2000               pairs of a part of QTRel at most
@@ -90,8 +92,12 @@ seeds=${SEEDS:-0}
 models=${CASES_MODELS:-base,em_pap}
 threads=()
 if [ -n "${THREADS:-}" ]; then threads=(--threads "$THREADS"); fi
-shared=(--rows "${ROWS:-base,em,em_pap}" --seeds "$seeds" --steps "${STEPS:-1000}" --layers "${LAYERS:-4}"
-    --hidden "${HIDDEN:-128}" --heads "${HEADS:-4}" --most "${MOST:-2000}")
+shared=(--rows "${ROWS:-base,em,em_pap}" --seeds "$seeds" --steps "${STEPS:-1000}" --most "${MOST:-2000}")
+if [ -n "${ENCODER:-}" ]; then
+    shared+=(--encoder "$ENCODER")
+else
+    shared+=(--layers "${LAYERS:-4}" --hidden "${HIDDEN:-128}" --heads "${HEADS:-4}")
+fi
 if [ -n "${QTREL_ROWS+given}" ]; then shared+=(--qtrel-rows "$QTREL_ROWS"); fi
 for setting in ${TRAIN-max_length=64 vocabulary=8000 learning_rate=5e-4}; do shared+=(--set "$setting"); done
 for setting in ${QTREL-epochs=5 learning_rate=5e-4}; do shared+=(--qtrel "$setting"); done

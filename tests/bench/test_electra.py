@@ -15,6 +15,7 @@ from alphita.recipes.electra_em_pap import Config
 from alphita.terminology.splits import Split
 from tests.bench.commands import CALLS, in_process
 from tests.search.conftest import products_of
+from tests.tiny import tiny_model
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 electra = importlib.import_module("electra")
@@ -134,6 +135,37 @@ def test_rows_are_trained_and_scored(made: Path, finished: Path) -> None:
     assert (finished / "rho_15" / "1" / "log.jsonl").is_file()
     assert {path.parts[-3] for path in finished.glob("*/*/model")} == {"base", "em", "em_pap", "em_128"}
     assert not list(finished.glob("*/*/model.*"))
+
+
+def test_rows_may_start_from_an_encoder(made: Path, tmp_path: Path) -> None:
+    encoder, out = tiny_model(tmp_path / "tiny"), tmp_path / "out"
+    given = ["--encoder", str(encoder), "--rows", "start,em_pap", "--seeds", "2,3", "--qtrel-rows", "start"]
+    assert electra.main(words(made, out, *given)) == 0
+    trained = [call for call in CALLS if call[0] == "train"]
+    assert len(trained) == 2
+    for call in trained:
+        assert call[call.index("--encoder") + 1] == str(encoder)
+        assert "scratch=false" in call
+    weights = (encoder / "model.safetensors").read_bytes()
+    table = json.loads((out / "table.json").read_text())
+    # It is the same whatever the seed, so it is scored once.
+    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [("start", [2]), ("em_pap", [2, 3])]
+    start, pap = (row["figures"] for row in table["rows"])
+    assert start["sequences"] == {"2": 0}
+    assert start["frequency_ranking_1"]["2"] == pap["frequency_ranking_1"]["2"]
+    assert "hard_f1" in start
+    assert "hard_f1" not in pap
+    assert "auc" not in start
+    asked = [call for call in CALLS if call[0] == "evaluate"]
+    assert [call[call.index("--model") + 1] == f"{encoder},name=model" for call in asked] == [True, False, False]
+    # Nothing of the encoder's own was touched, and a folder keeps to it.
+    assert (encoder / "model.safetensors").read_bytes() == weights
+    assert electra.main(words(made, out, "--rows", "em_pap", "--seeds", "2")) == 2
+
+
+def test_the_encoder_as_it_comes_needs_one(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert electra.main(words(made, tmp_path / "out", "--rows", "start,em")) == 2
+    assert "give --encoder" in capsys.readouterr().err
 
 
 def test_the_table_says_what_holds(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,12 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     # Without the models there are no cases.
     assert "left out: the cases, for there is no model of base" in done.stderr
 
+    # From an encoder, which has its own sizes.
+    done, calls = script.run(opened, tmp_path / "from", SETS="drugs", ROWS="start,em_pap", ENCODER="minilm")
+    assert done.returncode == 0, done.stderr
+    (one, *_) = benches(calls)
+    assert (one.encoder, one.rows, one.layers, one.hidden, one.heads) == ("minilm", "start,em_pap", None, None, None)
+
     # What alphita has made is not made again; the benches see to theirs themselves. One set alone, with all texts.
     further: dict[str, Any] = {"SETS": "drugs", "TEXTS": "0", "SEEDS": "5,6", "TRAIN": "", "CASES_MODELS": "em,em_128"}
     models(out / "drugs", "em/5", "em_128/5")
