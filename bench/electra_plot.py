@@ -33,7 +33,7 @@ PANELS = {
     EASY_F1: ("QTRel-easy, F1", 100), HARD_F1: ("QTRel-hard, F1", 100), "ranking_1": ("value among 100, @1, %", 100),
     "auc": ("replaced-token AUC", 1),
 }  # fmt: skip
-RHO = ("em", "rho_1", "em_pap", "rho_10", "rho_15")
+RHO = ("em", "rho_1", "em_pap", "rho_10", "rho_15", "rho_50")
 GAMMA = ("gamma_2", "em_pap", "gamma_6", "gamma_8")
 Curve = tuple[list[float], list[list[float]]]
 Point = tuple[float, list[float]]

@@ -296,7 +296,7 @@ def test_every_row_has_settings_that_the_recipe_takes(made: Path, row: Any) -> N
     assert (paper.learning_rate, paper.max_length, paper.seed) == (2e-4, 128, 7)
     assert (paper.entities, paper.segmenter) == ((False, "none") if row.name.startswith("base") else (True, "words"))
     assert paper.rho == row.rho == {"base": 0, "em": 0, "base_128": 0, "em_128": 0, "rho_1": 0.01, "rho_10": 0.1,
-                                    "rho_15": 0.15}.get(row.name, 0.05)  # fmt: skip
+                                    "rho_15": 0.15, "rho_50": 0.5}.get(row.name, 0.05)  # fmt: skip
     assert paper.gamma == (float(row.name[-1]) if row.name.startswith("gamma") else 4.0)
     assert row.gamma == (paper.gamma if paper.rho else 0)
     assert bool(paper.dev_attributes) == bool(paper.rho)
