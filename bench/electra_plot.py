@@ -124,7 +124,11 @@ def draw_points(found: Mapping[str, Sequence[Point]], label: str, out: Path) -> 
             spreads = [scale * float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for _, values in found[key]]
             places = [place for place, _ in found[key]]
             axes.errorbar(places, means, yerr=spreads, color=COLOURS[number], marker=MARKERS[number], capsize=3)
-            axes.set_xticks(places)
+            if min(places) == 0:
+                # Shares lie close to each other near 0, and one may lie far off.
+                axes.set_xscale("symlog", linthresh=1, linscale=0.5)
+                axes.minorticks_off()
+            axes.set_xticks(places, [f"{place:g}" for place in places])
             axes.set_title(title, fontsize=11)
             axes.set_xlabel(label)
 
