@@ -65,7 +65,7 @@ def curves(out: Path) -> dict[str, dict[str, Curve]]:
 
 
 def points(rows: Sequence[Mapping[str, Any]], names: Sequence[str], by: str) -> dict[str, list[Point]]:
-    """Return panel -> (rho or gamma, figures of all seeds) of each of these rows that has some.
+    """Return panel -> (rho or gamma, figures of all seeds) of each of these rows that has some; three at least.
 
     Args:
         rows: of table.json.
@@ -80,7 +80,8 @@ def points(rows: Sequence[Mapping[str, Any]], names: Sequence[str], by: str) -> 
             if values:
                 place = 100 * by_name[name]["rho"] if by == "rho" else by_name[name]["gamma"]
                 found.setdefault(key, []).append((place, values))
-    return {key: values for key, values in found.items() if len(values) > 1}
+    # A line through two of them would tell nothing of its form.
+    return {key: values for key, values in found.items() if len(values) > 2}
 
 
 def draw(rows: Sequence[Mapping[str, Any]], out: Path) -> list[Path]:
