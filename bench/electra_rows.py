@@ -83,6 +83,7 @@ ROWS = (
     _with_pap("em_pap", "ELECTRA+EM+PAP"),
     Row("base_128", "ELECTRA, batch 128", PLAIN, LARGE // BATCH),
     Row("em_128", "ELECTRA+EM, batch 128", WITHOUT_PAP, LARGE // BATCH),
+    # 50% is not the paper's: it is for short trainings from an encoder that is trained already.
     *(_with_pap(f"rho_{share}", f"ELECTRA+EM+PAP, ρ {share}%", rho=share / 100) for share in (1, 10, 15, 50)),
     *(_with_pap(f"gamma_{margin}", f"ELECTRA+EM+PAP, γ {margin}", gamma=margin) for margin in (2, 6, 8)),
 )
