@@ -3,6 +3,7 @@ from __future__ import annotations
 import functools
 import gzip
 import math
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -200,6 +201,29 @@ def test_windows_end_where_a_sentence_ends(system) -> None:
     assert parts == [slice(0, 7), slice(7, 15)]
 
 
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("pain of heart liver. The skin bone", ["pain of heart liver .", "The skin bone"]),
+        ("pain. Heart of liver skin the bone", ["pain . Heart of liver skin", "the bone"]),
+        ("heart of liver 0.1 pain bone", ["heart of liver 0 . 1", "pain bone"]),
+        ("heart pain with C. liver bone of", ["heart pain with C . liver", "bone of"]),
+        ("the 心肝痛. pain of liver", ["the 心 肝 痛 .", "pain of liver"]),
+        ("heart liver skin bone pain.", ["heart liver skin bone pain ."]),
+    ],
+)
+def test_windows_end_at_a_full_stop_that_ends_a_sentence(text, parts) -> None:
+    class Words:
+        max_length = 8
+
+        def tokenize(self, texts):
+            return [[1, *map(ord, text[:1]), 2] for text in texts]
+
+    words = ner.WORD.findall(text)
+    windows = finetuning.Encoding(Words()).words(words)
+    assert [" ".join(words[part]) for part, _ in windows] == parts
+
+
 def test_a_tokenizer_without_special_tokens_is_refused() -> None:
     class Bare:
         max_length = 10
@@ -379,6 +403,70 @@ def test_queries_of_one_string_are_not_parted(tmp_path) -> None:
     assert len({query[0].texts[0] for query in one.test}) == 1
 
 
+TWENTY = [(f"q{number % 5}", number) for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("sentence_pair", "cMedQQ.dev.txt", "".join(f"{n % 2}\t{query}\tt{n}\n" for query, n in TWENTY)),
+        ("classification", "cMedIC.dev.txt", "".join(f"{n % 3}\t{query}\n" for query, n in TWENTY)),
+        ("ner", "QNER.dev.tsv", "query\tentities\n" + "".join(f"{' ' * (n % 2)}{query}\t\n" for query, n in TWENTY)),
+    ],
+)
+def test_lines_of_one_query_are_not_parted(name, file, content, tmp_path) -> None:
+    (tmp_path / file).write_text(content)
+    (one,) = read(name, "split_dev=true", folder=tmp_path).sets
+    learnt, scored = (
+        {example.text.strip() if name == "ner" else example.texts[0] for example in part}
+        for part in (one.train, one.test)
+    )
+    assert (len(learnt), len(scored), learnt & scored) == (4, 1, set())
+    assert (len(one.train), len(one.test)) == (16, 4)
+    (tried,) = read(name, "split_dev=true", "limit=3", folder=tmp_path).sets
+    assert (len(tried.train), len(tried.test)) == (3, 3)
+    two = re.sub("q[2-4]", "q1", content)
+    (tmp_path / file).write_text(two)
+    with pytest.raises(InputError, match="too few queries to make two parts; three that differ are the least"):
+        read(name, "split_dev=true", folder=tmp_path)
+
+
+def test_which_queries_a_split_scores(tmp_path) -> None:
+    names = [f"q{number}" for number in range(20)]
+    (tmp_path / "cMedQA.dev.txt").write_text("".join(f"{n}\t{name}\ta{n}\n" for n in (0, 1) for name in names))
+    line = '{"query": "%s", "documents": [{"title": "a", "label": "0"}, {"title": "b", "label": "3"}]}\n'
+    (tmp_path / "cMedIR.dev.json").write_text("".join(line % name for name in names))
+    # Figures that were published were drawn so.
+    drawn = [names[row] for row in sorted(np.random.default_rng(3).permutation(20)[:4])]
+    (answers,) = read("answer_ranking", "split_dev=true", "seed=3", folder=tmp_path).sets
+    assert [one.texts[0] for one in answers.test] == [name for name in drawn for _ in range(2)]
+    (documents,) = read("retrieval", "split_dev=true", "seed=3", folder=tmp_path).sets
+    assert [query[0].texts[0] for query in documents.test] == drawn
+
+
+def test_names_of_sets_are_taken_literally(tmp_path) -> None:
+    for name in ("Mine[1]", "Mine1"):
+        for part in ("train", "dev"):
+            (tmp_path / f"{name}.{part}.tsv").write_text(f"query\tlabel\n{name}\tx\n")
+    data = read("classification", "datasets=Mine[1], Mine1,,Mine1,", folder=tmp_path)
+    assert [(one.name, one.test[0].texts[0]) for one in data.sets] == [("Mine[1]", "Mine[1]"), ("Mine1", "Mine1")]
+    with pytest.raises(InputError, match=r"finds no Mine\[\*\]\.dev\.txt"):
+        read("classification", "datasets=Mine*", folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("datasets", "message"),
+    [
+        ("", r"names no set \(value ''\); name some, or leave it out: then all of cMedIC, cMedTC, QIC are run"),
+        (" , ", "names no set"), ("QIC,/data/QIC", "not the path '/data/QIC'; give its folder as --data"),
+        ("../QIC", r"not the path '\.\./QIC'"),
+    ],
+)  # fmt: skip
+def test_what_is_no_name_of_a_set(datasets, message) -> None:
+    with pytest.raises(UsageError, match=f"option 'datasets' .*{message}"):
+        read("classification", f"datasets={datasets}")
+
+
 def test_a_limit_for_a_try() -> None:
     data = read("classification", "datasets=cMedIC", "limit=5")
     assert (len(data.sets[0].train), len(data.sets[0].test)) == (5, 5)
@@ -411,6 +499,9 @@ def test_a_limit_for_a_try() -> None:
         ("ner", "QNER.train.tsv", "query\ttags\n", "has no columns query and entities"),
         ("ner", "QNER.train.tsv", "query\tentities\nheart\t0-5 x\n", "tsv:2: not an entity"),
         ("ner", "QNER.train.tsv", "query\tentities\nheart\t0:9:x\n", "tsv:2: an entity outside the text"),
+        ("ner", "QNER.train.tsv", "query\tentities\nheart of skin\t5:2:x\n",
+         "tsv:2: an entity that does not end behind its beginning .field 'entities', value '5:2:x'"),
+        ("ner", "QNER.train.tsv", "query\tentities\nheart of skin\t2:2:x\n", "does not end behind its beginning"),
         ("ner", "QNER.train.tsv", "query\tentities\nheart\t0:5:x;0:5:y\n", "tsv:2: an entity outside .* over another"),
     ],
 )  # fmt: skip
@@ -447,6 +538,54 @@ def test_what_is_left_out_or_mended_is_counted(tmp_path) -> None:
     ((one, other),) = retrieval.read(tmp_path / "q.json", counts)
     assert (one.texts, other.label) == (("a", "t"), "2")
     assert counts == {"documents left out for an empty field": 1}
+    counts.clear()
+    (tmp_path / "null.json").write_text(
+        '{"query": "a", "documents": [{"title": null, "label": "1"}, {"title": "t", "label": "1"}, '
+        '{"title": "u", "label": 2}, {"title": "v", "label": null}]}\n{"query": null, "documents": [{"title": "t", '
+        '"label": 1}, {"title": "u", "label": 2}]}\n'
+    )
+    ((one, other),) = retrieval.read(tmp_path / "null.json", counts)
+    assert (one.texts, other.texts) == (("a", "t"), ("a", "u"))
+    assert counts == {
+        "documents left out for an empty field": 4,
+        "queries left out for want of documents of different relevance": 1,
+    }
+
+
+def test_a_query_in_json_ends_at_the_end_of_its_line(tmp_path) -> None:
+    line = '{"query": "a%sb", "documents": [{"title": "t", "label": 0}, {"title": "u", "label": 1}]}\r\n'
+    (tmp_path / "q.json").write_text("".join(line % mark for mark in "\u2028\u2029\x85"), encoding="utf-8", newline="")
+    queries = retrieval.read(tmp_path / "q.json", Counter())
+    assert [(query[0].texts[0], query[0].line) for query in queries] == [
+        ("a\u2028b", 1), ("a\u2029b", 2), ("a\x85b", 3),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "entities", "found"),
+    [
+        ("  中耳炎怎么办 ", "  中耳炎怎么办 ", "2:5:disease", "中耳炎 (disease)"),
+        # A spreadsheet's quotes are none of the text, those of the text are.
+        ('" the ""heart"" of"', ' the "heart" of', "6:11:site", "heart (site)"),
+        ('"中耳炎"或"感冒"', '"中耳炎"或"感冒"', "1:4:disease; 7:9:disease", "中耳炎 (disease); 感冒 (disease)"),
+        ('"heart', '"heart', " 1:6:site ", "heart (site)"),
+    ],
+)
+def test_entities_stand_where_the_file_says(field, text, entities, found, tmp_path) -> None:
+    (tmp_path / "x.tsv").write_text(f' Query\tEntities \n{field}\t{entities}\n \t\n""\t\n', encoding="utf-8")
+    counts: Counter[str] = Counter()
+    ((one,),) = ner.read(tmp_path / "x.tsv", counts)
+    assert (one.text, one.written(ner.spans(one.tags))) == (text, found)
+    assert counts["lines left out for an empty field"] == 1
+    assert counts["entities widened to whole words"] == 0
+
+
+def test_quotes_of_the_text_itself_are_kept(tmp_path) -> None:
+    counts: Counter[str] = Counter()
+    (tmp_path / "x.txt").write_text('1\t"bulbs" and "onions"\t"say ""a"""\n')
+    ((one,),) = sentence_pair.read(tmp_path / "x.txt", counts)
+    assert one.texts == ('"bulbs" and "onions"', 'say "a"')
+    assert counts == {"fields freed of quotes": 1}
 
 
 # Training
@@ -519,6 +658,16 @@ def test_entities_are_scored_whole(learnt) -> None:
     assert result.rows["gold_count"].sum() == 20
     for number in (1, 2):
         assert (result.rows[f"right_run{number}"] <= result.rows[f"predicted_run{number}"]).all()
+
+
+def test_scored_texts_without_an_entity(system, tmp_path) -> None:
+    (tmp_path / "QNER.train.tsv").write_text("query\tentities\nheart pain\t0:5:site\nthe liver\t4:9:site\n")
+    (tmp_path / "QNER.test.tsv").write_text("query\tentities\nof the\t\npain\t\n")
+    sets = (*QUICK, "runs=1", "epochs=1")
+    result = ner.evaluate(read("ner", *sets, folder=tmp_path), system, options("ner", *sets))
+    assert result.tables == {}
+    assert result.notes["QNER: by type of entity"] == "no figures, for no scored text has an entity"
+    assert result.rows["gold_count"].to_list() == [0, 0]
 
 
 def test_what_is_scored_of_given_tags() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.evaluation import pairs, results
-from alphita.evaluation.benchmarks import Source, mednli_s, relatedness, sts
+from alphita.evaluation.benchmarks import Source, _pair_files, mednli_s, relatedness, sts
 from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.clustering_terms import read_names
 from alphita.evaluation.pairs import Pairs
@@ -360,6 +360,13 @@ def test_sts_reads_every_published_layout() -> None:
         assert found["Pearson", f"dataset={name}"] == pytest.approx(wanted)
     assert ("Pearson", "language=it") in found
     assert score(sts, TfidfSystem()).rows["similarity"].null_count() == 0
+
+
+def test_quotes_of_a_sentence_itself_are_kept(tmp_path) -> None:
+    path = tmp_path / "x.tsv"
+    path.write_text('1\t"bulbs" and "onions"\t"the ""old"" drug"\n', encoding="utf-8")
+    pairs, counts = _pair_files.read_pairs([path], "X", _pair_files.Layout("\t", 1, 2, 0))
+    assert (pairs.left, pairs.right, counts.quoted) == (['"bulbs" and "onions"'], ['the "old" drug'], 1)
 
 
 def test_sts_by_part_and_language(copied) -> None:

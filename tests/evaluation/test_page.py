@@ -67,6 +67,14 @@ def tree(report) -> Tree:
     return parsed(page.to_html(report))
 
 
+def test_a_table_without_rows(report) -> None:
+    changed = copy.deepcopy(report)
+    for table in changed["benchmarks"][0]["systems"][0]["tables"].values():
+        table["rows"] = []
+    assert "nearest to fever" in " ".join(parsed(page.to_html(changed)).text)
+    assert "nearest to fever" in markdown.to_markdown(changed)
+
+
 def rows_of(tree: Tree, heading: str) -> dict[str, list[str]]:
     table = next(one for one in tree.tables if one[0][0][1] == heading)
     return {row[0][1]: [text for _, text in row[1:]] for row in table[1:]}

@@ -131,7 +131,7 @@ class Encoding:
             elif end < len(words):
                 full = end
                 end = next(
-                    (at + 1 for at in range(full - 1, start + (full - start) // 2, -1) if ends_here(words[at])), full
+                    (at + 1 for at in range(full - 1, start + (full - start) // 2, -1) if ends_here(words, at)), full
                 )
                 places = places[: end - start]
                 ids = ids[: 1 + sum(map(len, tokens[start:end]))]
@@ -141,9 +141,17 @@ class Encoding:
         return windows
 
 
-def ends_here(word: str) -> bool:
-    """Tell whether a sentence ends with this word."""
-    return word in ("。", "！", "？", "；", "!", "?", ";")
+def ends_here(words: Sequence[str], at: int) -> bool:
+    """Tell whether a sentence ends with the word at a place.
+
+    A full stop ends one unless a digit follows (0.1 g) or a single letter goes before (C. difficile, e.g.); Chinese
+    characters, each a word of its own, have no case and are no such letters.
+    """
+    if words[at] != ".":
+        return words[at] in ("。", "！", "？", "；", "!", "?", ";")
+    before, behind = words[at - 1] if at else "", words[at + 1] if at + 1 < len(words) else ""
+    initial = len(before) == 1 and before.lower() != before.upper()
+    return not initial and not behind[:1].isdigit()
 
 
 def encoder_of(system: object, max_length: int) -> TermEncoder:

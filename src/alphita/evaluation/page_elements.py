@@ -183,8 +183,8 @@ def data_table(
 
 
 def record_table(caption: str, records: Sequence[Mapping[str, Any]]) -> Html:
-    """Return a table with a row for each record, under the names of the first one's fields."""
-    heads = [tag("th", spaced(name), scope="col") for name in records[0]]
+    """Return a table with a row for each record, under the names of the first one's fields; no records: the caption."""
+    heads = [tag("th", spaced(name), scope="col") for name in (records[0] if records else ())]
     rows = [tag("tr", *(_record_cell(value) for value in record.values())) for record in records]
     return data_table(caption, heads, rows, wide=True)
 

@@ -9,10 +9,11 @@ in a folder chineseblue/.
 
 from __future__ import annotations
 
+import glob
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
@@ -21,9 +22,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from alphita.config import Config
-from alphita.errors import InputError
+from alphita.errors import InputError, UsageError
 from alphita.evaluation import finetuning
-from alphita.evaluation.benchmarks import Published, Source
+from alphita.evaluation.benchmarks import Published, Source, _pair_files
 from alphita.evaluation.benchmarks._pair_files import read_table
 from alphita.evaluation.finetuning import Encoding, Settings, count_columns, mean_f1, runs_f1
 from alphita.evaluation.results import Figure, Metric, Result
@@ -105,6 +106,7 @@ def load(
     known: Sequence[str],
     endings: Sequence[str],
     read: Callable[[Path, Counter[str]], list[list[T]]],
+    string: Callable[[T], str],
     corpora: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
 ) -> Data[T]:
     """Read the sets whose files are there.
@@ -115,13 +117,14 @@ def load(
         known: names to look for if `options` name none.
         endings: of the files, without a dot.
         read: (file, counts of what was left out or mended) -> the examples of each query.
+        string: an example's query or text, which must not stand on both sides where one file is split.
         corpora: set -> part -> what the files of a corpus are called as it is distributed, beside NAME.PART.ENDING.
 
     Raises:
-        UsageError: no data folder.
+        UsageError: no data folder; `datasets` names no set, or a path that leads out of that folder.
         InputError: a set that was asked for, or every known one, lacks its files; a file is of another layout.
     """
-    asked = None if options.datasets is None else [one.strip() for one in options.datasets.split(",")]
+    asked = None if options.datasets is None else _asked(options.datasets, known)
     parts = ("test", "dev") if options.part is None else (options.part,)
     sets: list[Set[T]] = []
     notes: dict[str, Any] = {}
@@ -131,18 +134,35 @@ def load(
         scored = file_of(source, name, parts, endings, others)
         train = file_of(source, name, ("train",), endings, others) if scored else None
         if scored is not None and (train is not None or options.split_dev):
-            one, told = _set(name, train, scored, options, read)
+            one, told = _set(name, train, scored, options, read, string)
             sets.append(one)
             notes |= told
             continue
         files = [f"{name}.{parts[-1] if scored is None else 'train'}.{ending}" for ending in endings]
         if asked:
-            source.file(*files)
+            source.file(*map(glob.escape, files))
         lacking += files
         notes[name] = f"not run: no {' or '.join(files)}" + (f"; {SPLIT}" if scored is not None else "")
     if not sets:
         source.file(*lacking)
     return Data(sets, notes)
+
+
+def _asked(datasets: str, known: Sequence[str]) -> list[str]:
+    """Return the names in a list with commas, each once."""
+    names = list(dict.fromkeys(name for part in datasets.split(",") if (name := part.strip())))
+    if not names:
+        raise UsageError(
+            f"option 'datasets' names no set (value {datasets!r}); name some, or leave it out: then all of "
+            f"{', '.join(known)} are run whose files are there"
+        )
+    for name in names:
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise UsageError(
+                f"option 'datasets' takes names of sets, not the path {name!r}; give its folder as --data, and the "
+                "name that its files begin with"
+            )
+    return names
 
 
 def file_of(
@@ -153,8 +173,9 @@ def file_of(
     others: Mapping[str, Sequence[str]] | None = None,
 ) -> Path | None:
     """Return the file of a set's first part that there is one of; None: of none. `others`: part -> further names."""
+    literal = glob.escape(name)
     for part in parts:
-        names = [f"{folder}{name}{mark}{part}.{ending}" for ending in endings
+        names = [f"{folder}{literal}{mark}{part}.{ending}" for ending in endings
                  for folder in ("", "chineseblue/") for mark in (".", "/")]  # fmt: skip
         path = source.file(*names, *(others or {}).get(part, ()), optional=True)
         if path is not None:
@@ -168,6 +189,7 @@ def _set(
     scored: Path,
     options: Options,
     read: Callable[[Path, Counter[str]], list[list[T]]],
+    string: Callable[[T], str],
 ) -> tuple[Set[T], dict[str, Any]]:
     counts: Counter[str] = Counter()
     chance = np.random.default_rng(options.seed)
@@ -180,16 +202,23 @@ def _set(
     if train is not None:
         learnt = read(train, counts)
     else:
-        order = chance.permutation(len(test))
-        cut = round(SCORED_SHARE * len(test))
-        test, learnt = [test[row] for row in sorted(order[:cut])], [test[row] for row in sorted(order[cut:])]
+        # Whatever the reader takes for a query: what is asked in the same words must not be learnt.
+        same: dict[str, list[list[T]]] = {}
+        for query in test:
+            same.setdefault(string(query[0]), []).append(query)
+        groups = list(same.values())
+        order = chance.permutation(len(groups))
+        cut = round(SCORED_SHARE * len(groups))
+        test, learnt = ([query for row in sorted(rows) for query in groups[row]] for rows in (order[:cut], order[cut:]))
     if options.limit is not None:
         learnt, test = (
             [part[row] for row in sorted(chance.permutation(len(part))[: options.limit])] for part in (learnt, test)
         )
         told += f", at most {options.limit} drawn from each"
     if not learnt or not test:
-        raise InputError("holds too few queries to make two parts", file=scored)
+        raise InputError(
+            "holds too few queries to make two parts", file=scored, remedy="three that differ are the least"
+        )
     one = Set(
         name, [example for query in learnt for example in query], [example for query in test for example in query]
     )
@@ -226,7 +255,7 @@ def read_examples(path: Path, counts: Counter[str], columns: Sequence[str], *, b
     for number, cells in table:
         if len(cells) <= max(places) or (not with_header and len(cells) != len(wanted)):
             raise InputError(f"a line of {len(cells)} fields", file=path, line=number, remedy=layout)
-        label, *texts = (unquoted(cells[place], counts) for place in places)
+        label, *texts = (unquoted(cells[place], counts).strip() for place in places)
         if not label or not all(texts):
             counts["lines left out for an empty field"] += 1
             continue
@@ -253,11 +282,16 @@ def read_pairs(path: Path, counts: Counter[str], columns: tuple[str, str], *, by
 
 
 def unquoted(cell: str, counts: Counter[str]) -> str:
-    """Return a field without the quotes that a spreadsheet put around it and doubled inside it."""
-    if len(cell) > 1 and cell[0] == cell[-1] == '"':
+    """Return a field without a spreadsheet's quotes, counted; see `_pair_files.unquoted`."""
+    plain = _pair_files.unquoted(cell)
+    if plain != cell:
         counts["fields freed of quotes"] += 1
-        return cell[1:-1].replace('""', '"').strip()
-    return cell
+    return plain
+
+
+def query_of(example: Example) -> str:
+    """Return an example's query: its first text."""
+    return example.texts[0]
 
 
 def encode(encoding: Encoding, examples: Sequence[Example]) -> list[finetuning.Encoded]:

@@ -90,17 +90,37 @@ def read_text(path: Path) -> str:
         raise InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again") from None
 
 
-def read_table(path: Path, delimiter: str) -> list[tuple[int, list[str]]]:
-    """Return the lines that are not blank, each with its number (from 1), as fields without white space around."""
+def read_table(path: Path, delimiter: str, *, strip: bool = True) -> list[tuple[int, list[str]]]:
+    """Return the lines that are not blank, each with its number (from 1), as fields.
+
+    Args:
+        path: the file, gzipped or not.
+        delimiter: "," or a tab.
+        strip: take white space around fields away; without it a place in a field is the one in the file.
+
+    Raises:
+        InputError: it cannot be read, or is no table.
+    """
     text = io.StringIO(read_text(path), newline="")
     if delimiter == ",":
         reader = csv.reader(text, strict=True)
     else:
         reader = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
     try:
-        return [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
+        rows = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
     except csv.Error as error:
         raise InputError(f"not a table: {error}", file=path, line=reader.line_num) from None
+    return [(number, [cell.strip() for cell in row]) for number, row in rows] if strip else rows
+
+
+def unquoted(cell: str) -> str:
+    """Return a field without the quotes that a spreadsheet put around it and doubled inside it.
+
+    Where one inside is not doubled, the outer ones are the text's own: "bulbs" and "onions".
+    """
+    inner = cell[1:-1]
+    whole = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if whole else cell
 
 
 def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str | None = None) -> tuple[Pairs, Counts]:
@@ -176,10 +196,11 @@ def _wanted(layout: Layout) -> str:
 
 
 def _plain(cell: str, layout: Layout, counts: Counts) -> str:
-    if layout.delimiter == "\t" and len(cell) > 1 and cell[0] == cell[-1] == '"':
-        counts.quoted += 1
-        return cell[1:-1].replace('""', '"').strip()
-    return cell
+    if layout.delimiter != "\t":
+        return cell
+    plain = unquoted(cell)
+    counts.quoted += plain != cell
+    return plain.strip()
 
 
 def _number(cell: str, path: Path, line: int) -> float:

@@ -2,16 +2,19 @@
 
 The triples of a terminology read as products (head: title, relation: attribute, tail: value); those that a saved split
 holds out are asked about. Beside the true value stand 99 others of the same attribute, drawn evenly by a seed, none of
-them joined to the title by any triple. A model that was trained with a projection for this (`attribute_projection`,
-saved beside it) ranks by the distance of projected vectors, as it was trained; other systems by their similarity of
-the text "title attribute" and the value. Ranks are realistic: of equal ones the mean of the best and the worst place.
-Beside every system stands what the frequency of a value with the attribute alone gives.
+them joined to the title by a triple of any attribute, or by one that the split holds out; where `attributes` names
+some, triples of others do not count, as they do not in training. A model that was trained with a projection for this
+(`attribute_projection`, saved beside it) ranks by the distance of projected vectors, with title and attribute as one
+text or as two whose vectors are added, as it was trained; other systems by their similarity of the text "title
+attribute" and the value. Ranks are realistic: of equal ones the mean of the best and the worst place. Beside every
+system stands what the frequency of a value with the attribute alone gives.
 
 The task by which Liu, Jiang and Lyu 2022 pre-train (§3.2); they report no figures on it.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,8 @@ from alphita.evaluation.results import Figure, Metric, Result
 from alphita.evaluation.systems import System, VectorSystem
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.graph.triples import held_out_pairs
+from alphita.search import projection
+from alphita.search.projection import Projection
 from alphita.terminology.splits import Split
 from alphita.terminology.text import clean_many
 from alphita.training.attribute_data import Questions, questions
@@ -57,10 +62,14 @@ class Options(Config):
     held_out: Path | None = Field(
         None, description="a saved split (X.split) whose held-out triples are asked; required"
     )
-    attributes: str = Field("", description="relations that are attributes, joined by ','; empty: all of them")
+    attributes: str = Field(
+        "", description="relations that are attributes, joined by ','; triples of others do not count; empty: all"
+    )
     candidates: int = Field(100, ge=2, description="values that are ranked, the true one counted")
-    together: bool = Field(
-        True, description="for a model with a projection: title and attribute are one text, else added as vectors"
+    together: bool | None = Field(
+        None,
+        description="for a model with a projection: title and attribute are one text, else added as vectors; by "
+        "default as its record says it was trained",
     )
     max_test: int | None = Field(None, ge=1, description="ask a seeded sample of the held-out triples only")
     seed: int = Field(0, ge=0, description="of the candidates and of the sample")
@@ -136,7 +145,7 @@ def load(source: Source, options: Options) -> Data:
 def evaluate(data: Data, system: System, options: Options) -> Result:
     """Score one system; one row a held-out triple."""
     asked, table = data.questions, data.table
-    distances, by = _distances(data, system, options)
+    distances, told = _distances(data, system, options)
     ranks = asked.ranks(distances)
     there = asked.candidates != NOT_THERE
     known = np.where(there & ~np.isnan(distances), distances, np.inf)
@@ -159,22 +168,24 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     found = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
     figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in found.items()]
     trained = getattr(system, "facts", {}).get("trained")
-    notes = data.notes | {
-        "ranked by": by, "questions without an answer": int(np.isnan(distances[:, 0]).sum()),
+    notes = data.notes | told | {
+        "questions without an answer": int(np.isnan(distances[:, 0]).sum()),
         "trained with this split": "not known" if trained is None else trained.get("split") == data.split,
     }  # fmt: skip
     return Result(rows, METRICS, ("frequent_attribute", "shares_a_word"), figures, notes)
 
 
-def _distances(data: Data, system: System, options: Options) -> tuple[Floats, str]:
-    """Return the distance of each candidate, (q, c), NaN where the system has none; and what it is."""
+def _distances(data: Data, system: System, options: Options) -> tuple[Floats, dict[str, str]]:
+    """Return the distance of each candidate, (q, c), NaN where the system has none; and notes on what it is."""
     asked = data.questions
     strings = clean_many(data.table.written, system.rules)
     names = clean_many(data.table.names, system.rules)
-    if isinstance(system, EncoderSystem):
-        found = _projected(asked, system, strings, names, together=options.together)
-        if found is not None:
-            return found, "distance of projected vectors"
+    if isinstance(system, EncoderSystem) and (f := projection.read(system.encoder)) is not None:
+        together = f.together if options.together is None else options.together
+        return _projected(asked, system, f, strings, names, together=together), {
+            "ranked by": "distance of projected vectors",
+            "title and attribute": _told(system, options, together=together),
+        }
     titles = [f"{strings[title]} {names[name]}" for title, name, _ in asked.triples.tolist()]
     there = asked.candidates != NOT_THERE
     values = asked.candidates[there]
@@ -190,22 +201,55 @@ def _distances(data: Data, system: System, options: Options) -> tuple[Floats, st
         left = [titles[row] for row in np.nonzero(there)[0].tolist()]
         right = [strings[value] for value in values.tolist()]
         similarity[there] = system.similarity(left, right)
-    return -similarity, "similarity of title with attribute, and value"
+    return -similarity, {"ranked by": "similarity of title with attribute, and value"}
+
+
+def _told(system: EncoderSystem, options: Options, *, together: bool) -> str:
+    """Return how title and attribute were given to a model, and who said so."""
+    if options.together is not None:
+        why = "as set"
+    elif system.facts.get("trained") is not None:
+        why = "as the model was trained"
+    else:
+        why = "by default, for the model has no record of its training"
+    return f"{'one text' if together else 'two texts, their vectors added'} ({why})"
 
 
 def _projected(
+    asked: Questions, system: EncoderSystem, f: Projection, strings: list[str], names: list[str], *, together: bool
+) -> Floats:
+    """Return d(t, n, v) by the projection f that was trained with a model, (q, c); inf where there is no candidate."""
+    if system.encoder.precision != "int8" and importlib.util.find_spec("torch") is not None:
+        return _as_in_training(asked, system, strings, names, together=together)
+    # On ONNX, as `alphita search build` does.
+    encoder = projection.unscaled(system.encoder)
+    titles = [strings[title] for title in asked.triples[:, 0].tolist()]
+    attributes = [names[name] for name in asked.triples[:, 1].tolist()]
+    if together:
+        heads = encoder.encode([f"{title} {name}" for title, name in zip(titles, attributes, strict=True)])
+    else:
+        heads = encoder.encode(titles) + encoder.encode(attributes)
+    there = asked.candidates != NOT_THERE
+    values, place = np.unique(asked.candidates[there], return_inverse=True)
+    left, right = f(heads), f(encoder.encode([strings[value] for value in values.tolist()]))
+    found = np.full(there.shape, np.inf, np.float32)
+    own = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
+    for row, some in enumerate(own):
+        found[row, there[row]] = np.linalg.norm(left[row] - right[some], axis=1)
+    return found
+
+
+def _as_in_training(
     asked: Questions, system: EncoderSystem, strings: list[str], names: list[str], *, together: bool
-) -> Floats | None:
-    """Return the distances by the projection that was trained with a model; None where it has none."""
+) -> Floats:
+    """Return the same by torch, with the forward pass of training: in bf16 it rounds less than `encode`."""
     from alphita.training import attribute_steps
     from alphita.training.forward import TermForward
 
-    projection = attribute_steps.load_projection(system.encoder.folder, system.encoder.dim)
-    if projection is None:
-        return None
+    f = attribute_steps.load_projection(system.encoder.folder, system.encoder.dim)
+    assert f is not None, "it was read before"
     forward = TermForward(system.encoder, precision=system.encoder.precision)
-    projection.to(forward.device)
-    return attribute_steps.distances(forward, projection, asked, strings, names, together=together)
+    return attribute_steps.distances(forward, f.to(forward.device), asked, strings, names, together=together)
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

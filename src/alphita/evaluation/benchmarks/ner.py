@@ -9,9 +9,10 @@ entity counts; the scripts of Liu et al. 2022 cut the text and score what is lef
 begins an entity, as in conlleval. Files:
 
 - .txt: a character, a space and its tag (B_type, I_type, also with "-"; O) a line, and an empty line between texts;
-- .tsv, for one's own queries: the columns query and entities, start:end:type;start:end:type, in characters from 0, the
-  end not included, nothing if there is none. Tagged are Chinese characters one by one, else runs of letters or digits;
-  an entity that ends inside of such a run is widened to all of it, and counted;
+- .tsv, for one's own queries: the columns query and entities, start:end:type;start:end:type, in characters from 0 of
+  the field as it stands, white space counted (not the quotes that a spreadsheet put around it), the end not included,
+  nothing if there is none. Tagged are Chinese characters one by one, else runs of letters or digits; an entity that
+  ends inside of such a run is widened to all of it, and counted;
 - of NCBI Disease and BC5CDR the files of `ncbi_disease` and `bc5cdr`, in PubTator's layout, tagged by the same words. A
   text is title and abstract. All four types of NCBI Disease are diseases; mentions without an id count too.
 """
@@ -146,20 +147,21 @@ def _read_lines(path: Path, counts: Counter[str]) -> list[Sentence]:
 
 
 def _read_spans(path: Path, counts: Counter[str]) -> list[Sentence]:
-    table = read_table(path, "\t")
-    header = [cell.lower() for cell in table[0][1]] if table else []
+    # White space at the head of a text is counted by the places of its entities.
+    table = read_table(path, "\t", strip=False)
+    header = [cell.strip().lower() for cell in table[0][1]] if table else []
     if "query" not in header or "entities" not in header:
         raise InputError("has no columns query and entities", file=path, line=1, remedy=COLUMNS)
     query, entities = header.index("query"), header.index("entities")
     sentences = []
     for number, cells in table[1:]:
-        if len(cells) <= query or not cells[query]:
+        text = unquoted(cells[query], counts) if len(cells) > query else ""
+        if not text.strip():
             counts["lines left out for an empty field"] += 1
             continue
-        text = unquoted(cells[query], counts)
         tagged = _Tagged(text, counts)
         # A line may end before an empty last column.
-        for one in filter(None, cells[entities].split(";") if len(cells) > entities else []):
+        for one in filter(None, cells[entities].strip().split(";") if len(cells) > entities else []):
             if not tagged.mark(*_span(one, path, number)):
                 raise InputError(
                     "an entity outside the text or over another one", file=path, line=number, field="entities",
@@ -215,6 +217,11 @@ def _span(written: str, path: Path, line: int) -> Span:
     end, _, kind = rest.partition(":")
     if not (start.isdecimal() and end.isdecimal() and kind.strip()):
         raise InputError("not an entity", file=path, line=line, field="entities", value=written, remedy=COLUMNS)
+    if int(start) >= int(end):
+        raise InputError(
+            "an entity that does not end behind its beginning", file=path, line=line, field="entities", value=written,
+            remedy=COLUMNS,
+        )  # fmt: skip
     return int(start), int(end), kind.strip()
 
 
@@ -225,7 +232,12 @@ def load(source: Source, options: Options) -> Data[Sentence]:
         UsageError: no data folder.
         InputError: no set is there, or a file is of another layout.
     """
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, CORPORA)
+    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _string, CORPORA)
+
+
+def _string(sentence: Sentence) -> str:
+    """Return what makes two texts the same."""
+    return sentence.text.strip()
 
 
 def spans(tags: Sequence[str]) -> set[Span]:
@@ -252,15 +264,18 @@ def evaluate(data: Data[Sentence], system: object, options: Options) -> Result:
         UsageError: the system is no encoder.
     """
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
-    frames, tables = [], {}
+    frames, tables, notes = [], {}, dict(data.notes)
     for one in data.sets:
         predicted = _tag(one, system, encoding, options)
         frame, types = _score(one, predicted)
         frames.append(frame)
-        tables[f"{one.name}: by type of entity, mean of runs"] = types
+        if len(types):
+            tables[f"{one.name}: by type of entity, mean of runs"] = types
+        else:
+            notes[f"{one.name}: by type of entity"] = "no figures, for no scored text has an entity"
     columns = count_columns(options.runs)
     others = (Metric("precision", columns, mean_precision), Metric("recall", columns, mean_recall))
-    result = _chineseblue.f1_result(pl.concat(frames), options, data.notes, others)
+    result = _chineseblue.f1_result(pl.concat(frames), options, notes, others)
     result.tables = tables
     return result
 
@@ -287,14 +302,14 @@ def _tag(one: Set[Sentence], system: object, encoding: Encoding, options: Option
 
 def _score(one: Set[Sentence], predicted: list[list[list[str]]]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return one row a text, and one a type of entity."""
-    known = {sentence.text for sentence in one.train}
+    known = set(map(_string, one.train))
     gold = [spans(sentence.tags) for sentence in one.test]
     found = [[spans(tags) for tags in run] for run in predicted]
     columns: dict[str, list[object]] = {
         "dataset": [one.name] * len(gold), "query": [sentence.text for sentence in one.test],
         "gold": [sentence.written(some) for sentence, some in zip(one.test, gold, strict=True)],
         "predicted": [sentence.written(some) for sentence, some in zip(one.test, found[0], strict=True)],
-        "seen": [sentence.text in known for sentence in one.test], "gold_count": [len(some) for some in gold],
+        "seen": [_string(sentence) in known for sentence in one.test], "gold_count": [len(some) for some in gold],
     }  # fmt: skip
     for number, run in enumerate(found, 1):
         columns[f"right_run{number}"] = [len(left & right) for left, right in zip(gold, run, strict=True)]

@@ -65,8 +65,9 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
     if path.name.removesuffix(".gz").endswith(".tsv"):
         queries = _chineseblue.read_examples(path, counts, ("query", "title"), by_query=True)
     else:
-        queries = [_query(path, number, line, counts) for number, line in enumerate(read_text(path).splitlines(), 1)
-                   if line.strip()]  # fmt: skip
+        # Not `splitlines`: JSON may hold U+2028 and U+0085 as they are.
+        lines = enumerate(read_text(path).split("\n"), 1)
+        queries = [_query(path, number, line, counts) for number, line in lines if line.strip()]
     for query in queries:
         for one in query:
             if not _is_number(one.label):
@@ -82,14 +83,19 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
 def _query(path: Path, number: int, line: str, counts: Counter[str]) -> list[Example]:
     try:
         facts = json.loads(line)
-        query = str(facts["query"]).strip()
-        documents = [(str(one["title"]).strip(), str(one["label"]).strip()) for one in facts["documents"]]
+        query = _text(facts["query"])
+        documents = [(_text(one["title"]), _text(one["label"])) for one in facts["documents"]]
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"not a query with documents: {error}", file=path, line=number, remedy=LAYOUT) from None
     full = [Example(label, (query, title), number) for title, label in documents if query and title and label]
     if len(full) < len(documents):
         counts["documents left out for an empty field"] += len(documents) - len(full)
     return full
+
+
+def _text(value: object) -> str:
+    """Return a JSON value as text; null is an empty field."""
+    return "" if value is None else str(value).strip()
 
 
 def _is_number(label: str) -> bool:
@@ -106,15 +112,19 @@ def load(source: Source, options: Options) -> Data[list[Example]]:
         UsageError: no data folder.
         InputError: no set is there, or a file is of another layout.
     """
-    return _chineseblue.load(source, options, SETS, ("json", "tsv"), _by_string)
+    return _chineseblue.load(source, options, SETS, ("json", "tsv"), _by_string, _string)
 
 
 def _by_string(path: Path, counts: Counter[str]) -> list[list[list[Example]]]:
     """Return the queries, those of one string together: a split must not part them."""
     queries: dict[str, list[list[Example]]] = {}
     for query in read(path, counts):
-        queries.setdefault(query[0].texts[0], []).append(query)
+        queries.setdefault(_string(query), []).append(query)
     return list(queries.values())
+
+
+def _string(query: list[Example]) -> str:
+    return query[0].texts[0]
 
 
 def evaluate(data: Data[list[Example]], system: object, options: Options) -> Result:

@@ -48,7 +48,7 @@ def load(source: Source, options: Options) -> Data[Example]:
         UsageError: no data folder.
         InputError: no set is there, or a file is of another layout.
     """
-    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read)
+    return _chineseblue.load(source, options, SETS, ("txt", "tsv"), read, _chineseblue.query_of)
 
 
 def evaluate(data: Data[Example], system: object, options: Options) -> Result:
