@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+from alphita.terminology import store
+from alphita.terminology.model import Tables
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
 from tests.search.conftest import ROWS, products_of
@@ -112,6 +115,31 @@ def test_attributes_and_routes(
     assert alphita(*words, built) == 2
     assert "already exists" in capsys.readouterr().err
     assert alphita(*words, built, "--force") == 0
+
+
+def test_what_has_no_name_in_the_language_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    english = [("P:1", "drops"), ("P:2", "tablets"), ("P:3", "syrup"), ("V:1", "earache"), ("V:2", "cough")]
+    italian = [("P:1", "gocce"), ("P:2", "compresse"), ("V:2", "tosse")]
+    terms = pl.concat(
+        pl.DataFrame(rows, schema=["concept", "string"], orient="row").with_columns(
+            language=pl.lit(language), preferred=pl.lit(language == "en"), source=pl.lit("T")
+        )
+        for language, rows in (("en", english), ("it", italian))
+    )
+    triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2"), ("P:3", "use", "V:2")]
+    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row")
+    concepts = pl.DataFrame({"id": [row[0] for row in english]}).with_columns(source=pl.lit("T"))
+    store.save(Tables(concepts, terms, relations.with_columns(source=pl.lit("T"))), tmp_path / "x.terminology")
+    words = ("search", "build", "--model", "any", "-t", tmp_path / "x.terminology", "--language")
+    assert alphita(*words, "it", "-o", tmp_path / "i.search") == 0
+    assert capsys.readouterr().out == (
+        f"{tmp_path / 'i.search'}: 2 products, 1 values of 1 attributes, 2 triples; without a usable name in it: "
+        "2 triples and 1 products left out\n"
+    )
+    counts = json.loads((tmp_path / "i.search" / "catalogue.json").read_text())["counts"]
+    assert (counts["unnamed_triples"], counts["unnamed_products"]) == (2, 1)
+    assert alphita(*words, "en", "-o", tmp_path / "e.search") == 0
+    assert capsys.readouterr().out.endswith(": 3 products, 2 values of 1 attributes, 4 triples\n")
 
 
 @pytest.mark.parametrize(

@@ -95,11 +95,17 @@ def test_defaults_are_the_papers() -> None:
         (["rho=1"], "rho"), (["dev_synonyms=3"], "dev_sequences"), (["keep=best"], "dev scores"),
         (["dev_attributes=5", "rho=0"], "dev_attributes"), (["segmenter=spaces"], "segmenter"),
         (["languages=en:1,it:2"], "without weights"),
+        (["hidden=33"], "hidden=33 must be a multiple of heads=12, as 36 is"),
+        (["hidden=30", "heads=4"], "hidden=30 must be a multiple of heads=4, as 32 is"),
     ],
 )  # fmt: skip
 def test_settings_that_make_no_sense_are_refused(bad: list[str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         resolve(electra_em_pap.Config, sets=bad)
+
+
+def test_sizes_of_a_new_encoder_are_not_looked_at_where_there_is_one() -> None:
+    assert resolve(electra_em_pap.Config, sets=["scratch=false", "hidden=33"]).hidden == 33
 
 
 def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
@@ -124,12 +130,99 @@ def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
     assert [line["loss"] for line in log(tmp_path / "cut")] == [line["loss"] for line in log(tmp_path / "whole")]
 
 
-def test_values_that_cannot_be_held_out_are_told_at_the_start(model: Path, corpus: Path, tmp_path: Path) -> None:
+def test_lines_that_cannot_be_used_are_told_and_counted(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    lines = [json.dumps({"text": line}) for line in corpus.read_text().splitlines()]
+    file = tmp_path / "notes.jsonl"
+    file.write_text("\n".join([*lines, '{"txt": "fever"}', "[1]", "not JSON"]) + "\n")
+    settings = config(file, rho=0.0)
+    told = f"3 lines of the corpus cannot be used; each is in {tmp_path / 'm.rejects.csv'} with its number"
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, dry_run=True)
+    assert "3 lines of the corpus cannot be used; --dry-run lists none" in capsys.readouterr().err
+    assert not (tmp_path / "m.rejects.csv").exists()
+    step = ReplacedTokenSteps.__call__
+
+    def cut(self: ReplacedTokenSteps, number: int, share: float) -> dict[str, torch.Tensor]:
+        if number == 2:
+            raise KeyboardInterrupt
+        return step(self, number, share)
+
+    monkeypatch.setattr(ReplacedTokenSteps, "__call__", cut)
+    with pytest.raises(KeyboardInterrupt):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
+    assert told in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.setattr(span_sequences, "pack", None)
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, resume=True)
+    assert told in capsys.readouterr().err
+    assert artefact.open_manifest(tmp_path / "m", "model")["sequences"]["rejected"] == 3
+    assert [row.split(",")[1] for row in (tmp_path / "m.rejects.csv").read_text().splitlines()] == [
+        "line", "193", "194", "195"
+    ]  # fmt: skip
+
+
+def test_a_corpus_of_which_no_line_can_be_used(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text('{"txt": "fever"}\n' * 4)
+    with pytest.raises(InputError, match=r"no word to learn from; 4 lines .* each is in .*m\.rejects\.csv with"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(file))
+    assert len((tmp_path / "m.rejects.csv").read_text().splitlines()) == 5
+    with pytest.raises(InputError, match=r"no text to train on: 0 documents.* 4 lines that cannot be used; look at"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(file, scratch=False))
+
+
+def test_a_vocabulary_without_room_for_the_characters_says_what_it_needs(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"vocabulary=20 is below the \d+ characters .* the 5 special") as error:
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, vocabulary=20))
+    least = int(str(error.value).split("set vocabulary=")[1].split()[0])
+    with pytest.raises(UsageError, match=f"set vocabulary={least} or more"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, vocabulary=least - 1))
+    electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, vocabulary=least, steps=1))
+    sizes = json.loads((tmp_path / "m" / "config.json").read_text())
+    assert sizes["vocab_size"] == least
+
+
+def test_products_have_names_in_the_languages(model: Path, corpus: Path, tmp_path: Path, monkeypatch) -> None:
+    english = [("P:1", "ear drops"), ("P:2", "cough syrup"), ("V:1", "earache"), ("V:2", "cough"), ("V:3", "fever")]
+    italian = [("P:1", "gocce auricolari"), ("P:2", "sciroppo"), ("V:1", "otalgia"), ("V:2", "tosse")]
+    terms = pl.concat(
+        pl.DataFrame(rows, schema=["concept", "string"], orient="row").with_columns(
+            language=pl.lit(language), preferred=pl.lit(language == "en"), source=pl.lit("P")
+        )
+        for language, rows in (("en", english), ("it", italian))
+    )
+    triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2"), ("P:2", "use", "V:3")]
+    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row")
+    concepts = pl.DataFrame({"id": [row[0] for row in english]}).with_columns(source=pl.lit("P"))
+    store.save(Tables(concepts, terms, relations.with_columns(source=pl.lit("P"))), tmp_path / "x.terminology")
+    bilingual = store.load_terminology(tmp_path / "x.terminology")
+    seen: set[str] = set()
+    tokenize = TermEncoder.tokenize
+    monkeypatch.setattr(TermEncoder, "tokenize", lambda self, rows: seen.update(rows) or tokenize(self, rows))
+    settings = config(corpus, languages="it", steps=2, rho=0.5)
+    electra_em_pap.train(bilingual, str(model), tmp_path / "m", settings)
+    assert {string for _, string in italian} <= seen
+    assert not {string for _, string in english} & seen
+    assert artefact.open_manifest(tmp_path / "m", "model")["products"]["unnamed"] == 1
+
+
+def test_what_is_wrong_with_the_products_is_told_before_text_is_read(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(corpora, "documents", None)
     lone = products_of([("Otocalm", "route", "auricular")], tmp_path / "t.terminology")
     settings = config(corpus, rho=0.5, dev_attributes=5, keep="best", evaluate_every=2)
     with pytest.raises(InputError, match="no value of a product can be held out") as error:
         electra_em_pap.train(lone, str(model), tmp_path / "m", settings)
     assert error.value.field == "dev_attributes"
+    with pytest.raises(UsageError, match="unknown attribute 'treat'; did you mean 'treats'"):
+        electra_em_pap.train(terminology, str(model), tmp_path / "m", config(corpus, attributes="treat"))
+    assert list(tmp_path.glob("m*")) == []
 
 
 def test_both_tasks_are_learnt_and_the_model_is_one_like_others(
@@ -282,7 +375,6 @@ def test_bad_input_is_a_clear_error(terminology: Terminology, model: Path, corpu
     (tmp_path / "empty.txt").write_text("\n \n")
     fails(InputError, "no word to learn from", corpus=str(tmp_path / "empty.txt"))
     fails(InputError, "none of them left to train on", dev_sequences=10_000)
-    fails(UsageError, "multiple of heads", hidden=33)
     fails(UsageError, "treat", attributes="treat")
     fails(UsageError, "below the", vocabulary=20)
 

@@ -328,7 +328,9 @@ def test_a_corpus_that_cannot_be_used_is_a_clear_error(
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("m")]
 
 
-def test_unreadable_lines_are_set_aside(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+def test_unreadable_lines_are_set_aside_and_counted(
+    terminology: Terminology, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "notes.jsonl"
     good = [json.dumps({"note": f"dolore del {site}"}) for site in ITALIAN * 4]
     file.write_text("\n".join([*good, "{secret", json.dumps({"text": "secret"})]) + "\n")
@@ -336,7 +338,9 @@ def test_unreadable_lines_are_set_aside(terminology: Terminology, model: Path, t
     rejects = (tmp_path / "m.rejects.csv").read_text().splitlines()
     assert len(rejects) == 3
     assert "secret" not in "".join(rejects)
-    assert artefact.open_manifest(tmp_path / "m", "model")["sequences"]["documents"] == len(good)
+    counts = artefact.open_manifest(tmp_path / "m", "model")["sequences"]
+    assert (counts["documents"], counts["rejected"]) == (len(good), 2)
+    assert "lines that cannot be used: 2" in capsys.readouterr().err
 
 
 def test_encoders_that_cannot_be_read_with_are_refused(

@@ -39,7 +39,7 @@ def test_what_a_table_of_products_holds(terminology: Terminology) -> None:
     assert len(found.titles) == 5
     assert names(found.value_names) == [[value.lower()] for value in found.values]
     assert found.triples.tolist() == sorted(found.triples.tolist())
-    assert found.held_out == 0
+    assert (found.held_out, found.unnamed, found.unnamed_products) == (0, 0, 0)
     some = catalogue.collect(terminology, attributes=["main_ingredient"])
     assert said(some) == {("Motiral capsules 5 mg", "main_ingredient", "motiride")}
     # The others are products too, and can be found by their titles.
@@ -118,10 +118,19 @@ def test_names_in_some_languages(ontology: Terminology) -> None:
     # What has no name in it is no product, and no value.
     assert said(found) == {("Febbre rossa", "has_symptom", "Pelle calda")}
     assert names(found.title_names) == [["febbre rossa"]]
+    # Cold feet and its symptom of Blue fever, the machine's translation, and what the retired one has; of the products
+    # Red fever alone is left.
+    assert (found.unnamed, found.unnamed_products) == (4, 3)
     every = catalogue.collect(ontology, languages=["it", "en"])
     assert said(every) == said(catalogue.collect(ontology))
+    assert (every.unnamed, every.unnamed_products) == (2, 1)
     with pytest.raises(UsageError, match=r"unknown language 'fr'; choose from \['en', 'it'\]"):
         catalogue.collect(ontology, languages=["fr"])
+
+
+def test_a_language_that_leaves_nothing_is_told(ontology: Terminology) -> None:
+    with pytest.raises(InputError, match=r"of 1 triples of attributes none is between two .* in it; take other"):
+        catalogue.collect(ontology, attributes=["seen_with"], languages=["it"])
 
 
 def test_titles_with_attributes_are_one_text() -> None:

@@ -125,6 +125,19 @@ def test_columns_that_would_be_one_attribute_are_refused(write: Write, attribute
         products.load([path], products.Options(attributes=attributes), Rejects(None))
 
 
+def test_rows_that_would_be_one_attribute_are_set_aside(load: Load, write: Write) -> None:
+    rows = "A,Rh +,yes\nB,rh -,no\nC,RH  +,no\nD,rh_+,\nE,rh -,\n"
+    path = write("p.csv", f"title,attribute_name,attribute_values\n{rows}")
+    terminology, rejects = load(products, path)
+    assert triples(terminology) == {("A", "rh", "yes"), ("C", "rh", "no")}
+    refused = "would be the attribute 'rh', as 'Rh +' before it is; rename one of them"
+    assert rejects == [
+        [str(path), "3", "attribute_name", "rh -", refused],
+        [str(path), "5", "attribute_values", "", "no value"],
+        [str(path), "6", "attribute_values", "", "no value"],
+    ]
+
+
 def test_columns_are_found_in_any_script_and_writing(load: Load, write: Write) -> None:
     # Vowels that are marks, an accent written apart, and one attribute in two columns.
     path = write("p.csv", "title,दवा,दवी,indicacio\u0301n,Main Colour,main_colour\nA,एक,दो,tos,red,blue\n")
@@ -138,6 +151,17 @@ def test_columns_are_found_in_any_script_and_writing(load: Load, write: Write) -
     # The column of this very name comes before one that is written alike.
     terminology, _ = load(products, path, attributes="main_colour")
     assert triples(terminology) == {("A", "main_colour", "blue")}
+
+
+@pytest.mark.parametrize("attributes", ["*", "a", " A ", "a,b"])
+def test_columns_of_one_name_are_one_attribute(load: Load, write: Write, attributes: str) -> None:
+    path = write("p.csv", "title,a,b,a,id\nT,1,x,2|3,7\n")
+    terminology, _ = load(products, path, attributes=attributes)
+    found = triples(terminology)
+    assert {value for _, name, value in found if name == "a"} == {"1", "2", "3"}
+    named = "b" in attributes or attributes == "*"
+    assert (("T", "b", "x") in found) == named
+    assert terminology.manifest["dropped"] == ({} if named else {"column 'b' of p.csv": 1})
 
 
 def test_ids_are_the_same_in_another_order(load: Load, write: Write) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from scipy import stats
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import splits
 from alphita.terminology.loaders import obo, products
+from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita.terminology.text import clean
@@ -78,6 +81,31 @@ def test_attributes_can_be_named(terminology: Terminology, named: str) -> None:
     table = read_products(terminology, attributes=named)
     assert table.labels == ["indication"]
     assert said(table) == {row for row in said(read_products(terminology)) if row[1] == "indication"}
+
+
+def test_names_are_those_in_the_languages(terminology: Terminology, tmp_path: Path) -> None:
+    rows = [
+        ("P:1", "Ear drops", "en"), ("P:1", "Gocce auricolari", "it"), ("P:2", "Cough syrup", "en"),
+        ("V:1", "Earache", "en"), ("V:1", "Otalgia", "it-CH"), ("V:2", "Cough", "en"), ("V:2", "Tosse", "it"),
+    ]  # fmt: skip
+    terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(
+        preferred=pl.Series([language == "en" for *_, language in rows]), source=pl.lit("T")
+    )
+    triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2")]
+    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row")
+    concepts = pl.DataFrame({"id": sorted({row[0] for row in rows})}).with_columns(source=pl.lit("T"))
+    save(Tables(concepts, terms, relations.with_columns(source=pl.lit("T"))), tmp_path / "x.terminology")
+    spoken = load_terminology(tmp_path / "x.terminology")
+    table = read_products(spoken, languages=["it"])
+    assert said(table) == {("gocce auricolari", "use", "otalgia"), ("gocce auricolari", "use", "tosse")}
+    assert table.counts["unnamed"] == 1
+    assert "left out: 1 triples whose title or value has no name" in "\n".join(Products(table).lines())
+    for languages in ((), ["en"], ["en", "it"]):
+        assert said(read_products(spoken, languages=languages)) == {
+            ("ear drops", "use", "earache"), ("ear drops", "use", "cough"), ("cough syrup", "use", "cough")
+        }  # fmt: skip
+    with pytest.raises(InputError, match=r"no relation joins two concepts with names in it, .* or languages"):
+        read_products(terminology, languages=["it"])
 
 
 def test_an_unknown_attribute_is_named_with_a_near_one(terminology: Terminology) -> None:
@@ -265,6 +293,52 @@ def test_the_title_and_the_value_of_a_dev_triple_train(seed: int) -> None:
     assert 0 < len(data.dev) < len(triples)
     assert set(data.dev.triples[:, 0].tolist()) <= set(training[:, 0].tolist())
     assert {tuple(row) for row in data.dev.triples[:, 1:].tolist()} <= {tuple(row) for row in training[:, 1:].tolist()}
+
+
+@pytest.mark.parametrize("dev", [4, 11, 12])
+def test_no_title_or_value_leaves_with_a_pair_of_several_triples(tmp_path: Path, dev: int) -> None:
+    """As a register writes it, the ingredient is the active substance too."""
+    rows = [
+        (str(number), f"brand {number}", name, f"substance {number % 4}")
+        for number in range(12) for name in ("ingredient", "active substance")
+    ]  # fmt: skip
+    alone = Products(read_products(imported(tmp_path, rows)), dev=dev)
+    # Each title has one value alone, if by two names.
+    assert len(alone.dev) == 0
+    with_maker = [*rows, *((str(number), f"brand {number}", "maker", f"house {number % 2}") for number in range(12))]
+    (tmp_path / "y").mkdir()
+    data = Products(read_products(imported(tmp_path / "y", with_maker)), dev=dev, seed=1)
+    training = trained(data)
+    assert len(data.dev) == dev
+    assert len(training) + data.counts["dev_related"] + dev == 36
+    assert len(set(training[:, 0].tolist())) == 12
+    assert len({tuple(row) for row in training[:, 1:].tolist()}) == 10
+
+
+@settings(max_examples=100, deadline=None)
+@given(tables(), st.integers(1, 30), st.integers(0, 100))
+def test_every_title_and_value_of_the_table_still_trains(table: ProductTable, dev: int, seed: int) -> None:
+    """Strings are titles and values both, joined in either direction and by several relations."""
+    before, after = (trained(opened(table, count, seed)) for count in (0, dev))
+    assert set(after[:, 0].tolist()) == set(before[:, 0].tolist())
+    assert {tuple(row) for row in after[:, 1:].tolist()} == {tuple(row) for row in before[:, 1:].tolist()}
+
+
+def test_where_each_pair_has_one_triple_the_choice_goes_by_triples() -> None:
+    """As before pairs were chosen: by the order drawn, as long as title and value keep another."""
+    rng = np.random.default_rng(3)
+    triples = np.stack([rng.integers(0, 12, 60), rng.integers(0, 2, 60), rng.integers(12, 30, 60)], axis=1)
+    _, first = np.unique(triples[:, [0, 2]], axis=0, return_index=True)
+    triples = np.unique(triples[first], axis=0)
+    titles, values = (Counter(map(str, part.tolist())) for part in (triples[:, 0], triples[:, 1:]))
+    chosen = []
+    for row in np.random.default_rng([5, attribute_data.CHOSEN]).permutation(len(triples)).tolist():
+        title, value = str(triples[row, 0]), str(triples[row, 1:].tolist())
+        if titles[title] > 1 and values[value] > 1:
+            titles[title], values[value] = titles[title] - 1, values[value] - 1
+            chosen.append(row)
+    assert len(chosen) > 10
+    assert np.array_equal(Products(table_of(triples), dev=60, seed=5).dev.triples, triples[sorted(chosen)])
 
 
 def test_what_is_held_out_follows_from_the_seed(terminology: Terminology) -> None:

@@ -58,6 +58,10 @@ def build(
         products, encoder, output, attributes=attribute or (), languages=language or (), split=split, force=force
     )
     left_out = f" ({counts['held_out_triples']:,} held-out ones left out)" if split is not None else ""
+    unnamed = counts["unnamed_triples"], counts["unnamed_products"]
+    if any(unnamed):
+        spoken = f" in {', '.join(language)}" if language else ""
+        left_out += f"; without a usable name{spoken}: {unnamed[0]:,} triples and {unnamed[1]:,} products left out"
     print(
         f"{output}: {counts['products']:,} products, {counts['values']:,} values of {counts['attributes']:,} "
         f"attributes, {counts['triples']:,} triples{left_out}"

@@ -35,6 +35,19 @@ SPECIAL = re.compile(r"\[.+\]|<.+>")
 COPIES = 10_000
 
 
+class TooSmall(UsageError):
+    """A vocabulary has no room for the characters of its texts.
+
+    Attributes:
+        characters: how many they are, those that go on in a word counted by themselves (a and ##a).
+    """
+
+    def __init__(self, size: int, characters: int) -> None:
+        """Say that `size` tokens are too few for so many characters."""
+        super().__init__(f"size {size:,} is below the {characters:,} characters of the texts; take a larger one")
+        self.characters = characters
+
+
 def open_wordpiece(encoder: str | Path) -> Tokenizer:
     """Return an encoder's tokenizer, which neither cuts nor pads.
 
@@ -279,7 +292,8 @@ def train_wordpiece(words: Mapping[str, int], size: int, *, like: Tokenizer, min
         min_frequency: occurrences that a character and a joined pair need.
 
     Raises:
-        UsageError: `size` is smaller than the number of characters, or no word is left.
+        TooSmall: `size` is smaller than the number of characters.
+        UsageError: no word is left.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
@@ -296,7 +310,7 @@ def train_wordpiece(words: Mapping[str, int], size: int, *, like: Tokenizer, min
     # given beforehand they have their places.
     characters = sorted(set().union(*words)) + sorted({prefix + one for word in words for one in word[1:]})
     if size < len(characters):
-        raise UsageError(f"size {size:,} is below the {len(characters):,} characters of the texts; take a larger one")
+        raise TooSmall(size, len(characters))
     trained = Tokenizer(models.WordPiece({}, unk_token=like.model.unk_token, continuing_subword_prefix=prefix))
     trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.WordPieceTrainer(

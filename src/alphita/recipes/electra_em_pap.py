@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita.training.attribute_data import Products
 
 CITATION = (
     "K. Liu, J. Jiang, F. Lyu. A domain knowledge enhanced pre-trained language model for vertical search: case study "
@@ -109,7 +110,7 @@ def train(
     Raises:
         InputError: a file of the corpus cannot be read, or there is no text in it; the terminology has no products or
             no names; the encoder has no mask token, or is of another kind than BERT.
-        UsageError: no corpus is given; or a size is out of range.
+        UsageError: no corpus is given; the terminology has no such attribute; or a size is out of range.
     """
     from alphita.progress import say
     from alphita.training import ranks, runs
@@ -125,8 +126,10 @@ def train(
         sources = Sources.of(terminology, split, config.corpus, prepared, rejects)
         if split is not None and everyone.first:
             say(f"held out by the split: {len(split.cleaned):,} strings")
+        # Text may take hours to read, so what is wrong with the products is told before.
+        table = _table(config, sources) if config.rho else None
         start = starting_encoder(encoder, config, sources)
-        figures = _pretrain(start, out, config, sources, resume=resume, force=force, dry_run=dry_run)
+        figures = _pretrain(start, out, config, sources, table, resume=resume, force=force, dry_run=dry_run)
     if everyone.first and not dry_run:
         shutil.rmtree(prepared, ignore_errors=True)
     everyone.wait()
@@ -136,8 +139,34 @@ def train(
 # The two tasks.
 
 
+def _table(config: Config, sources: Sources) -> Products:
+    """Return the products that train PAP, and those held out to score with."""
+    from alphita.training.attribute_data import Products
+    from alphita.training.product_table import read_products
+
+    products = read_products(
+        sources.terminology, attributes=config.attributes, languages=list(language_weights(config.languages)),
+        split=sources.split,
+    )  # fmt: skip
+    table = Products(products, dev=config.dev_attributes, seed=config.seed)
+    if config.dev_attributes and not len(table.dev):
+        raise InputError(
+            "no value of a product can be held out: of a triple that is, title and value must both have others",
+            file=sources.terminology.path, field="dev_attributes", remedy="set dev_attributes=0, or dev_sequences",
+        )  # fmt: skip
+    return table
+
+
 def _pretrain(
-    start: str | Path, out: Path, config: Config, sources: Sources, *, resume: bool, force: bool, dry_run: bool
+    start: str | Path,
+    out: Path,
+    config: Config,
+    sources: Sources,
+    table: Products | None,
+    *,
+    resume: bool,
+    force: bool,
+    dry_run: bool,
 ) -> dict[str, float]:
     """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
     import torch
@@ -147,13 +176,11 @@ def _pretrain(
     from alphita.objectives.attribute_prediction import AttributeProjection
     from alphita.progress import say
     from alphita.training import ranks, runs
-    from alphita.training.attribute_data import Products
     from alphita.training.attribute_steps import NAME, AttributeSteps, load_projection
     from alphita.training.dry_run import Timed, check_encoder, estimate
     from alphita.training.forward import TermForward
     from alphita.training.loop import Plan, fit
     from alphita.training.masked_steps import SequenceBatches
-    from alphita.training.product_table import read_products
     from alphita.training.replaced_token_steps import ReplacedTokenSteps
     from alphita.training.switching_steps import SwitchingSteps
 
@@ -170,11 +197,11 @@ def _pretrain(
         **sources.facts,
     }  # fmt: skip
 
-    # RTD: text with words and entities marked; generator, discriminator and its head.
-    sequences = sequences_of(start, config, sources, student.max_length)
-    dev, rows = hold_out(len(sequences), config)
+    # RTD: generator, discriminator and its head; text with words and entities marked.
     generator = _generator(student, config)
     head = ReplacedHead.of(student, seed=config.seed)
+    sequences = sequences_of(start, config, sources, student.max_length)
+    dev, rows = hold_out(len(sequences), config)
     batches = SequenceBatches(rows, batch=config.batch, seed=config.seed)
     texts = ReplacedTokenSteps(
         forward, generator, head, sequences, batches, masking(start, config.masked), seed=config.seed,
@@ -189,16 +216,7 @@ def _pretrain(
     # PAP: products of the terminology.
     steps: Timed = texts
     products: AttributeSteps | None = None
-    if config.rho:
-        table = Products(
-            read_products(sources.terminology, attributes=config.attributes, split=sources.split),
-            dev=config.dev_attributes, seed=config.seed,
-        )  # fmt: skip
-        if config.dev_attributes and not len(table.dev):
-            raise InputError(
-                "no value of a product can be held out: of a triple that is, title and value must both have others",
-                file=sources.terminology.path, field="dev_attributes", remedy="set dev_attributes=0, or dev_sequences",
-            )  # fmt: skip
+    if table is not None:
         projection = load_projection(student.folder, student.dim)
         if projection is None:
             with torch.random.fork_rng():

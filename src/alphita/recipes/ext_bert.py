@@ -286,7 +286,8 @@ def read(
     batches = SequenceBatches(trained_on, batch=config.batch, seed=config.seed)
     sizes = (
         f"sequences: {len(trained_on):,} of {counts['documents']:,} documents and {counts['tokens']:,} tokens, "
-        f"{len(dev):,} more to score with; pieces dropped for a held-out string: {counts['pieces_with_held_out']:,}"
+        f"{len(dev):,} more to score with; pieces dropped for a held-out string: {counts['pieces_with_held_out']:,}; "
+        f"lines that cannot be used: {counts.get('rejected', 0):,}"
     )
 
     # Loop.
@@ -347,7 +348,7 @@ def _pack(
     with Rejects(aside, private=True) as rejects, _no_empty_folder(folder.parent):
         texts = documents([Path(file) for file in sources["corpus"]], text_field=config.text_field, rejects=rejects)
         corpus_sequences.pack(
-            texts, tokenizer, specials, folder, length=length, held_out=held_out, made_with=made_with
+            texts, tokenizer, specials, folder, length=length, held_out=held_out, made_with=made_with, rejects=rejects
         )  # fmt: skip
 
 

@@ -55,6 +55,9 @@ class Catalogue(NamedTuple):
         attributes: a names of attributes, sorted.
         triples: (m, 3) int32 product, attribute, value; sorted and distinct.
         held_out: triples left out because a split holds them out.
+        unnamed: triples left out because product or value has no name to be found by: none in the languages, none that
+            a split does not hold out, or the concept is retired.
+        unnamed_products: products left out because they have none, or no value that has one.
     """
 
     product_ids: list[str]
@@ -66,6 +69,8 @@ class Catalogue(NamedTuple):
     attributes: list[str]
     triples: NDArray[np.int32]
     held_out: int
+    unnamed: int
+    unnamed_products: int
 
 
 def collect(
@@ -86,7 +91,7 @@ def collect(
 
     Raises:
         UsageError: an unknown attribute or language.
-        InputError: the terminology has no attributes.
+        InputError: the terminology has no attributes, or none is between concepts with names.
     """
     from alphita.terminology.model import PRODUCT
 
@@ -96,15 +101,11 @@ def collect(
         exclude=frozenset() if split is None else split.cleaned, languages=languages or None
     )
     usable = np.diff(offsets) > 0
-    triples = np.unique(np.asarray(terminology.triples), axis=0)
-    triples = triples[
-        np.isin(triples[:, 1], labels)
-        & usable[triples[:, 0]]
-        & usable[triples[:, 2]]
-        & (triples[:, 0] != triples[:, 2])
-    ]
+    every = np.unique(np.asarray(terminology.triples), axis=0)
+    every = every[np.isin(every[:, 1], labels) & (every[:, 0] != every[:, 2])]
+    triples = every[usable[every[:, 0]] & usable[every[:, 2]]]
     if not len(triples):
-        raise InputError("no concept of this terminology has an attribute", file=terminology.path, remedy=REMEDY)
+        raise _nothing(terminology, len(every), languages)
     named = _of_type(terminology, PRODUCT)
     products = np.union1d(triples[:, 0], named[usable[named]])
     product = np.searchsorted(products, triples[:, 0])
@@ -121,7 +122,8 @@ def collect(
         _owned(terminology, rows, offsets, products),
         _taken(terminology.concept_ids, values), _taken(strings, rows[offsets[values]]),
         _owned(terminology, rows, offsets, values),
-        sorted(names), found[np.lexsort(found.T[::-1])], int((~kept).sum()),
+        sorted(names), found[np.lexsort(found.T[::-1])], int((~kept).sum()), len(every) - len(triples),
+        len(np.union1d(every[:, 0], named)) - len(products),
     )  # fmt: skip
 
 
@@ -147,6 +149,17 @@ def title_with_attribute(title: str, attribute: str) -> str:
         attribute: its name, e.g. "main_ingredient".
     """
     return f"{title} {clean(attribute)}"
+
+
+def _nothing(terminology: Terminology, unnamed: int, languages: Collection[str]) -> InputError:
+    """Return the error of a terminology without a triple to search by; `unnamed` are those without names."""
+    if not unnamed:
+        return InputError("no concept of this terminology has an attribute", file=terminology.path, remedy=REMEDY)
+    spoken = f" in {', '.join(languages)}" if languages else ""
+    return InputError(
+        f"of {unnamed:,} triples of attributes none is between two concepts with names to be found by{spoken}",
+        file=terminology.path, remedy="take other attributes or languages, or a split that holds out less",
+    )  # fmt: skip
 
 
 def _check_languages(terminology: Terminology, languages: Collection[str]) -> None:

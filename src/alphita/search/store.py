@@ -67,12 +67,13 @@ def build(
         force: move an existing `out` aside.
 
     Returns:
-        The counts (products, titles, values, attributes, triples, held_out_triples), and under "auc" how well the
-        encoder's projection tells products apart (see `projection.told_apart`); None without one.
+        The counts (products, titles, values, attributes, triples, held_out_triples, unnamed_triples,
+        unnamed_products), and under "auc" how well the encoder's projection tells products apart (see
+        `projection.told_apart`); None without one.
 
     Raises:
-        InputError: the terminology has no attributes; the encoder gives vectors that are not finite; its projection is
-            damaged.
+        InputError: the terminology has no attributes, or none between concepts with names; the encoder gives vectors
+            that are not finite; its projection is damaged.
         UsageError: an unknown attribute or language, or `out` exists.
     """
     artefact.refuse_existing(Path(out), force, " (the old one is moved aside)")
@@ -90,6 +91,7 @@ def build(
         counts = {
             "products": len(found.titles), "titles": len(found.title_names.strings), "values": len(found.values),
             "attributes": len(found.attributes), "triples": len(found.triples), "held_out_triples": found.held_out,
+            "unnamed_triples": found.unnamed, "unnamed_products": found.unnamed_products,
         }  # fmt: skip
         facts = {
             "attributes": found.attributes, "languages": sorted(languages), "dim": encoder.dim,

@@ -1,8 +1,9 @@
 """Product attribute prediction's data: what trains, what is held out to score with, and negatives.
 
-Two strings that any triple joins, in either direction, are *related*; a string is related to itself. With a held-out
-triple every other triple between its two strings leaves the training, and related strings are never a title and a
-negative of it: what is held out is seen neither as true nor as false.
+Two strings that a triple of the table joins, in either direction, are *related*; a string is related to itself. With a
+held-out triple every other triple between its two strings leaves the training, and related strings are never a title
+and a negative of it: what is held out is seen neither as true nor as false. The table has the triples of the attributes
+asked for (`read_products`), so a value that only another attribute joins to a title can be a negative of it.
 """
 
 from __future__ import annotations
@@ -99,7 +100,8 @@ class Products:
     def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0) -> None:
         """Choose what trains. Use `read_products` for the table.
 
-        The title of a dev triple has another value that trains, of whatever attribute, and the value another title.
+        The title of a dev triple has another value that trains, of whatever attribute, and the value another title that
+        does, with the same attribute.
 
         Args:
             table: all products, and what a split holds out of them.
@@ -168,9 +170,10 @@ class Products:
             f"{len(np.unique(self.values)):,} of them distinct; {len(self.table.labels):,} names of attributes"
         )
         yield (
-            f"left out: {counts['unnamed']:,} triples without a title or value, {counts['value_is_title']:,} whose "
-            f"value is the title, {counts['repeated']:,} said twice, {counts['held_out_strings']:,} with a "
-            f"string and {counts['held_out_triples']:,} with a triple that the split holds out"
+            f"left out: {counts['unnamed']:,} triples whose title or value has no name that trains, "
+            f"{counts['value_is_title']:,} whose value is the title, {counts['repeated']:,} said twice, "
+            f"{counts['held_out_strings']:,} with a string and {counts['held_out_triples']:,} with a triple that the "
+            "split holds out"
         )
         if len(self.dev):
             yield (
@@ -226,20 +229,36 @@ def questions(
 
 
 def _choose(triples: Int64, values: list[Int64], related: Related, wanted: int, random: np.random.Generator) -> Int64:
-    """Return up to `wanted` triples (q, 3) to hold out; see `Products`. Each has another candidate than its value."""
+    """Return up to `wanted` triples (q, 3) to hold out; see `Products`. Each has another candidate than its value.
+
+    All triples between two strings leave the training together, as in `splits.with_triples`, and stay together where
+    without them one of their titles, or one of their values of an attribute, would have none left. Of a pair that has
+    left already further triples may be asked about.
+    """
     if wanted <= 0:
         return np.empty((0, 3), np.int64)
     title_left = np.bincount(triples[:, 0])
     _, of_value, value_left = np.unique(triples[:, 1:], axis=0, return_inverse=True, return_counts=True)
     of_value = of_value.ravel()
+    ends = np.sort(triples[:, [0, 2]], axis=1)
+    _, of_pair, sizes = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
+    of_pair = of_pair.ravel()
+    by_pair, stop = np.argsort(of_pair, kind="stable"), np.cumsum(sizes)
+    start = stop - sizes
     chosen: list[int] = []
     for row in random.permutation(len(triples)).tolist():
         if len(chosen) == wanted:
             break
-        (title, attribute, _), value = triples[row].tolist(), of_value[row]
-        if title_left[title] < 2 or value_left[value] < 2 or related(title, values[attribute]).all():
+        (title, attribute, _), pair = triples[row].tolist(), of_pair[row]
+        leaving = by_pair[start[pair] : stop[pair]]
+        titles, counts = np.unique(triples[leaving, 0], return_counts=True)
+        needed = (title_left[titles] <= counts).any() or (value_left[of_value[leaving]] < 2).any()
+        if needed or related(title, values[attribute]).all():
             continue
-        title_left[title] -= 1
-        value_left[value] -= 1
+        title_left[titles] -= counts
+        # An attribute's value is once among them.
+        value_left[of_value[leaving]] -= 1
+        # They do not leave again.
+        start[pair] = stop[pair]
         chosen.append(row)
     return triples[np.sort(np.array(chosen, np.int64))]

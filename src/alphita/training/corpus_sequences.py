@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, progress
-from alphita.errors import InputError
+from alphita.errors import InputError, Rejects
 from alphita.training.corpora import blocks
 from alphita.training.held_out_text import HeldOut
 from alphita.training.mention_store import Specials
@@ -74,6 +74,7 @@ def pack(
     held_out: HeldOut,
     made_with: Any = None,  # noqa: ANN401 - anything JSON has
     marker: Marker | None = None,
+    rejects: Rejects | None = None,
 ) -> None:
     """Write the sequences of some texts into `folder`, which appears whole or not at all.
 
@@ -87,6 +88,7 @@ def pack(
         made_with: what the sequences follow from, to know them again.
         marker: finds spans, which are written too, and cut only where one is longer than a sequence; see
             `span_sequences`.
+        rejects: takes the lines that `texts` cannot read; they are counted, as "rejected".
 
     Raises:
         InputError: no text has a token that may train.
@@ -113,10 +115,13 @@ def pack(
                 spans.write((sequence.spans + len(specials.before)).astype("<i4").tobytes())
                 lengths.append(len(whole))
                 numbers.append(len(sequence.spans))
+        if rejects is not None:
+            counts["rejected"] = rejects.count
         if not lengths:
+            unread = f", {rejects.count:,} lines that cannot be used" if rejects is not None and rejects.count else ""
             raise InputError(
                 f"the corpus has no text to train on: {counts['documents']:,} documents, {counts['empty']:,} of them "
-                f"empty, {counts['pieces_with_held_out']:,} pieces with held-out strings",
+                f"empty, {counts['pieces_with_held_out']:,} pieces with held-out strings{unread}",
                 remedy="look at corpus, text_field and --split",
             )  # fmt: skip
         counts["sequences"], counts["tokens"] = len(lengths), sum(lengths)

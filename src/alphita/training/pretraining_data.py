@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
@@ -60,6 +60,13 @@ class Pretraining(TermTraining):
     hidden: int = Field(768, ge=8, description="scratch: width, a multiple of heads (§4.2.1)")
     heads: int = Field(12, ge=1, description="scratch: attention heads (§4.2.1)")
     intermediate: int = Field(0, ge=0, description="scratch: width of the feed-forward layers; 0: 4 hidden (ELECTRA's)")
+
+    @model_validator(mode="after")
+    def _has_sizes_that_fit(self) -> Pretraining:
+        if self.scratch and self.hidden % self.heads:
+            larger = self.hidden + self.heads - self.hidden % self.heads
+            raise ValueError(f"hidden={self.hidden} must be a multiple of heads={self.heads}, as {larger} is")
+        return self
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str
 
     Raises:
         InputError: the corpus has no word.
-        UsageError: sizes do not fit each other.
+        UsageError: `vocabulary` is below the number of the texts' characters.
     """
     from alphita.encoder import electra
     from alphita.encoder.encoder import TermEncoder
@@ -150,22 +157,33 @@ def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str
 
 def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None:
     """Train a vocabulary on the corpus and on the terminology's names, and write its tokenizer to `file`."""
-    from alphita.encoder.wordpieces import count_words
+    from alphita.encoder.wordpieces import TooSmall, count_words
     from alphita.training import new_vocabulary
     from alphita.training.held_out_text import HeldOut
     from alphita.training.names import TrainingNames
 
     like = new_vocabulary.empty(lower_case=config.lower_case, accents=config.accents)
-    words = count_words(HeldOut(sources.held_out).cut_out(sources.texts(config.text_field)), like)
+    with Rejects(sources.rejects, private=True) as rejects:
+        words = count_words(HeldOut(sources.held_out).cut_out(sources.texts(config.text_field, rejects)), like)
     if not words:
-        first = next(iter(sources.corpus))
-        raise InputError("has no word to learn from", file=first, remedy="look at corpus, text_field and --split")
+        unread = f"; {_unusable(rejects.count, sources)}" if rejects.count else ""
+        raise InputError(
+            f"has no word to learn from{unread}", file=next(iter(sources.corpus)),
+            remedy="look at corpus, text_field and --split",
+        )  # fmt: skip
     languages = language_weights(config.languages)
     names = TrainingNames(sources.terminology, exclude=sources.held_out, languages=languages)
     words.update(count_words(names.strings, like))
-    tokens = new_vocabulary.train(
-        words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents
-    )  # fmt: skip
+    try:
+        tokens = new_vocabulary.train(
+            words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents
+        )  # fmt: skip
+    except TooSmall as error:
+        special = len(new_vocabulary.SPECIAL)
+        raise UsageError(
+            f"vocabulary={config.vocabulary} is below the {error.characters:,} characters of corpus and names and the "
+            f"{special} special tokens; set vocabulary={error.characters + special} or more"
+        ) from None
     say(f"vocabulary: {tokens:,} tokens trained on {len(words):,} words")
 
 
@@ -194,13 +212,23 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
         with Rejects(sources.rejects, private=True) as rejects:
             span_sequences.pack(
                 sources.texts(config.text_field, rejects), tokenizer, specials, folder, length=length,
-                segmenter=segmenter, forms=forms, held_out=HeldOut(sources.held_out), made_with=given,
+                segmenter=segmenter, forms=forms, held_out=HeldOut(sources.held_out), made_with=given, rejects=rejects,
             )  # fmt: skip
     everyone.wait()
     sequences = span_sequences.read(folder)
+    # Said where a run goes on, too; what an earlier version made has no such count.
+    rejected = sequences.counts.get("rejected", 0)
+    if rejected and everyone.first:
+        say(_unusable(rejected, sources))
     if forms is not None and not sequences.counts["entities"] and everyone.first:
         say("no name of the terminology stands in the corpus: only words are masked whole")
     return sequences
+
+
+def _unusable(lines: int, sources: Sources) -> str:
+    """Say how many lines of the corpus are passed over, and where they are listed."""
+    where = f"each is in {sources.rejects} with its number" if sources.rejects else "--dry-run lists none"
+    return f"{lines:,} lines of the corpus cannot be used; {where}"
 
 
 def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -7,6 +7,7 @@ counted: concepts of one name are one title, and what is true of one of them is 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,8 @@ class ProductTable:
         triples: (n, 3) title, attribute, value; distinct and sorted.
         held_strings: (strings,) bool, whether the split holds it out.
         held_pairs: (h, 2) strings between which the split holds a triple out, under whatever relation.
-        counts: of triples left out: `unnamed`, `value_is_title`; and `repeated`, of concepts of one name.
+        counts: of triples left out: `unnamed`, whose title or value has no name; `value_is_title`; and `repeated`, of
+            concepts of one name.
     """
 
     strings: list[str]
@@ -56,7 +58,7 @@ class ProductTable:
 
 
 class Related:
-    """Tells of pairs of strings whether any triple joins them, a held-out one too, in either direction."""
+    """Tells of pairs of strings whether any triple of the table joins them, in either direction, or a held-out one."""
 
     def __init__(self, table: ProductTable) -> None:
         """Index the triples of `table`."""
@@ -70,15 +72,18 @@ class Related:
         return (self._keys[places] == keys) | (others == title)
 
 
-def read_products(terminology: Terminology, *, attributes: str = "", split: Split | None = None) -> ProductTable:
+def read_products(
+    terminology: Terminology, *, attributes: str = "", languages: Collection[str] = (), split: Split | None = None
+) -> ProductTable:
     """Return the products of a terminology.
 
-    A concept's name is its preferred term, or where that does not train (a machine translation, say) its first that
-    does; retired concepts have none.
+    A concept's name is its preferred term, or where that does not train (a machine translation, say, or a name in
+    another language) its first that does; retired concepts have none.
 
     Args:
         terminology: with relations.
         attributes: the relations that are attributes, joined by ","; empty: all, those to parents included.
+        languages: BCP-47 tags of the names to take; empty: all.
         split: what is held out; it stays in the table, marked.
 
     Raises:
@@ -86,7 +91,7 @@ def read_products(terminology: Terminology, *, attributes: str = "", split: Spli
         InputError: it has no triple of these between two named concepts; or the split is of another terminology.
     """
     wanted = _wanted(terminology, attributes)
-    rows, offsets = terminology.training_terms()
+    rows, offsets = terminology.training_terms(languages=languages or None)
     named = np.flatnonzero(np.diff(offsets) > 0)
     name_row = np.full(terminology.n_concepts, NOT_THERE, np.int64)
     name_row[named] = rows[offsets[named]]
@@ -113,9 +118,11 @@ def read_products(terminology: Terminology, *, attributes: str = "", split: Spli
     distinct = np.unique(triples[~same], axis=0)
     counts["repeated"] = int((~same).sum()) - len(distinct)
     if not len(distinct):
+        spoken = f" in {', '.join(languages)}" if languages else ""
         raise InputError(
-            "no relation joins two concepts with names, so there are no products", file=terminology.path,
-            remedy="import one with relations (alphita terminology import products ...), or name other attributes",
+            f"no relation joins two concepts with names{spoken}, so there are no products", file=terminology.path,
+            remedy="import one with relations (alphita terminology import products ...), or name other attributes"
+            + (" or languages" if languages else ""),
         )  # fmt: skip
     labels = [terminology.relation_labels[label] for label in wanted]
     held_strings, pairs = np.zeros(len(number), bool), np.empty((0, 2), np.int64)

@@ -1,8 +1,9 @@
 """Steps of ELECTRA's training: sequences with entities masked whole in, the losses of generator and discriminator out.
 
-Spans of each sequence are masked until 15% of its tokens are; the generator guesses them, tokens drawn from its guesses
-take their place, and the discriminator finds those among all tokens (`objectives.replaced_token`). Both run on packed
-tokens without padding, the generator's large output layer on masked tokens alone.
+Spans of each sequence, and its tokens outside any, are drawn with the chance of 15% each and masked whole, so 15% of
+its tokens on average (`entity_masking.mask_by_span`). The generator guesses them, tokens drawn from its guesses take
+their place, and the discriminator finds those among all tokens (`objectives.replaced_token`). Both run on packed tokens
+without padding, the generator's large output layer on masked tokens alone.
 
 Which tokens of batch i are masked follows from the seed and i; so does dropout, and so does the lot of each masked
 token, by which one is drawn, whatever part or process it falls to. Where a batch goes in parts, or to several

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact
+from alphita.errors import Rejects
 from alphita.training import corpus_sequences
 from alphita.training.held_out_text import HeldOut
 from alphita.training.mention_forms import collect
@@ -107,6 +108,7 @@ def pack(
     forms: Matcher | None,
     held_out: HeldOut,
     made_with: Any = None,  # noqa: ANN401 - anything JSON has
+    rejects: Rejects | None = None,
 ) -> None:
     """Write the sequences of some texts and their spans into `folder`, which appears whole or not at all.
 
@@ -121,6 +123,7 @@ def pack(
         held_out: strings that no sequence may hold.
         made_with: what the sequences follow from beside length, segmenter and forms: corpus, tokenizer, split. See
             `made_of`.
+        rejects: takes the lines that `texts` cannot read; they are counted, as "rejected".
 
     Raises:
         InputError: no text has a token that may train, or the tokenizer has no mask token.
@@ -131,8 +134,9 @@ def pack(
     known = made_of(made_with, length=length, segmenter=segmenter, forms=forms)
     marker = _Marker(segmenter, forms, {*specials.before, *specials.behind, specials.pad, mask})
     corpus_sequences.pack(
-        texts, tokenizer, specials, folder, length=length, held_out=held_out, made_with=known, marker=marker
-    )
+        texts, tokenizer, specials, folder, length=length, held_out=held_out, made_with=known, marker=marker,
+        rejects=rejects,
+    )  # fmt: skip
 
 
 def made_of(

@@ -76,6 +76,8 @@ class _Reader:
         self.dropped: Counter[str] = Counter()
         self.ids: set[str] = set()
         self.seen: set[tuple[str, ...]] = set()
+        # How each attribute is written where it comes first, by its label.
+        self.written: dict[str, str] = {}
         self.format = _table_rows.Format(options.delimiter, options.quote, options.encoding, options.sheet)
 
     def read(self, member: Member) -> dict[str, Any]:
@@ -139,7 +141,7 @@ class _Reader:
                     raise UsageError(
                         f"{self.file}: no column {name!r} (option attributes); its columns are {self.names}"
                     )
-                found.append((name, place))
+                found += [(name, at) for at, written in enumerate(header) if written == header[place]]
         # Columns of one name are one attribute; those that only look so as a relation's label are not.
         first: dict[str, str] = {}
         for name, place in found:
@@ -178,6 +180,11 @@ class _Reader:
         parts = cell.split(self.options.separator) if self.options.separator else [cell]
         values = [part.strip() for part in parts]
         found = [value for value in values if value and value != self.options.empty]
+        # "Rh +" and "rh -" only look alike as a relation's label.
+        if found and _spaced(written := self.written.setdefault(label, name)) != _spaced(name):
+            problem = f"would be the attribute {label!r}, as {written!r} before it is; rename one of them"
+            self._refuse(problem, line, self.options.attribute_column, name)
+            return True
         for value in found:
             if self._is_term(value, line, label):
                 concept = _made_id(self.options.value_prefix, value)
