@@ -14,13 +14,14 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -166,8 +167,9 @@ def hash_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 @contextmanager
 def atomic_file(
-    path: Path | str, mode: str = "wb", *, private: bool = False, force: bool = True, newline: str | None = None
-) -> Iterator[IO[Any]]:
+    path: Path | str, mode: str = "wb", *, private: bool = False, force: bool = True, newline: str | None = None,
+    so_far: str = "nothing was changed",
+) -> Iterator[IO[Any]]:  # fmt: skip
     """Write one file whole or not at all: aside, fsynced, renamed.
 
     Args:
@@ -176,6 +178,7 @@ def atomic_file(
         private: make it readable by its owner only.
         force: replace an existing file; otherwise it is an error.
         newline: as for `open`, in text mode.
+        so_far: what an error says of the work before, where this file is not all of it.
 
     Raises:
         UsageError: the file exists and `force` is False.
@@ -197,7 +200,7 @@ def atomic_file(
     except Exception as error:
         if not _is_failed_write(error):
             raise
-        raise _not_written(path, error) from error
+        raise _not_written(path, error, so_far) from error
 
 
 def _a(kind: object) -> str:
@@ -205,9 +208,42 @@ def _a(kind: object) -> str:
 
 
 def refuse_existing(path: Path, force: bool, what_force_does: str = "") -> None:
-    """Raise UsageError if `path` exists and may not be replaced: to be said before the work, not after."""
+    """Raise UsageError if `path` exists and may not be replaced: to be said before the work, not after.
+
+    Nor can what has no name of its own, such as "." and "/".
+    """
+    if path.name in ("", ".."):
+        raise UsageError(f"{path} is a folder without a name of its own; name what is to be made: {path / 'NAME'}")
     if not force and path.exists():
         raise UsageError(f"{path} already exists; choose another name or use --force{what_force_does}")
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise if a file cannot be made at `path`: to be said before the work, not after.
+
+    Raises:
+        UsageError: it is a folder.
+        AlphitaError: its folder may not be written, or cannot be made.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file")
+    folder = next(folder for folder in path.absolute().parents if os.path.exists(folder))
+    if not folder.is_dir():
+        raise AlphitaError(f"cannot write {path}: {folder} is no folder; choose another name")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise AlphitaError(f"cannot write {path}: the folder {folder} may not be written; choose another")
+
+
+def refuse_same(files: Mapping[str, Path]) -> None:
+    """Raise UsageError if two are the same file or folder, so that one would replace the other.
+
+    Args:
+        files: each by what it is called: "the input", "the output".
+    """
+    for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
+        is_same = one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
+        if is_same:
+            raise UsageError(f"{other} is {what}; choose another name for {other_what}")
 
 
 def _is_failed_write(error: Exception) -> bool:
@@ -215,14 +251,14 @@ def _is_failed_write(error: Exception) -> bool:
     return isinstance(error, OSError) or (not isinstance(error, AlphitaError) and bool(FULL_DISK.search(str(error))))
 
 
-def _not_written(target: Path, error: Exception) -> AlphitaError:
+def _not_written(target: Path, error: Exception, so_far: str = "nothing was changed") -> AlphitaError:
     named = str(getattr(error, "filename", None) or "")
     # The draft's own name means nothing to the user; another file's (an input that is gone) does.
     other = f": {named}" if named and not Path(named).name.endswith(".draft") and ".draft/" not in named else ""
     said = FULL_DISK.search(str(error))
     # NumPy only counts the bytes that were not written.
     problem = said[0] if said else getattr(error, "strerror", None) or f"{error} (is the disk full?)"
-    return AlphitaError(f"could not write {target}: {problem}{other}; nothing was changed")
+    return AlphitaError(f"could not write {target}: {problem}{other}; {so_far}")
 
 
 @contextmanager

@@ -48,6 +48,19 @@ def test_wrong_use_leaves_with_2_and_one_line(tmp_path, capsys):
     assert (tmp_path / "x.index.old-1").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "what"), [("terminology", "terminology"), ("model", "model"), ("exclude-split", "split")]
+)
+def test_what_is_read_is_not_replaced(tmp_path, capsys, option, what):
+    folder = tmp_path / "x"
+    folder.mkdir()
+    given = {"terminology": "t", "model": "m", option: folder}
+    options = [word for name, value in given.items() for word in (f"--{name}", value)]
+    assert alphita("index", *options, "-o", folder, "--force") == 2
+    assert capsys.readouterr().err == f"error: {folder} is the {what}; choose another name for the output\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
 def test_vectors_are_halved_on_demand(tmp_path):
     out = tmp_path / "x.index"
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--half") == 0

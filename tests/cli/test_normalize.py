@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
+import os
 import sys
 import types
 from pathlib import Path
 
 import pytest
 
+from alphita import artefact
 from alphita.mappings.review.records import Decision, Project, Row
 from alphita.mappings.review.store import ReviewStore
 from tests.books import book
@@ -40,6 +43,25 @@ def test_a_file(index_path, source, tmp_path, capsys):
     assert figures["command"][0] == "normalize"
 
 
+def test_a_report_that_fails_at_the_end_does_not_deny_the_output(index_path, source, tmp_path, capsys, monkeypatch):
+    out, report = tmp_path / "out.csv", tmp_path / "report.json"
+    sync, synced = artefact._sync_folder, []
+
+    def failing(folder):
+        synced.append(folder)
+        if report.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(folder)
+
+    monkeypatch.setattr(artefact, "_sync_folder", failing)
+    words = ["normalize", source, "--index", index_path, "--column", "text", "-o", out, "--report", report]
+    assert alphita(*words) == 1
+    assert capsys.readouterr().err.endswith(
+        f"error: could not write {report}: No space left on device; the output itself is written\n"
+    )
+    assert out.exists()
+
+
 def test_top_floor_and_format(index_path, source, tmp_path):
     out = tmp_path / "out"
     options = ["--column", "text", "--top", 3, "--floor", -1, "--format", "jsonl"]
@@ -63,6 +85,16 @@ def test_private_shows_line_numbers_only(index_path, source, tmp_path, capsys):
     with open(f"{out}.rejects.csv", newline="") as file:
         rejects = list(csv.DictReader(file))
     assert [(row["line"], row["value"]) for row in rejects] == [("5", "")]
+
+
+def test_private_shows_no_cells_of_a_file_without_header(index_path, tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    source.write_text("1,Hepatitis C\n2,Headache\n")
+    assert alphita("normalize", source, "--index", index_path, "-o", tmp_path / "out.csv", "--private") == 2
+    assert capsys.readouterr().err == (
+        f"error: {source} has several columns; name one with --column; it has 2, which --private does not show; "
+        "its first line must name them\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from alphita import registry
+from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.normalizer import Normalizer
 from tests.cli.command import alphita
 
@@ -67,6 +68,26 @@ def test_what_the_normalizer_is_given(index_path, source, tmp_path, monkeypatch)
     assert (given["ranking"], given["error"], given["target"], given["floor"]) == ("letters", 0.05, "T", 0.3)
     assert given["calibration"] == Path("c")
     assert given["filters"] is None
+
+
+def test_nothing_overwrites_what_is_read_beside_the_input(index_path, source, tmp_path, capsys):
+    store, short = tmp_path / "r.sqlite", tmp_path / "short.csv"
+    ReviewStore.open(store, create=True).close()
+    short.write_text("short,long\nHTN,hypertension\n")
+    before = store.read_bytes(), short.read_bytes()
+    words = ["normalize", source, "--index", index_path, "--column", "text", "--format", "csv", "--force"]
+    words += ["--mappings", store, "--abbreviations", short]
+    for options, said in (
+        (["-o", store], f"{store} is the store of reviews; choose another name for the output"),
+        (["-o", short], f"{short} is the file of abbreviations; choose another name for the output"),
+        (
+            ["-o", tmp_path / "out.csv", "--report", short],
+            f"{short} is the file of abbreviations; choose another name for",
+        ),
+    ):
+        assert alphita(*words, *options) == 2
+        assert said in capsys.readouterr().err
+    assert (store.read_bytes(), short.read_bytes()) == before
 
 
 def test_filters(index_path, source, tmp_path):

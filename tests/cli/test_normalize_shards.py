@@ -99,6 +99,15 @@ def test_options_that_do_not_go_with_it_are_refused_by_name(index_path, source, 
     assert not out.exists()
 
 
+def test_a_report_that_cannot_be_written_is_told_before_the_work(index_path, source, tmp_path, capsys):
+    out, report = tmp_path / "out", tmp_path / "0.json" / "r.json"
+    report.parent.write_text("")
+    words = ["normalize", source, "--index", index_path, "-o", out, "--column", "text", "--engine", "processes"]
+    assert alphita(*words, "--report", report) == 1
+    assert f"cannot write {report}: {report.parent} is no folder" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_options_of_an_engine_need_one(index_path, source, tmp_path, capsys):
     one = source / "0.parquet"
     for option in (["--workers", 2], ["--address", "x"], ["--gpus-per-worker", 0.5]):

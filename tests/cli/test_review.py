@@ -141,7 +141,7 @@ def test_bad_imports(answers, tmp_path, imported):
         failed("import", answers, "-m", tmp_path / "text.sqlite", "--project", "x", "--source", "L"), InputError
     )
     empty = tmp_path / "empty.csv"
-    empty.write_text("mention\n")
+    empty.write_text("mention,concept_id\n")
     assert "not one row" in str(failed("import", empty, *words[2:], "x"))
 
 
@@ -180,6 +180,10 @@ def test_export(imported, tmp_path):
     assert run("export", "-m", imported, "--project", "toes", "-o", out, "--all", "--force").exit_code == 0
     assert len(out.read_text().splitlines()) == 3
     assert sorted(path.name for path in out.parent.iterdir()) == ["out.csv"]
+    store = imported.read_bytes()
+    over = ("export", "-m", imported, "--project", "toes", "-o", imported, "--format", "csv", "--force")
+    assert "is the store of the review itself" in str(failed(*over))
+    assert imported.read_bytes() == store
 
 
 def test_a_concept_map(imported, tmp_path):

@@ -75,6 +75,31 @@ def check(strings: list[str], queries: list[str], folder) -> None:
 
 
 @settings(max_examples=60, deadline=None)
+@given(lists, st.lists(text, min_size=1, max_size=4), st.data())
+def test_what_only_strings_that_are_not_there_have_is_unknown(tmp_path_factory, strings, queries, data):
+    gone = [data.draw(st.lists(st.sampled_from(strings), unique=True, max_size=3)) for _ in queries]
+    letters = made(strings, tmp_path_factory.mktemp("ngrams") / "x")
+    found = letters.vectorize(queries, gone).toarray()
+    place = {piece: number for number, piece in enumerate(pieces_of(letters))}
+    for query, some, row in zip(queries, gone, found, strict=True):
+        left = {piece for string in strings if string not in some for piece in grams(string)}
+        known = {place[piece]: letters.idf[place[piece]] for piece in grams(query) & left}
+        length = math.sqrt(sum(float(value) ** 2 for value in known.values()))
+        expected = np.zeros(len(row))
+        expected[list(known)] = [value / length for value in known.values()]
+        np.testing.assert_allclose(row, expected, atol=1e-6)
+
+
+def pieces_of(letters: Ngrams) -> list[str]:
+    """Return the n-grams of the index, in their order."""
+    found = []
+    for code in letters.codes.tolist():
+        points = [code >> shift & (1 << 21) - 1 for shift in (42, 21, 0)]
+        found.append("".join(map(chr, points[1:] if code >> 63 else points)))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
 @given(strings=lists, queries=st.lists(text, max_size=8))
 def test_similarity_is_that_of_the_definition(strings, queries, tmp_path_factory):
     check(strings, queries, tmp_path_factory.mktemp("n") / "ngrams")

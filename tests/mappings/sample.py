@@ -31,10 +31,18 @@ def mapping(mention: str = "sore toe", concept_id: str | None = "HP:0000001", **
 
 def write(module: ModuleType, head: Header, mappings: Sequence[Mapping], out: Path, pieces: int = 1) -> Path:
     """Write mappings, the first half and the second in two pieces if asked for."""
-    part = out.with_name("part")
     cut = len(mappings) // pieces
-    some: Iterable[Sequence[Mapping]] = [mappings[:cut], mappings[cut:]] if pieces == 2 else [mappings]
-    part.write_bytes(module.begin(head) + b"".join(module.encode(head, one) for one in some))
+    return write_runs(module, head, [mappings[:cut], mappings[cut:]] if pieces == 2 else [mappings], out)
+
+
+def write_runs(module: ModuleType, head: Header, runs: Iterable[Sequence[Mapping]], out: Path) -> Path:
+    """Write mappings run by run."""
+    part = out.with_name("part")
+    content, held = module.begin(head), ()
+    for run in runs:
+        closed, held = module.closed(head, [*held, *run])
+        content += module.encode(head, closed)
+    part.write_bytes(content + (module.encode(head, held) if held else b""))
     module.finish(head, part, out)
     assert not part.exists()
     return out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
@@ -83,7 +84,7 @@ def test_a_target_that_is_no_standard_concept_is_set_aside(source, tmp_path):
     with open(f"{out}.rejects.csv", newline="") as file:
         found = [(row["line"], row["field"], row["value"]) for row in csv.DictReader(file)]
     # The candidate SNOMEDCT:101, which OMOP does not know at all, is no target.
-    assert found == [("5", "relation", "wrong"), ("1", "concept_id", "SNOMEDCT:100")]
+    assert found == [("5", "relation", "wrong"), ("", "concept_id", "SNOMEDCT:100")]
     assert "1  not a Standard Concept of OMOP" in result.stdout
 
 
@@ -97,14 +98,17 @@ def test_what_is_not_read_is_told_once(tmp_path):
 
 def test_what_cannot_be_written_is_set_aside(tmp_path):
     source, out = tmp_path / "in.jsonl", tmp_path / "out.stcm.csv"
-    rows = [{"mention": "m", "mention_code": "c" * 60}, {"mention": "m", "mention_code": "1"}]
+    long = {"mention": "m", "mention_code": "c" * 60, "concept_id": None}
+    rows = [{**long, "row": 1}, {**long, "row": 1, "rank": 2}, {"row": 2, "mention": "m", "mention_code": "1"}]
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     result = run(source, "-o", out, "--source-vocabulary", "LOCAL", "--private")
     assert result.exit_code == 0
     assert len(out.read_text().splitlines()) == 2
     with open(f"{out}.rejects.csv", newline="") as file:
         (row,) = csv.DictReader(file)
-    assert (row["line"], row["field"], row["value"]) == ("1", "mention_code", "")
+    # A row's number, for not every format has lines; once, however many candidates it has.
+    assert (row["line"], row["field"], row["value"]) == ("", "mention_code", "")
+    assert row["problem"].startswith("row 1 cannot be written: ")
     assert "more than 50 characters" in row["problem"]
     assert not out.stat().st_mode & 0o077
     with pytest.raises(InputError, match="more than 50"):
@@ -119,6 +123,8 @@ def test_what_cannot_be_written_is_set_aside(tmp_path):
         (["-o", "out.csv", "--from", "cvs"], "did you mean 'csv'"),
         (["-o", "out.csv", "--date", "31.1.2026"], "2026-01-31"),
         (["-o", "out.csv", "--prefix", "LOCAL"], "LOCAL=https://"),
+        (["-o", "out.csv", "--prefix", "MY CODES=https://example.org/"], "'MY CODES' can be no CURIE's prefix"),
+        (["-o", "out.csv", "--prefix", "1x=https://example.org/"], "'1x' can be no CURIE's prefix"),
         (["-o", "out.tsv"], "--set-id"),
         (["-o", "out.tsv", *HEADER, "--source-vocabulary", "MINE"], "--prefix MINE="),
     ],
@@ -147,3 +153,92 @@ def test_a_missing_input(tmp_path):
     assert isinstance(error, InputError)
     assert error.exit_code == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("in.csv", "row,mention,conceptId\n1,Fever,HP:0001945\n"),
+        ("in.jsonl", '{"mention": "Fever", "conceptId": "HP:0001945"}\n{"mention": "Cough", "conceptId": "HP:1"}\n'),
+        ("in.parquet", ""),
+    ],
+)
+def test_a_table_without_concepts_is_not_one_of_nils(tmp_path, name, text):
+    source, out = tmp_path / name, tmp_path / "out.stcm.csv"
+    source.write_text(text)
+    if not text:
+        pl.DataFrame({"mention": ["Fever"], "conceptId": ["HP:0001945"]}).write_parquet(source)
+    error = run(source, "-o", out, "--source-vocabulary", "LOCAL").exception
+    assert isinstance(error, InputError)
+    assert "no column 'concept_id'" in str(error)
+    assert "conceptId" in str(error)
+    assert not out.exists()
+
+
+def test_a_key_may_be_missing_here_and_there(tmp_path):
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.csv"
+    source.write_text('{"mention": "Cough"}\n{"mention": "Fever", "concept_id": "HP:0001945", "ward": "B"}\n')
+    result = run(source, "-o", out)
+    assert result.stdout == f"{out}: 2 mappings read\n"
+    assert f"{source}: columns that are not read, and how many values each has: ward (1)" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.parquet"])
+def test_columns_that_are_not_read_are_told(tmp_path, name):
+    source = tmp_path / name
+    table = pl.DataFrame({"mention": ["Fever"], "concept_id": ["HP:0001945"], "ward": ["B"], "note": ["x"]})
+    table.write_csv(source) if name.endswith("csv") else table.write_parquet(source)
+    said = run(source, "-o", tmp_path / "out.csv").stderr
+    assert f"{source}: columns that are not read" in said
+    assert "ward" in said
+    assert "note" in said
+
+
+def test_a_column_that_stands_twice_is_refused(tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text("mention,concept_id,concept_id\nFever,HP:0001945,\n")
+    error = run(source, "-o", tmp_path / "out.jsonl").exception
+    assert isinstance(error, InputError)
+    assert "column 'concept_id' stands more than once" in str(error)
+
+
+def test_of_an_unclosed_quote_one_row_is_lost(tmp_path):
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    rows = ["row,mention,concept_id", *(f"{row},m{row},X:{row}" for row in range(1, 3_001))]
+    rows[3] = '3,"m3,X:3'
+    source.write_text("\n".join(rows) + "\n")
+    result = run(source, "-o", out)
+    assert (result.exit_code, result.stdout) == (0, f"{out}: 2,999 mappings read\n")
+    assert "1 rows were set aside" in result.stderr
+    with open(f"{out}.rejects.csv", newline="") as file:
+        assert [(row["line"], row["value"]) for row in csv.DictReader(file)] == [("4", rows[3])]
+    with pytest.raises(InputError, match=r"in\.csv:4: not a row of this format"):
+        raise run(source, "-o", tmp_path / "strict.csv", "--strict").exception
+
+
+@pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet", "out.sssom.tsv", "out.r5.json"])
+def test_bytes_that_are_no_utf_8_end_nothing(tmp_path, target):
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(
+        b'{"mention": "caf\xe9", "concept_id": "SNOMEDCT:1"}\n{"mention": "ok", "concept_id": "SNOMEDCT:2"}\n'
+    )
+    result = run(source, "-o", tmp_path / target, *HEADER, *LOCAL)
+    assert (result.exit_code, result.exception) == (0, None)
+    assert result.stdout.startswith(f"{tmp_path / target}: 1 mappings read\n")
+    with open(f"{tmp_path / target}.rejects.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert (row["line"], row["field"], row["problem"]) == ("1", "mention", "not valid UTF-8 text")
+
+
+def test_a_mention_that_comes_again_in_the_next_chunk_is_one_in_usagi(tmp_path, monkeypatch):
+    source = tmp_path / "in.csv"
+    rows = ["row,mention_code,mention,frequency,concept_id", *(f"{row},1,toe,{row},OMOP:11" for row in range(1, 6))]
+    source.write_text("\n".join([*rows, "6,2,heel,,OMOP:12"]) + "\n")
+    said = []
+    for chunk in (1, 2, 100):
+        monkeypatch.setattr("alphita.cli.mappings.CHUNK", chunk)
+        out = tmp_path / f"{chunk}.usagi.csv"
+        result = run(source, "-o", out)
+        assert [line.split(",")[1:3] for line in out.read_text().splitlines()[1:]] == [["toe", "15"], ["heel", "-1"]]
+        said.append(result.stdout.splitlines()[1:])
+    assert said == [["  not held:          4  mentions given again, with the first one's row"]] * 3

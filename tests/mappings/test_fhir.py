@@ -141,9 +141,33 @@ def test_a_mention_with_a_target_and_a_nil_keeps_the_target(tmp_path, module):
 
 
 @pytest.mark.parametrize("module", BOTH)
+@pytest.mark.parametrize("system", ["", "HP", "SNOMEDCT"])
+def test_a_nil_of_another_group_gives_way_to_a_target(tmp_path, module, system):
+    lines = [
+        mapping(concept_id=None, mention_code="1"),
+        mapping(mention_code="1", row=2),
+        mapping(concept_id=None, mention_code="1", row=3),
+        # Another string of the same code is another element, and so is one without a target.
+        mapping("toe", None, mention_code="1", row=4),
+        mapping(concept_id=None, mention_code="2", row=5),
+    ]
+    told, path = [], tmp_path / "a.json"
+    head = header(target_system=system, tell=told.append)
+    checked(module, lines, path, head)
+    back = {(one.mention_code, one.mention, one.concept_id) for one in sample.read(module, head, path)}
+    assert back == {("1", "sore toe", "HP:0000001"), ("1", "toe", None), ("2", "sore toe", None)}
+    assert told == [
+        f"{path}: 1 mappings that say again what another one says were left out",
+        f"{path}: 1 NILs of a code and string that have a target as well were left out",
+    ]
+
+
+@pytest.mark.parametrize("module", BOTH)
 def test_mappings_that_say_the_same_are_said_once(tmp_path, module):
     lines = [mapping(mention_code="1", row=row) for row in (1, 2)] + [mapping(mention_code="1", concept_id="HP:3")]
-    document = checked(module, lines, tmp_path / "a.json")
+    told = []
+    document = checked(module, lines, tmp_path / "a.json", header(tell=told.append))
+    assert told == [f"{tmp_path / 'a.json'}: 1 mappings that say again what another one says were left out"]
     assert [[target["code"] for target in one["target"]] for one in document["group"][0]["element"]] == [
         ["HP:0000001", "HP:3"]
     ]  # fmt: skip

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import Counter
 from dataclasses import astuple, replace
+from itertools import chain, groupby, pairwise
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita import registry
+from alphita.csv_lines import UNCLOSED
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, _names
+from alphita.mappings.formats import Header, _names, lost_anew
 from alphita.mappings.record import COLUMNS, Mapping
 from tests.mappings import sample
 
@@ -133,6 +139,55 @@ def test_losses_of_two_runs_add_up(name):
     assert any(what.startswith("further candidates") for what in whole)
 
 
+# Mentions that come again: next to one another or not, with another answer or none, among those that cannot be written.
+again = st.lists(
+    st.builds(
+        sample.mapping,
+        mention=st.sampled_from(["toe", "toe", "heel", "he\rel", ""]),
+        concept_id=st.sampled_from(["HP:0000001", "HP:0000002", "HP:0000001|HP:0000002", "HP:0000009", None]),
+        rank=st.integers(1, 2),
+        status=STATUSES,
+        frequency=st.none() | st.integers(0, 9),
+        relation=st.none() | RELATIONS,
+        comment=st.none() | st.just("so"),
+        mapping_type=TYPES,
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=150, deadline=None)
+@given(lines=again, data=st.data())
+def test_a_file_and_its_losses_do_not_depend_on_how_mappings_come_in_runs(tmp_path_factory, name, lines, data):
+    module, folder = registry.load(PACKAGE, name), tmp_path_factory.mktemp("runs")
+    told = []
+    head = sample.header(tell=told.append, columns=tuple(COLUMNS[:9]))
+    lines = [replace(one, relation=one.relation if one.concept_id else None) for one in lines]
+    # A row is one mention; a mapping that is not its first is a further line of it.
+    numbers = [0]
+    for one, other in pairwise(lines):
+        numbers.append(numbers[-1] + (one.mention != other.mention or data.draw(st.booleans())))
+    lines = [replace(one, row=number) for one, number in zip(lines, numbers, strict=True)]
+    rows = [list(some) for _, some in groupby(lines, key=lambda one: one.row)]
+    cuts = sorted({0, len(rows), *data.draw(st.lists(st.integers(0, len(rows))))})
+    runs = [list(chain.from_iterable(rows[start:end])) for start, end in pairwise(cuts)]
+    # How many rows go to one of Parquet's groups does depend on it.
+    content = pq.read_table if name == "parquet" else Path.read_bytes
+    whole = content(sample.write_runs(module, head, [lines], folder / "out"))
+    said, told[:] = told[:], []
+    assert content(sample.write_runs(module, head, runs, folder / "out")) == whole
+    assert told == said
+    losses: Counter[str] = Counter()
+    held = ()
+    for run in runs:
+        losses.update(lost_anew(module, head, held, run))
+        _, held = module.closed(head, [*held, *run])
+    assert +losses == module.losses(head, lines)
+    assert min(losses.values(), default=0) >= 0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_concept_of_several_codes_and_no_mappings_at_all(name, tmp_path):
     module, head = registry.load(PACKAGE, name), sample.header()
@@ -183,8 +238,96 @@ def test_losses_of_a_plain_table_without_some_columns(name):
     assert module.losses(head, lines) == {"comment": 1, "status": 1, "rank": 2, "method": 2}
 
 
+def rejected(path: Path) -> list[list[str]]:
+    """Return the rows of a file of rejects: file, line, field, value, problem."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))[1:]
+
+
+@pytest.mark.parametrize(("name", "mark"), [("csv", ","), ("sssom", "\t"), ("usagi", ","), ("omop", ",")])
+def test_of_a_quote_that_is_never_closed_the_first_line_alone_is_lost(tmp_path, name, mark):
+    module, head = registry.load(PACKAGE, name), sample.header()
+    lines = [sample.mapping(f"toe {at}", mention_code=f"c{at}", row=at) for at in range(100, 200)]
+    path = sample.write(module, head, lines, tmp_path / "in")
+    rows = path.read_text().splitlines()
+    place = next(at for at, row in enumerate(rows) if "toe 103" in row)
+    rows[place] = rows[place].replace("toe 103", '"toe 103')
+    path.write_text("\n".join(rows) + "\n")
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(module.read(path, head, rejects))
+    assert [one.mention for one in back] == [one.mention for one in lines if one.mention != "toe 103"]
+    (said,) = rejected(tmp_path / "rejects.csv")
+    assert (said[1], said[2], said[3][:79]) == (str(place + 1), "", rows[place][:79])
+    assert said[4] == f"not a row of this format: {UNCLOSED}"
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "parquet", "usagi"])
+def test_a_string_that_is_no_utf_8_is_set_aside(tmp_path, name):
+    module, path = registry.load(PACKAGE, name), tmp_path / "in"
+    if name == "csv":
+        path.write_bytes(b"mention,concept_id\ncaf\xe9,X:1\nok,X:2\n")
+    elif name == "usagi":
+        path.write_bytes(b"sourceCode,sourceName,mappingStatus,conceptId\n1,caf\xe9,APPROVED,1\n2,ok,APPROVED,2\n")
+    elif name == "jsonl":
+        path.write_bytes(b'{"mention": "caf\xe9", "concept_id": "X:1"}\n{"mention": "ok", "concept_id": "X:2"}\n')
+    else:
+        pq.write_table(pa.table({"mention": unsound([b"caf\xe9", b"ok"]), "concept_id": ["X:1", "X:2"]}), path)
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(module.read(path, Header(), rejects))
+    assert [one.mention for one in back] == ["ok"]
+    first = "1" if name in ("jsonl", "parquet") else "2"
+    field = "sourceName" if name == "usagi" else "mention"
+    assert [row[1:] for row in rejected(tmp_path / "rejects.csv")] == [[first, field, "caf?", "not valid UTF-8 text"]]
+
+
+def unsound(values: list[bytes | None]) -> pa.Array:
+    """Return bytes as an array of strings, which Arrow takes at their word."""
+    raw = pa.array(values, pa.binary())
+    return pa.StringArray.from_buffers(len(raw), raw.buffers()[1], raw.buffers()[2], raw.buffers()[0])
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()])
+def test_strings_of_parquet_that_are_no_utf_8_in_any_column_and_kind(tmp_path, kind):
+    from alphita.mappings.formats import parquet
+
+    names = unsound([b"good", b"b\xe9", b"good", None]).cast(kind)
+    comments = unsound([None, b"x", b"\xff\xfe", b"caf\xc3\xa9"])
+    table = {"mention": pa.array(["a", "b", "c", "d"], kind), "concept_name": names, "comment": comments}
+    pq.write_table(pa.table(table | {"concept_id": ["X:1"] * 4, "rank": [1, 2, 3, None]}), tmp_path / "in")
+    with Rejects(tmp_path / "rejects.csv") as rejects:
+        back = list(parquet.read(tmp_path / "in", Header(), rejects))
+    assert [(one.mention, one.concept_name, one.rank, one.comment) for one in back] == [
+        ("a", "good", 1, None), ("d", None, 1, "café")
+    ]  # fmt: skip
+    assert [row[1:4] for row in rejected(tmp_path / "rejects.csv")] == [
+        ["2", "concept_name", "b?"], ["3", "comment", "??"]
+    ]  # fmt: skip
+
+
+def test_a_dictionary_of_parquet_that_is_no_utf_8_cannot_be_read(tmp_path):
+    from alphita.mappings.formats import parquet
+
+    names = pa.DictionaryArray.from_arrays(pa.array([0, 1]), unsound([b"good", b"b\xe9"]))
+    pq.write_table(pa.table({"mention": names, "concept_id": ["X:1"] * 2}), tmp_path / "in")
+    with pytest.raises(InputError, match="no Parquet file that can be read: Invalid UTF8"):
+        list(parquet.read(tmp_path / "in", Header(), Rejects()))
+
+
+@pytest.mark.parametrize("escape", ["\\ud800", "\\udce9", "\\udfff\\ud83d"])
+def test_half_a_character_in_json_is_set_aside(tmp_path, escape):
+    from alphita.mappings.formats import jsonl
+
+    path = tmp_path / "in.jsonl"
+    path.write_text(
+        f'{{"mention": "a{escape}", "concept_id": "X:1"}}\n{{"mention": "\\ud83d\\ude42", "concept_id": "X:1"}}\n'
+    )
+    rejects = Rejects()
+    assert [one.mention for one in jsonl.read(path, Header(), rejects)] == ["🙂"]
+    assert rejects.count == 1
+
+
 def test_a_bad_row_of_a_plain_table_is_set_aside(tmp_path):
-    from alphita.mappings.formats import csv
+    from alphita.mappings.formats import csv as csv_format
 
     path, out = tmp_path / "in.csv", tmp_path / "rejects.csv"
     path.write_text(
@@ -192,42 +335,43 @@ def test_a_bad_row_of_a_plain_table_is_set_aside(tmp_path):
         "5,e,X:1,,,done\nsix,f,X:1,,,\n7,g,,,,\n"
     )
     with Rejects(out) as rejects:
-        back = list(csv.read(path, Header(), rejects))
+        back = list(csv_format.read(path, Header(), rejects))
     assert [(one.row, one.method, one.status) for one in back] == [
         (1, "nearest", "unreviewed"),
         (7, "nil", "unreviewed"),
     ]
-    said = out.read_text().splitlines()[1:]
-    assert [row.split(",")[1:4] for row in said] == [
-        ["3", "confidence", "1.5"], ["4", "relation", "wider"], ["5", "", ""], ["6", "status", "done"],
+    said = rejected(out)
+    assert [row[1:4] for row in said] == [
+        ["3", "confidence", "1.5"], ["4", "relation", "wider"], ["5", "", "4,d"], ["6", "status", "done"],
         ["7", "row", "six"],
     ]  # fmt: skip
-    assert "from 0 to 1" in said[0]
+    assert "from 0 to 1" in said[0][4]
 
 
 def test_a_whole_number_may_be_written_as_a_float(tmp_path):
-    from alphita.mappings.formats import csv, jsonl
+    from alphita.mappings.formats import csv as csv_format
+    from alphita.mappings.formats import jsonl
 
     path = tmp_path / "in.csv"
-    path.write_text("mention,frequency\na,10.0\nb,\nc,1e+16\nd,2.5\ne,1e300\nf,inf\n")
+    path.write_text("mention,concept_id,frequency\na,X:1,10.0\nb,,\nc,,1e+16\nd,,2.5\ne,,1e300\nf,,inf\n")
     with Rejects(tmp_path / "rejects.csv") as rejects:
-        back = list(csv.read(path, Header(), rejects))
+        back = list(csv_format.read(path, Header(), rejects))
     assert [one.frequency for one in back] == [10, None]
     assert [row.split(",")[1:4] for row in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
         ["4", "frequency", "1e+16"], ["5", "frequency", "2.5"], ["6", "frequency", "1e300"], ["7", "frequency", "inf"],
     ]  # fmt: skip
-    path.write_text('{"mention": "a", "frequency": 10.0}\n{"mention": "b", "frequency": 2.5}\n')
+    path.write_text('{"mention": "a", "concept_id": null, "frequency": 10.0}\n{"mention": "b", "frequency": 2.5}\n')
     rejects = Rejects()
     assert [one.frequency for one in jsonl.read(path, Header(), rejects)] == [10]
     assert rejects.count == 1
 
 
 def test_csv_lines_end_with_lf_and_quote_every_line_break():
-    from alphita.mappings.formats import csv
+    from alphita.mappings.formats import csv as csv_format
 
     head = Header(columns=("row", "mention", "rank", "method"))
     lines = [sample.mapping(mention, None) for mention in ("a\rb", "c\nd", 'e"f')]
-    assert csv.encode(head, lines) == b'1,"a\rb",1,nil\n1,"c\nd",1,nil\n1,"e""f",1,nil\n'
+    assert csv_format.encode(head, lines) == b'1,"a\rb",1,nil\n1,"c\nd",1,nil\n1,"e""f",1,nil\n'
 
 
 @pytest.mark.parametrize(

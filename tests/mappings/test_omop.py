@@ -157,3 +157,23 @@ def test_a_code_and_its_target_are_written_once(tmp_path):
     assert told == [f"{path}: 2 rows that repeat a code and its target were left out"]
     # What goes to stdout as it grows would repeat them.
     assert not omop.STREAMS
+
+
+def test_target_0_is_left_out_where_a_code_has_another_target(tmp_path):
+    lines = [
+        mapping("sore toe", None, mention_code="1"), mapping("Sore toe", mention_code="1", row=2),
+        mapping("sore toe", None, mention_code="1", row=3), mapping("none", None, mention_code="2", row=4),
+        mapping("none", None, mention_code="2", row=5), mapping("heel", mention_code="3", row=6),
+        mapping("source_code", None, row=7),
+    ]  # fmt: skip
+    told = []
+    path = sample.write(omop, header(tell=told.append), lines, tmp_path / "a.stcm.csv")
+    assert path.read_text().splitlines()[0] == FIRST
+    back = sample.read(omop, header(), path)
+    assert [(one.mention_code or one.mention, one.concept_id) for one in back] == [
+        ("1", "OMOP:11"), ("2", None), ("3", "OMOP:11"), ("source_code", None)
+    ]  # fmt: skip
+    assert told == [
+        f"{path}: 1 rows that repeat a code and its target were left out",
+        f"{path}: 2 rows with target 0 of a code that has another target were left out",
+    ]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sssom.parsers import parse_sssom_table
 from sssom.validators import SchemaValidationType, validate
 
-from alphita.errors import Rejects, UsageError
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import sssom
 from tests.mappings import sample
 from tests.mappings.sample import header, mapping
@@ -328,3 +328,14 @@ def test_slots_that_are_not_read_are_told_once(tmp_path):
     told = []
     assert len(sample.read(sssom, header(tell=told.append), path)) == 2
     assert told == [f"{path}: columns that are not read, and how many values each has: author_id (1)"]
+
+
+def test_a_uri_of_the_curie_map_that_is_no_utf_8_is_refused(tmp_path):
+    path = tmp_path / "in.sssom.tsv"
+    path.write_bytes(
+        b"#comment: caf\xe9\n#curie_map:\n#  MINE: http://purl.obolibrary.org/obo/HP_\xe9\n"
+        b"subject_id\tpredicate_id\tobject_id\tmapping_justification\n"
+        b"A:1\tskos:exactMatch\tMINE:12\tsemapv:ManualMappingCuration\n"
+    )
+    with pytest.raises(InputError, match=r"in\.sssom\.tsv:3: not valid UTF-8 text \(field 'MINE'"):
+        list(sssom.read(path, header(), Rejects()))

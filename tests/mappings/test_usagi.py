@@ -251,6 +251,36 @@ def test_a_mention_given_again_is_one_with_all_frequencies(tmp_path):
     }  # fmt: skip
 
 
+def test_a_mention_given_again_in_the_next_run_is_one_with_all_frequencies(tmp_path):
+    lines = [mapping("toe", mention_code="T1", row=row, frequency=row) for row in range(1, 6)]
+    # A row that cannot be written does not part its neighbours.
+    lines[2] = mapping("toe", "HP:0000009", mention_code="T1", row=3)
+    lines.append(mapping("heel", row=6))
+    whole = sample.write(usagi, header(), lines, tmp_path / "whole").read_text()
+    assert [line.split(",")[1:3] for line in whole.splitlines()[1:]] == [["toe", "12"], ["heel", "-1"]]
+    for cut in range(1, 6):
+        runs = [lines[:cut], lines[cut:]]
+        assert sample.write_runs(usagi, header(), runs, tmp_path / "runs").read_text() == whole
+    runs = [[one] for one in lines]
+    assert sample.write_runs(usagi, header(), runs, tmp_path / "runs").read_text() == whole
+
+
+def test_a_mention_that_goes_on_and_on_does_not_fill_the_memory():
+    held = ()
+    for row in range(100):
+        lines = [mapping("toe", row=row, frequency=1), mapping("toe", "HP:0000002", row=row, rank=2)]
+        closed, held = usagi.closed(header(), [*held, *lines])
+        assert (closed, len(held)) == ([], 2)
+    assert [one.frequency for one in held] == [100, 100]
+
+
+def test_rows_numbered_anew_in_files_put_together_are_all_counted(tmp_path):
+    lines = [mapping("toe", row=row, frequency=3) for row in (1, 2, 1, 2)]
+    path = sample.write(usagi, header(), lines, tmp_path / "a")
+    assert [one.frequency for one in sample.read(usagi, header(), path)] == [12]
+    assert usagi.losses(header(), lines) == {"mentions given again, with the first one's row": 3}
+
+
 def test_repetitions_with_other_targets_keep_them_all(tmp_path):
     lines = [
         mapping("toe", mention_code="T1", row=1, status="approved"),

@@ -7,6 +7,7 @@ import pickle
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -232,6 +233,12 @@ def test_the_order_is_by_score_and_the_best_is_first(index, fitted):
         assert found.top[request] == (expected[0] if rows else -1)
     assert ((found.confidence >= 0) & (found.confidence <= 1)).all()
     assert ((found.nil >= 0) & (found.nil <= 1)).all()
+
+
+def test_scores_that_differ_by_rounding_alone_are_equal():
+    table = SimpleNamespace(request=np.array([0, 0, 0]), offsets=np.array([0, 3]))
+    order, top = ordered(table, np.array([1.0, 1.0 + 1e-12, 2.0]))
+    assert (order.tolist(), top.tolist()) == ([2, 0, 1], [2])
 
 
 def test_the_evidence_is_what_it_is_called(index, fitted):

@@ -7,8 +7,10 @@ import pytest
 
 from alphita.index.store import Index, build
 from alphita.normalizer import examples
+from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM
-from alphita.normalizer.features import NAMES
+from alphita.normalizer.features import MENTION_NAMES, NAMES
+from alphita.normalizer.hiding import Hidden
 from alphita.normalizer.pipeline import Pipeline
 from alphita.normalizer.tokens import whole_words
 from alphita.terminology.text import clean
@@ -166,15 +168,16 @@ class TestNothingHiddenIsSeen:
     """What is hidden is as if it were not indexed: the same candidates and features as from an index without it."""
 
     # Of a vocabulary's and the n-grams' weights, which one string changes a little.
-    WEIGHED = ("letters", "ratio", "words", "known")
+    WEIGHED = ("letters", "ratio", "words")
 
-    def features(self, index: Index, mention: str, **hidden):
-        pipeline = Pipeline(index, VocabularyEncoder)
-        asked, _ = pipeline.ask([mention])
-        scored = pipeline.candidates(asked, depth=400, most=400, **hidden)
+    def features(self, index: Index, mention: str, hidden: Hidden | None = None):
+        pipeline = Pipeline(index, VocabularyEncoder, Abbreviations.of_index(index), respell=True)
+        asked, _ = pipeline.ask([mention], hidden=hidden)
+        scored = pipeline.candidates(asked, depth=400, most=400, hidden=hidden)
         ids = index.segment.concepts.column("id").take(scored.table.concept).to_pylist()
         terms = index.segment.terms.column("string").take(scored.table.term).to_pylist()
-        return dict(zip(zip(ids, terms, strict=True), scored.features.candidates, strict=True))
+        of_candidates = dict(zip(zip(ids, terms, strict=True), scored.features.candidates, strict=True))
+        return asked.readings, scored.features.mentions[0, MENTION_NAMES.index("known_words")], of_candidates
 
     @pytest.fixture
     def rows(self):
@@ -187,8 +190,10 @@ class TestNothingHiddenIsSeen:
     def compare(self, tmp_path, rows, kept, mention, hidden):
         whole = build(SmallTerminology(rows), VocabularyEncoder(), tmp_path / "whole.index")
         less = build(SmallTerminology(kept), VocabularyEncoder(), tmp_path / "less.index")
-        found = self.features(whole, mention, **hidden(whole))
-        expected = self.features(less, mention)
+        readings, known, found = self.features(whole, mention, hidden(whole))
+        expected_readings, expected_known, expected = self.features(less, mention)
+        assert readings == expected_readings
+        assert known == pytest.approx(expected_known, abs=0.02)
         assert found.keys() == expected.keys()
         columns = [place for place, name in enumerate(NAMES) if not any(one in name for one in self.WEIGHED)]
         assert len(columns) > 25
@@ -201,7 +206,18 @@ class TestNothingHiddenIsSeen:
         assert rows[place - 1][0] == concept  # so that the preferred name stays
         kept = [row for row in rows if row[1] != string]
         assert len(kept) == len(rows) - 1
-        self.compare(tmp_path, rows, kept, string, hidden=lambda index: {"hidden_strings": index.rows([clean(string)])})
+        self.compare(tmp_path, rows, kept, string, hidden=self.string(string))
+
+    @pytest.mark.parametrize("mention", ["zorbal ache", "zorbel ache"])  # as it is, and misspelt
+    def test_a_string_with_a_word_of_its_own(self, tmp_path, rows, mention):
+        more = [*rows, (rows[0][0], "zorbal ache", "exact")]
+        self.compare(tmp_path, more, rows, mention, hidden=self.string("zorbal ache"))
+        readings, known, _ = self.features(Index.open(tmp_path / "whole.index"), "zorbal ache")
+        assert (known, readings) == (1, [()])  # told apart from what is hidden
+
+    @staticmethod
+    def string(string):
+        return lambda index: Hidden(index.rows([clean(string)]), np.array([-1]))
 
     @pytest.mark.parametrize("place", [0, 50])
     def test_a_concept(self, tmp_path, rows, place):
@@ -209,5 +225,5 @@ class TestNothingHiddenIsSeen:
         kept = [row for row in rows if row[0] != concept]
         self.compare(
             tmp_path, rows, kept, string,
-            hidden=lambda index: {"hidden_concepts": index.segment.concept_rows([concept])},
+            hidden=lambda index: Hidden(np.array([-1]), index.segment.concept_rows([concept])),
         )  # fmt: skip

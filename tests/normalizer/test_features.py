@@ -8,9 +8,11 @@ from rapidfuzz.distance import Indel
 
 from alphita.index.store import Index, build
 from alphita.normalizer import features
+from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.candidates import EXACT, LETTERS, VECTORS
 from alphita.normalizer.features import GROUPS, MENTION_NAMES, NAMES, Context, Featurizer, languages_of
 from alphita.normalizer.pipeline import Pipeline
+from alphita.normalizer.short_forms import Meaning
 from alphita.normalizer.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, synthetic_terminology
@@ -75,10 +77,11 @@ def test_rank_and_margins(found, name):
         next_ = values[order[1]] if len(order) > 1 else 0.0
         assert top[request] == pytest.approx(best, abs=1e-6)
         assert second[request] == pytest.approx(next_, abs=1e-6)
-        for place, row in enumerate(order):
-            assert column(found, f"{name}_rank")[row] == pytest.approx(1 / (1 + place), abs=1e-6)
+        for row in order:
+            above = sum(values[other] > values[row] for other in rows)
+            assert column(found, f"{name}_rank")[row] == pytest.approx(1 / (1 + above), abs=1e-6)
             assert column(found, f"{name}_behind_best")[row] == pytest.approx(best - values[row], abs=1e-6)
-            ahead = best - next_ if place == 0 else 0.0
+            ahead = best - next_ if above == 0 else 0.0
             assert column(found, f"{name}_ahead_of_next")[row] == pytest.approx(ahead, abs=1e-6)
 
 
@@ -213,6 +216,31 @@ def test_what_terms_say_of_themselves(tmp_path):
     # A term of no language is of another than a given one.
     assert flags(2, "T:3") == {"third", "preferred", "not_official", "language_given_and_other"}
     assert flags(3, "T:3") == {"tn", "abbreviation_term"}
+
+
+def test_the_mention_is_its_own_string_whichever_reading_found_the_first_candidate(index):
+    """Not the reading of the candidate that happens to stand first in the index."""
+    known = Abbreviations([Meaning("ZQ", "acute drall swelling"), Meaning("ZQ", "upper yardel stone")])
+    pipeline = Pipeline(index, lambda: ENCODER, known)
+    asked, _ = pipeline.ask(["ZQ", "drall ache"])
+    scored = pipeline.candidates(asked)
+    assert len(asked.requests[0]) == 3
+    assert (scored.table.query[: scored.table.offsets[1]] != asked.requests[0][0]).any()
+    of_mentions = scored.features.mentions[:, [MENTION_NAMES.index(name) for name in ("characters", "words")]]
+    np.testing.assert_allclose(of_mentions, np.log1p([[2, 1], [10, 2]]), atol=1e-6)
+
+
+def test_homonyms_alike_in_all_are_told_apart_by_nothing(tmp_path):
+    rows = [("X:1", "zorblatt fever", "exact"), ("X:2", "zorblatt fever", "exact"), ("X:3", "headache", "exact")]
+    homonyms = build(SmallTerminology(rows), ENCODER, tmp_path / "homonyms.index")
+    pipeline = Pipeline(homonyms, lambda: ENCODER)
+    asked, _ = pipeline.ask(["zorblatt fevers"])
+    scored = pipeline.candidates(asked)
+    rows = [row for row, concept in enumerate(scored.table.concept.tolist()) if concept < 2]
+    assert len(rows) == 2
+    first, second = scored.features.candidates[rows]
+    assert dict(zip(NAMES, first.tolist(), strict=True)) == dict(zip(NAMES, second.tolist(), strict=True))
+    assert first[NAMES.index("cosine_rank")] == 1
 
 
 def test_no_candidates_have_no_features(index):

@@ -26,7 +26,7 @@ from alphita.normalizer.pipeline import Pipeline
 from alphita.normalizer.rankings import vectors
 from alphita.normalizer.seen import see
 from alphita.terminology.splits import Split
-from tests.doubles import small_terminology
+from tests.doubles import SmallTerminology, small_terminology
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
@@ -204,6 +204,13 @@ def test_too_few_held_out_strings(index, tmp_path):
     small = build(small_terminology(), ENCODER, tmp_path / "small.index")
     with pytest.raises(InputError, match=r"only \d held-out strings"):
         fit(small, lambda: ENCODER)
+
+
+def test_too_few_concepts_to_divide(tmp_path):
+    names = [f"name {number} of the one" for number in range(300)]
+    few = build(SmallTerminology([("T:1", name, "exact") for name in names]), ENCODER, tmp_path / "few.index")
+    with pytest.raises(InputError, match=r"the 299 held-out strings are of 1 concepts: too few .*--from OTHER.index"):
+        fit(few, lambda: ENCODER)
 
 
 def test_a_split_is_used_and_remembered(index):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import types
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from alphita.errors import UsageError
+from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
 from alphita.mappings.formats import Header
 from alphita.normalizer.audit import read_audit
@@ -247,6 +249,25 @@ def test_an_audit_after_a_crash_is_the_unbroken_one(sure, tmp_path, monkeypatch,
     for name in ("out.csv", "out.csv.audit.csv"):
         assert (tmp_path / name).read_bytes() == (tmp_path / "unbroken" / name).read_bytes()
     assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.csv", "out.csv.audit.csv"]
+
+
+def test_an_audit_that_cannot_be_written(sure, source, tmp_path, monkeypatch):
+    job = Job(Table(source, column="mention"), tmp_path / "out.csv", audit=1, audit_out=source / "a.csv")
+    with pytest.raises(AlphitaError, match=rf"cannot write .*a\.csv: {source} is no folder"):
+        run(sure, job)
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+    # What cannot be seen before, such as a full disk, comes when the output is there.
+    job = replace(job, audit_out=tmp_path / "new" / "a.csv")
+    with monkeypatch.context() as patch:
+        patch.setattr("alphita.artefact.refuse_existing", full)
+        with pytest.raises(AlphitaError, match=r"a\.csv: No space left on device; the output itself is written$"):
+            run(sure, job)
+    assert len(read(tmp_path / "out.csv")) == 4
+    assert run(sure, job, resume=True).audit == str(tmp_path / "new" / "a.csv")
+
+
+def full(*_arguments, **_options):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_an_audit_of_nothing(sure, tmp_path):

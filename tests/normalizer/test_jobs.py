@@ -24,6 +24,7 @@ from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index
 from alphita.mappings.record import REVIEW, Mapping
 from alphita.normalizer.jobs import Job, run
+from alphita.normalizer.journal import Journal
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.tables import Table
 from tests.doubles import HashEncoder
@@ -229,6 +230,30 @@ def test_wrong_outputs(normalizer, source, tmp_path, out, name, message):
         run(normalizer, Job(Table(source), tmp_path / out, name))
 
 
+@pytest.mark.parametrize("out", ["", ".", "..", "/"])
+def test_an_output_without_a_name_is_refused(normalizer, source, tmp_path, monkeypatch, out):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="is a folder; name a file"):
+        run(normalizer, Job(Table(source), out, "csv"), force=True)
+    assert [path.name for path in tmp_path.iterdir()] == [source.name]
+
+
+@pytest.mark.parametrize("out", ["out.csv", "-"])
+def test_a_report_that_cannot_be_written_is_told_before_the_work(normalizer, source, tmp_path, monkeypatch, out):
+    before = sorted(path.name for path in tmp_path.iterdir())
+    out = out if out == "-" else tmp_path / out
+    for report, kind, problem in (
+        (tmp_path, UsageError, "is a folder; name a file"),
+        (source / "new" / "r.json", AlphitaError, rf"cannot write .*r\.json: {source} is no folder"),
+    ):
+        with pytest.raises(kind, match=problem):
+            run(normalizer, Job(Table(source), out, report=report))
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
+    with pytest.raises(AlphitaError, match=rf"r\.json: the folder {tmp_path} may not be written; choose another"):
+        run(normalizer, Job(Table(source), out, report=tmp_path / "new" / "r.json"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
 def test_an_input_that_cannot_be_used_leaves_nothing(normalizer, tmp_path):
     source = write(tmp_path / "in.csv", ["a,b", "1,2"])
     with pytest.raises(UsageError, match="unknown column 'c'"):
@@ -247,6 +272,24 @@ def test_from_stdin(normalizer, tmp_path, monkeypatch):
     assert run(normalizer, Job(Table("-"), tmp_path / "out.csv")).exact == 2
     with pytest.raises(UsageError, match="stdin cannot be resumed"):
         run(normalizer, Job(Table("-"), tmp_path / "new.csv"), resume=True)
+
+
+def test_what_one_input_defines_is_not_for_a_stream_after_it(index_path, tmp_path, monkeypatch):
+    known = tmp_path / "known.csv"
+    known.write_text("short,long\nhx,history\n")
+
+    def fresh():
+        return Normalizer(Index.open(index_path), encoder=HashEncoder(), abbreviations=known)
+
+    used, expansions = fresh(), []
+    source = write(tmp_path / "in.csv", ["mention", "diabetes mellitus type 2 (DMT2)", "DMT2"])
+    run(used, Job(Table(source), tmp_path / "one.csv"))
+    for normalizer in (used, fresh()):
+        stdin(monkeypatch, b"mention\nDMT2\n")
+        run(normalizer, Job(Table("-"), tmp_path / "two.csv"), force=True)
+        expansions.append(content(tmp_path / "two.csv")[0]["expansion"])
+    assert content(tmp_path / "one.csv")[1]["expansion"] == "diabetes mellitus type 2"
+    assert expansions == [None, None]
 
 
 @pytest.mark.parametrize("name", ["csv", "jsonl"])
@@ -356,6 +399,60 @@ def test_force_begins_anew(index_path, many, tmp_path):
     job = broken(index_path, many, tmp_path / "out.csv")
     summary = run(Normalizer(Index.open(index_path), encoder=HashEncoder()), job, force=True)
     assert (summary.rows, summary.resumed_rows) == (3_000, 0)
+
+
+# In Usagi's file, rows that come again are one, also where rejects stand between them.
+AGAIN = ["c1,cold,1", "c1,cold,2", "c1,bad\0,4", "c1,cold,8", "c2,headache,", "c2,headache,3", "c3,qqqq,1", "c3,qqqq,1"]
+
+
+def test_what_comes_again_in_the_next_chunk_is_written_as_in_the_same_one(normalizer, tmp_path, capfdbinary):
+    source = write(tmp_path / "in.csv", ["code,mention,n", *AGAIN])
+    table = Table(source, column="mention", code_column="code", frequency_column="n")
+    job = Job(table, tmp_path / "whole", "usagi", top_k=3, header=HEADER)
+    whole = run(normalizer, job)
+    assert whole.lost["mentions given again, with the first one's row"] == 4
+    content = (tmp_path / "whole").read_bytes()
+    assert [line.split(b",")[:3] for line in content.splitlines()[1:]] == [
+        [b"c1", b"cold", b"11"], [b"c2", b"headache", b"3"], [b"c3", b"qqqq", b"2"]
+    ]  # fmt: skip
+    for rows in (1, 2, 3, 5):
+        found = run(normalizer, replace(job, out=tmp_path / f"{rows}", chunk_rows=rows))
+        assert (tmp_path / f"{rows}").read_bytes() == content
+        assert found.lost == whole.lost
+        assert not list(tmp_path.glob("*.part"))
+        capfdbinary.readouterr()
+        assert run(normalizer, replace(job, out="-", chunk_rows=rows)).lost == whole.lost
+        assert capfdbinary.readouterr().out == content
+
+
+@pytest.mark.parametrize("good", range(1, 9))
+def test_a_job_that_breaks_off_where_a_mention_comes_again(normalizer, tmp_path, monkeypatch, good):
+    source = write(tmp_path / "in.csv", ["code,mention,n", *AGAIN])
+    table = Table(source, column="mention", code_column="code", frequency_column="n")
+    job = Job(table, tmp_path / "out", "usagi", top_k=3, header=HEADER, chunk_rows=1)
+    whole = run(normalizer, replace(job, out=tmp_path / "whole"))
+    done, add = [], Journal.add
+
+    def breaking(journal, chunk):
+        add(journal, chunk)
+        done.append(chunk)
+        if len(done) == good:
+            raise RuntimeError("crash")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "add", breaking)
+        with pytest.raises(RuntimeError, match="crash"):
+            run(normalizer, job)
+    assert b"cold" not in (tmp_path / "out.journal").read_bytes()
+    # Killed once more, when all is written but that it is complete.
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "mark_complete", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(normalizer, job, resume=True)
+    found = run(normalizer, job, resume=True)
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert found.lost == whole.lost
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_resume_without_an_earlier_job_just_runs(normalizer, source, tmp_path):

@@ -38,6 +38,19 @@ def read(string: str, **options) -> list[tuple[str, str]]:
     return [(one.string, one.source) for one in speller(**options).readings([string])[0]]
 
 
+def test_words_of_strings_that_are_not_there_are_unknown():
+    known = speller(["seizure", "seizures of the heart", "headache", "severe headache"], ["common"])
+    asked = ["seizuer", "seizuer", "seizuer", "hedache", "headache", "common seizure"]
+    gone = [{}, {"seizure": 1}, {"seizure": 1, "seizures": 1}, {"headache": 1}, {"headache": 2}, {"seizure": 1}]
+    found = [[one.string for one in some] for some in known.readings(asked, gone)]
+    assert found == [["seizure"], ["seizures"], [], ["headache"], [], ["common seizures"]]
+    # It is not remembered for those who miss nothing.
+    assert [one.string for one in known.readings(["seizuer"])[0]] == ["seizure"]
+    # As a speller without these strings says.
+    less = speller(["seizures of the heart", "headache", "severe headache"])
+    assert [one.string for one in less.readings(["seizuer"])[0]] == found[1]
+
+
 class TestPutRight:
     @pytest.mark.parametrize(
         ("misspelt", "right"),

@@ -99,6 +99,19 @@ def test_expansions_share_a_request_and_say_which_they_were():
     assert both == {int(c) for part in parts for c in part.concept}
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 100_000))
+def test_a_string_that_several_readings_find_counts_once(seed):
+    segment, pairs = world(seed)
+    table = collect(segment, pairs, requests_of([[0, 1, 2, 3]]))
+    strings = set(pairs.string[np.isin(pairs.query, [0, 1, 2, 3])].tolist())
+    for concept, counted in zip(table.concept.tolist(), table.strings.tolist(), strict=True):
+        own = {
+            one for one in strings if concept in segment.term_concept[segment.offsets[one] : segment.offsets[one + 1]]
+        }
+        assert counted == len(own)
+
+
 def test_nothing_found_is_an_empty_table():
     segment, pairs = world(1)
     none = Pairs(*(column[:0] for column in pairs[:5]), None, True)

@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alphita.csv_lines import UNCLOSED, CsvLines
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.csv_lines import CsvLines
-from alphita.normalizer.tables import UNCLOSED, Row, Table
+from alphita.normalizer.tables import Row, Table
 
 
 def read(path: Path | str, content: bytes | None = None, **options: str) -> list[Row]:
@@ -108,6 +108,33 @@ def test_the_only_column_may_have_a_comma_in_its_name(tmp_path):
 def test_a_column_that_stands_twice(tmp_path):
     with pytest.raises(UsageError, match="column 'a' stands more than once"):
         read(tmp_path / "x.csv", b"a,a\n1,2\n", column="a")
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet"])
+def test_private_columns_are_counted_and_not_shown(tmp_path, name):
+    path = tmp_path / name
+    cells = ["Hepatitis C", "Ann Lee"]
+    if name == "x.parquet":
+        pq.write_table(pa.table({cell: ["a"] for cell in cells}), path)
+    else:
+        path.write_text(",".join(cells) + "\na,b\n" if name == "x.csv" else json.dumps(dict.fromkeys(cells, "a")))
+    for options in ({}, {"column": "text"}, {"column": "Ann", "code_column": "code"}):
+        with pytest.raises(UsageError) as raised:
+            read(path, **options, private=True)
+        assert not re.search("Hepatitis|Lee", str(raised.value))
+        hint = "; its first line must name them" if name == "x.csv" else ""
+        assert str(raised.value).endswith(f"; it has 2, which --private does not show{hint}")
+
+
+def test_a_private_column_alone_or_twice_is_not_shown(tmp_path):
+    for content, options, said in (
+        (b"Hepatitis;Ann Lee\na;b\n", {}, "it has only one column, which --private does not show; are its cells"),
+        (b"Hepatitis;Ann Lee\na;b\n", {"column": "text"}, "unknown column 'text'; it has 1, which"),
+        (b"text,text,Ann Lee\na,b,c\n", {"column": "text"}, "stands more than once in the header; it has 3, which"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(said)) as raised:
+            read(tmp_path / "x.csv", content, **options, private=True)
+        assert "Lee" not in str(raised.value)
 
 
 def test_bad_rows_are_set_aside_and_the_next_go_on(tmp_path):
@@ -297,6 +324,29 @@ def test_json_lines(tmp_path):
         (8, "'id' is neither string nor number"),
         (11, "not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
     ]
+
+
+def test_a_key_may_be_missing_in_the_first_objects(tmp_path):
+    content = b'{oops\n{"mention": "Glaucoma"}\n\n{"code": "3"}\n{"mention": "Cataract", "code": "2"}\n'
+    rows = read(tmp_path / "x.jsonl", content, code_column="code")
+    assert [(row.number, row.line, row.mention, row.code) for row in rows] == [
+        (1, 1, None, None), (2, 2, "Glaucoma", None), (3, 4, None, None), (4, 5, "Cataract", "2"),
+    ]  # fmt: skip
+    assert [row.problem for row in rows if row.problem and row.line > 1] == ["no 'mention' in this object"]
+
+
+def test_a_key_that_no_object_has_among_those_looked_at_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("alphita.normalizer.tables.LOOKED_AT_LINES", 3)
+    early, late = (b'{"mention": "a"}\n' * n + b'{"mention": "b", "code": "2"}\n' for n in (2, 3))
+    assert [row.code for row in read(tmp_path / "x.jsonl", early, code_column="code")] == [None, None, "2"]
+    with pytest.raises(UsageError, match=r"x.jsonl: unknown column 'code'; choose from \['mention'\]"):
+        read(tmp_path / "x.jsonl", late, code_column="code")
+    # Whether or not the objects begin after that, each row speaks for itself.
+    rows = read(tmp_path / "x.jsonl", b"{oops\n" * 3 + late, code_column="code")
+    assert [(row.mention, row.code) for row in rows] == [(None, None)] * 3 + [("a", None)] * 3 + [("b", "2")]
+    monkeypatch.setattr("alphita.normalizer.tables.LOOKED_AT_CHARACTERS", 10)
+    with pytest.raises(UsageError, match="unknown column 'code'"):
+        read(tmp_path / "x.jsonl", early, code_column="code")
 
 
 FULL = {

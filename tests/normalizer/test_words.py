@@ -48,3 +48,19 @@ def test_how_much_of_a_string_is_known():
     assert known[0] == pytest.approx(1)
     assert known[1] == known[3] == 0
     assert 0 < known[2] < 0.5
+
+
+def test_what_only_strings_that_are_not_there_have_is_unknown():
+    indexed = ["renal failure", "renal agenesis", "zorbal failure"]
+    vocabulary = Words.vocabulary(pa.array(indexed, pa.large_string()))
+    gone = [{"zorbal": 1, "failure": 1}, {}, {"renal": 2, "failure": 1, "agenesis": 1}]
+    found = vocabulary.words(["zorbal failure", "zorbal failure", "renal failure"], gone)
+    # "failure" stands in another string too; "renal" in none but the two.
+    less = Words.vocabulary(pa.array(["renal failure", "renal agenesis"], pa.large_string()))
+    assert 0 < found.known[0] < 0.5
+    assert found.known[1] == pytest.approx(1)
+    assert less.words(["zorbal failure"]).known[0] == pytest.approx(found.known[0], abs=0.1)
+    assert 0 < found.known[2] < 0.5
+    shared = found.overlap(np.arange(3), vocabulary.words(["zorbal failure"] * 3), np.arange(3))
+    assert shared.of_left[0] == pytest.approx(found.known[0])  # what is unknown is shared with nothing
+    assert shared.of_left[1] == pytest.approx(1)

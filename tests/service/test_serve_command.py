@@ -8,11 +8,14 @@ import pytest
 
 from alphita import machine
 from alphita.cli import serve as command
-from alphita.errors import AlphitaError, InputError, MissingExtra, UsageError
+from alphita.errors import AlphitaError, InputError, MissingExtra, Rejects, UsageError
+from alphita.index.store import build
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.normalizer import Normalizer
 from alphita.quickstart import read_sample, sample_path
 from alphita.service import app, demo, keys
+from alphita.terminology import store as terminologies
+from alphita.terminology.loaders import table
 from tests.doubles import HashEncoder
 
 
@@ -116,6 +119,21 @@ def test_what_is_not_installed_is_told(monkeypatch, index_path):
     monkeypatch.setattr(command, "require", lacking)
     with pytest.raises(MissingExtra, match=r"alphita\[serve\]"):
         command.serve(index=index_path)
+
+
+def test_a_terminology_that_is_not_the_indexs_is_told(served, tmp_path, capsys):
+    paths = []
+    for name in ("Headache", "Fever"):
+        (tmp_path / "t.csv").write_text(f"id,term\nT:1,{name}\n")
+        tables = table.load([tmp_path / "t.csv"], table.Options(), Rejects())
+        paths.append(tmp_path / f"{name}.terminology")
+        terminologies.save(tables, paths[-1], rejects=Rejects())
+    index = build(terminologies.load_terminology(paths[0]), HashEncoder(), tmp_path / "x.index").path
+    capsys.readouterr()
+    command.serve(index=index, terminology=paths[0], port=0)
+    assert "was not built from" not in capsys.readouterr().err
+    command.serve(index=index, terminology=paths[1], port=0)
+    assert f"{index} was not built from {paths[1]} as it is" in capsys.readouterr().err
 
 
 def test_the_demo_brings_a_review(served, normalizer, index_path, tmp_path, monkeypatch):

@@ -111,6 +111,48 @@ def test_wrong_use(tmp_path: Path, imported: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["small.terminology"]
 
 
+@pytest.mark.parametrize("output", ["", ".", "/"])
+def test_an_output_without_a_name_is_refused(
+    tmp_path: Path, imported: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("id,term\nX:1,One\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    for words in (["import", "table", "t.csv"], ["subset", imported, "--language", "de"], ["split", imported],
+                  ["merge", imported, imported]):  # fmt: skip
+        with pytest.raises(UsageError, match=r"a folder without a name of its own; name what is to be made: .*NAME"):
+            run(*words, "-o", output, "--force")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_nothing_overwrites_what_it_reads(tmp_path: Path, imported: Path) -> None:
+    source, ids, link = tmp_path / "in.csv", tmp_path / "ids.csv", tmp_path / "link"
+    source.write_text("id,term\nX:1,One\nX:2,\n")
+    ids.write_text("X:1\n")
+    link.symlink_to(imported)
+    own = tmp_path / "y.terminology.rejects.csv"
+    own.write_text(source.read_text())
+    files = {path: path.read_bytes() for path in (source, ids, own, imported / "manifest.json")}
+    made = tmp_path / "t.terminology"
+    cases: list[tuple[list[object], str]] = [
+        (["import", "table", source, "-o", made, "--rejects", source], "is the input; choose another name for the rej"),
+        (["import", "table", own, "-o", tmp_path / "y.terminology"], "is the input; choose another name for the rej"),
+        (["import", "table", source, "-o", source], "is the input; choose another name for the output"),
+        (["import", "table", source, "-o", made, "--rejects", made], "is the output; choose another name for the rej"),
+        (["import", "hpoa", source, "--onto", imported, "-o", link], "is the input; choose another name for the out"),
+        (["split", imported, "-o", link], "is the terminology; choose another name for the output"),
+        (["subset", imported, "-o", link, "--language", "de"], "is the terminology; choose another name for the out"),
+        (["subset", imported, "-o", ids, "--list", ids], "is the list; choose another name for the output"),
+        (["merge", imported, imported, "-o", link], "is the input; choose another name for the output"),
+    ]
+    for arguments, said in cases:
+        with pytest.raises(UsageError, match=said):
+            run(*arguments, "--force")
+    assert {path: path.read_bytes() for path in files} == files
+    assert not made.exists()
+    assert not list(tmp_path.glob("*.old-*"))
+
+
 def test_force_moves_the_old_one_aside(imported: Path) -> None:
     run("import", "obo", FIXTURES / "small.obo", "-o", imported, "--force")
     assert alphita.load_terminology(imported.with_name("small.terminology.old-1")).n_concepts == 4

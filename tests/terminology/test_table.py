@@ -177,6 +177,23 @@ def test_lines_are_right_after_cells_of_several_lines(load: Load, write: Write) 
     assert terminology.concept("X:1").name == "One\ntwo"
 
 
+def test_a_column_that_stands_twice(load: Load, write: Write, tmp_path: Path) -> None:
+    for path, line in (
+        (write("t.csv", "id,term,term\nX:1,Fever,Cough\n"), 1),
+        (book(tmp_path / "t.xlsx", Terms=[[None], ["id", "term", "term"], ["X:1", "Fever", "Cough"]]), 2),
+    ):
+        with pytest.raises(InputError) as raised:
+            load(table, path)
+        assert str(raised.value) == (
+            f"{path}:{line}: column 'term' stands more than once in the header: ['id', 'term', 'term'] (field 'term'); "
+            "rename or remove all but one of them"
+        )
+    terminology, _ = load(table, write("u.csv", "id,note,term,term 2,note,head\nX:1,a,Fever,b,c,d\n"))
+    assert terminology.manifest["dropped"] == {
+        "column 'head' of u.csv": 1, "column 'note' of u.csv": 2, "column 'term 2' of u.csv": 1,
+    }  # fmt: skip
+
+
 def test_unknown_scope_and_status(load: Load, write: Write) -> None:
     path = write("x.csv", "id,term,scope,status\nX:1,One,,\nX:1,Eins,nearly,\nX:1,Uno,exact,perhaps\n")
     terminology, rejects = load(table, path)

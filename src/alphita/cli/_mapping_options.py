@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -38,17 +39,26 @@ Strict = Annotated[bool, typer.Option("--strict", help="Fail at the first bad ro
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
 
 
+# Of XML's names without a colon, as CURIEs want.
+PREFIX = re.compile(r"[^\W\d][\w.-]*")
+
+
 def prefixes_of(given: Iterable[str] | None) -> dict[str, str]:
     """Return name -> URI of texts "NAME=URI".
 
     Raises:
-        UsageError: one is not of this form.
+        UsageError: one is not of this form, or its name is none that a CURIE can begin with.
     """
     found = {}
     for text in given or ():
         name, equals, uri = text.partition("=")
         if not equals or not name or ":" not in uri:
             raise UsageError(f"--prefix {text!r} is not of the form LOCAL=https://example.org/codes/")
+        if not PREFIX.fullmatch(name):
+            raise UsageError(
+                f"--prefix {text!r}: {name!r} can be no CURIE's prefix; take letters, digits, '.', '_' and '-', "
+                "the first one a letter or '_'"
+            )
         found[name] = uri
     return found
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alphita import machine, progress
+from alphita import artefact, machine, progress
 from alphita.cli._engine_options import CLUSTER, Address, Engine, GpusPerWorker, Workers, refuse
 from alphita.errors import UsageError
 
@@ -77,6 +77,11 @@ def index(
 
     # What is wrong is said before the minutes of work, not after.
     check_backend(backend)
+    read = {"the terminology": terminology, "the split": exclude_split, "the model": model and Path(model)}
+    for what, path in read.items():
+        # A model may also be a name that the hub knows.
+        if path and path.exists():
+            artefact.refuse_same({what: path, "the output": output})
     with nullcontext() if engine is None else open_engine(engine, workers, address, gpus_per_worker) as opened:
         terms = load_terminology(terminology)
         exclude = frozenset() if exclude_split is None else Split.load(exclude_split).cleaned

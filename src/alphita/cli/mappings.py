@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
@@ -16,7 +16,7 @@ import typer
 from alphita.cli import _mapping_options as options
 from alphita.cli import mappings_migrate
 from alphita.errors import AlphitaError, Rejects, UsageError
-from alphita.mappings.formats import Header, _names, day_of
+from alphita.mappings.formats import Header, _names, day_of, lost_anew
 from alphita.mappings.record import Mapping
 
 app = typer.Typer(help="Files of mappings.", no_args_is_help=True)
@@ -83,7 +83,7 @@ def convert(
     finally:
         part.unlink(missing_ok=True)
     print(f"{output}: {count:,} mappings read")
-    options.tell_losses(output, losses, rejects.count)
+    options.tell_losses(output, +losses, rejects.count)
 
 
 def _write(
@@ -92,20 +92,27 @@ def _write(
 ) -> int:  # fmt: skip
     """Write the part file; return how many mappings were read."""
     count = 0
+    held: Sequence[Mapping] = ()
     begun = writer.begin(header)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.write(begun)
         for chunk in _chunks(reader.read(input_, header, rejects)):
             count += len(chunk)
-            file.write(writer.encode(header, chunk))
-            losses.update(writer.losses(header, chunk))
+            losses.update(lost_anew(writer, header, held, chunk))
+            closed, held = writer.closed(header, [*held, *chunk])
+            file.write(writer.encode(header, closed))
+            told: set[tuple[int, str]] = set()
             for mapping in chunk:
-                if found := writer.unfit(header, mapping):
+                # Once for all its candidates, by its number: not all formats have lines.
+                if (mapping.row, mapping.mention) not in told and (found := writer.unfit(header, mapping)):
+                    told.add((mapping.row, mapping.mention))
                     rejects.add(
-                        f"cannot be written: {found.problem}", file=input_, line=mapping.row, field=found.field,
+                        f"row {mapping.row} cannot be written: {found.problem}", file=input_, field=found.field,
                         value=found.value,
                     )  # fmt: skip
+        if held:
+            file.write(writer.encode(header, held))
     return count
 
 

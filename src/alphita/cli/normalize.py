@@ -195,6 +195,7 @@ def normalize(
     refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker})
     threads = machine.set_threads(threads)
     from alphita.mappings.formats import Header
+    from alphita.normalizer.audit import WRITTEN
     from alphita.normalizer.jobs import Job, run
     from alphita.normalizer.normalizer import Normalizer
     from alphita.normalizer.tables import Table
@@ -208,9 +209,15 @@ def normalize(
         set_id=set_id, licence=licence, source_vocabulary=source_vocabulary, source_system=source_system,
         source_version=source_version, prefixes=prefixes_of(prefix),
     )  # fmt: skip
+    read = {
+        "the file of abbreviations": abbreviations,
+        "the calibration": calibration,
+        "the store of reviews": mappings,
+    }
     job = Job(
         table, output, format_, top, private, explain=explain, audit=audit, audit_out=audit_out, header=header,
         report=report, memory=_memory(mappings, mappings_source, project),
+        reads={what: path for what, path in read.items() if path is not None},
     )  # fmt: skip
     normalizer = Normalizer.load(
         index, verify=verify or None, ranking=ranking, calibration=calibration, floor=floor, error=error, target=target,
@@ -218,7 +225,7 @@ def normalize(
     )  # fmt: skip
     summary = run(normalizer, job, resume=resume, force=force)
     if report is not None:
-        with artefact.atomic_file(report, "w") as file:
+        with artefact.atomic_file(report, "w", so_far=WRITTEN) as file:
             json.dump(asdict(summary) | {"command": sys.argv[1:], "machine": machine.describe()}, file, indent=1)
     # The answers themselves may be going to stdout.
     print(text_of(summary, audit), file=sys.stderr if job.to_stdout else sys.stdout)

@@ -50,7 +50,10 @@ def normalize_shards(
     """Run the job and print its counts; the options are those of the command."""
     from alphita.distributed.engines import open_engine
     from alphita.distributed.job import Shards, run
+    from alphita.normalizer.audit import WRITTEN
 
+    if report is not None:
+        artefact.refuse_unwritable(report)
     if verify:
         artefact.verify(settings.index, "index")
     with open_engine(engine, workers, address, gpus) as opened:
@@ -58,7 +61,7 @@ def normalize_shards(
     if report is not None:
         facts = asdict(done.summary) | {"parts": done.parts, "distinct": done.distinct, "steps": done.seconds}
         facts |= {"engine": done.engine, "command": sys.argv[1:], "machine": machine.describe()}
-        with artefact.atomic_file(report, "w") as file:
+        with artefact.atomic_file(report, "w", so_far=WRITTEN) as file:
             json.dump(facts, file, indent=1)
     print(text_of(done.summary))
     told = ", ".join(f"{name} {value}" for name, value in done.engine.items())

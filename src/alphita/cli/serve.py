@@ -131,7 +131,7 @@ def _run(
     settings: Settings, index: Path | None, mappings: Path | None, terminology: Path | None, demo: bool,
     options: dict[str, Any],
 ) -> None:  # fmt: skip
-    from alphita import machine
+    from alphita import machine, progress
 
     options["threads"] = machine.set_threads(options["threads"])
     from alphita.mappings.review.store import ReviewStore
@@ -158,6 +158,11 @@ def _run(
         if sample is not None:
             made.fill(lies, normalizer, sample)
         opened = load_terminology(terminology) if terminology is not None else None
+        if opened is not None and opened.content_hash != normalizer.index.manifest["terminology_hash"]:
+            progress.say(
+                f"{index} was not built from {terminology} as it is: concepts of the one may be missing in the other; "
+                f"give the index's own terminology, or build it again: alphita index --terminology {terminology} …"
+            )
         store = ReviewStore.open(mappings, create=True) if mappings is not None else None
         try:
             logs.configure(mentions=settings.log_mentions)

@@ -56,11 +56,12 @@ def import_(
     sets = [*(settings or []), *_onto(format_, onto, loader.Options)]
     options = config.resolve(loader.Options, file=config_file, sets=sets)
     files = [_find(path, packaged) for path in paths]
-    if output.exists() and not force:
-        raise UsageError(f"{output} already exists; choose another name or use --force (the old one is moved aside)")
+    artefact.refuse_existing(output, force, " (the old one is moved aside)")
     from alphita.terminology import store
 
     report = rejects_file or output.with_name(output.name + ".rejects.csv")
+    for read in filter(None, (*files, onto, config_file)):
+        artefact.refuse_same({"the input": read, "the output": output, "the rejects": report})
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
         output.parent.mkdir(parents=True, exist_ok=True)
     with Rejects(report, strict=strict) as rejects:
@@ -119,6 +120,7 @@ def split_(
     from alphita.terminology import concept_splits, splits
     from alphita.terminology.store import load_terminology
 
+    artefact.refuse_same({"the terminology": terminology, "the output": output})
     if assign and concepts > 0:
         raise UsageError("--assign and --concepts exclude each other")
     terms = load_terminology(terminology)

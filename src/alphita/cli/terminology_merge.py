@@ -51,8 +51,10 @@ def merge(
     if not terminologies or output is None:
         raise UsageError("give at least two terminologies (or one and --mappings FILE) and -o OUT.terminology")
     options = config.resolve(merging.Options, file=config_file, sets=settings or [])
-    if output.exists() and not force:
-        raise UsageError(f"{output} already exists; choose another name or use --force (the old one is moved aside)")
+    artefact.refuse_existing(output, force, " (the old one is moved aside)")
+    made = {name: _beside(output, name) for name in ("rejects.csv", "joined.tsv", "conflicts.tsv", "merge.json")}
+    for read in (*terminologies, *(mappings or [])):
+        artefact.refuse_same({"the input": read, "the output": output, **made})
     opened = [store.load_terminology(path) for path in terminologies]
     report = _beside(output, "rejects.csv")
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from alphita import progress
+from alphita import artefact, progress
 from alphita.errors import Rejects, UsageError
 
 
@@ -42,10 +42,12 @@ def subset(
         raise UsageError(
             "say what to keep: --source, --language, --semantic-type, --descendants-of, --list, --no-retired"
         )
-    if output.exists() and not force:
-        raise UsageError(f"{output} already exists; choose another name or use --force (the old one is moved aside)")
-    opened = store.load_terminology(terminology)
+    artefact.refuse_existing(output, force, " (the old one is moved aside)")
     report = output.with_name(output.name + ".rejects.csv")
+    for what, read in {"the terminology": terminology, "the list": list_file}.items():
+        if read is not None:
+            artefact.refuse_same({what: read, "the output": output, "the rejects": report})
+    opened = store.load_terminology(terminology)
     with contextlib.suppress(OSError):  # where it cannot be made, the first write says so
         output.parent.mkdir(parents=True, exist_ok=True)
     with Rejects(report, strict=strict) as rejects:

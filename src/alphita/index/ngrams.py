@@ -146,10 +146,14 @@ class Ngrams:
         """Return the number of strings."""
         return len(self.scale)
 
-    def vectorize(self, strings: Sequence[str]) -> csr_matrix:
+    def vectorize(self, strings: Sequence[str], without: Sequence[Sequence[str]] | None = None) -> csr_matrix:
         """Return the unit TF-IDF rows of strings: (len(strings), len(codes)) float32, columns ascending.
 
         N-grams that no indexed string has are left out; a string without any known one gives an empty row.
+
+        Args:
+            strings: any.
+            without: for each, distinct indexed strings that are taken as not there.
         """
         from scipy.sparse import csr_matrix
 
@@ -164,11 +168,35 @@ class Ngrams:
             counts.append(np.bincount(row, minlength=len(block)))
         offsets = np.cumsum(np.concatenate(counts))
         column = np.concatenate(columns).astype(np.int32) if columns else np.zeros(0, np.int32)
+        if without is not None:
+            column, offsets = self._elsewhere(column, offsets, without)
         values = self.idf[column]
         values *= np.repeat(_scale(values, offsets), np.diff(offsets))
         made = csr_matrix((values, column, offsets), shape=(len(strings), len(self.codes)))
         made.has_sorted_indices = True
         return made
+
+    def _elsewhere(
+        self, column: NDArray[Any], offsets: NDArray[np.int64], without: Sequence[Sequence[str]]
+    ) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the n-grams of each row that indexed strings other than its `without` have, and the new offsets."""
+        width, n = len(self.codes), len(without)
+        key = np.repeat(np.arange(n), np.diff(offsets)) * width + column
+        taken = [np.zeros(0, np.int64)]
+        rows = np.repeat(np.arange(n), [len(some) for some in without])
+        gone = [string for some in without for string in some]
+        start = 0
+        for block in blocks(gone):
+            found, owner = cut(block)
+            row, places = distinct(owner, np.searchsorted(self.codes, found), width)
+            taken.append(rows[start + row] * width + places)
+            start += len(block)
+        hidden, times = np.unique(np.concatenate(taken), return_counts=True)
+        if not len(hidden):
+            return column, offsets
+        place = np.searchsorted(hidden, key).clip(max=len(hidden) - 1)
+        kept = (hidden[place] != key) | (times[place] < self.frequency[column])
+        return column[kept], np.concatenate([[0], np.cumsum(kept)])[offsets]
 
     def search(self, queries: csr_matrix, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k strings most similar to each query, most similar first; equals by row.

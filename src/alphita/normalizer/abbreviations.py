@@ -15,14 +15,17 @@ Upper and lower case: see `short_forms`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from alphita.errors import InputError, UsageError
 from alphita.normalizer import abbreviation_list
@@ -96,7 +99,13 @@ class Abbreviations:
     @classmethod
     def of_index(cls, index: Index) -> Abbreviations:
         """Return the abbreviations that an index's terms teach; only terms of exact scope do."""
-        return cls(_of_terms(index))
+        return cls(TeachingTerms(index).taught.meanings())
+
+    def without(self, lost: Iterable[Meaning], gained: Iterable[Meaning] = ()) -> Abbreviations:
+        """Return these abbreviations less what the terminology teaches no more, and with what it would teach then."""
+        other = Abbreviations()
+        other._sources = {**self._sources, "terminology": self._sources["terminology"].changed(lost, gained)}
+        return other
 
     def with_list(self, path: Path | str) -> Abbreviations:
         """Return these abbreviations and those of a user's list; a list taken in before is replaced.
@@ -302,40 +311,87 @@ def _speaks(language: str | None, wanted: str | None) -> bool:
     return primary(language) == primary(wanted)
 
 
-def _of_terms(index: Index) -> list[Meaning]:
-    terms, concept = index.segment.terms, index.segment.term_concept
-    if "type" not in terms.column_names:
-        return []
+class Taught(NamedTuple):
+    """What the terms of some concepts teach.
 
-    def equal(name: str, value: str) -> np.ndarray[Any, Any]:
-        return pc.fill_null(pc.equal(terms.column(name), value), False).to_numpy()
+    Attributes:
+        whole: short forms that stand for their concept.
+        parts: those that a pair of terms differs in, with how many pairs.
+    """
 
-    exact = equal("scope", "exact")
-    if "retired_concept" in terms.column_names:
-        exact &= pc.is_null(terms.column("retired_concept")).to_numpy()
-    short = exact & equal("type", ABBREVIATION)
-    order = np.flatnonzero(exact & np.isin(concept, np.unique(concept[short])))
-    order = order[np.lexsort((order, index.segment.standing[order], concept[order]))]
-    strings = terms.column("string").take(order).to_pylist()
-    languages = terms.column("language").take(order).to_pylist() if "language" in terms.column_names else None
-    names = index.segment.concepts.column("name")
-    whole: list[Meaning] = []
-    parts: Counter[Meaning] = Counter()
-    ends = np.flatnonzero(np.diff(concept[order], append=-1)) + 1
-    for start, end in itertools.pairwise([0, *ends.tolist()]):
-        rows = range(start, end)
-        shorts = [row for row in rows if short[order[row]]]
-        longs = list(dict.fromkeys(strings[row] for row in rows if row not in shorts))
-        preferred = names[int(concept[order[start]])].as_py()
+    whole: list[Meaning]
+    parts: Counter[Meaning]
+
+    def meanings(self) -> list[Meaning]:
+        """Return all, each once, those for a concept first, then what more terms teach before what fewer do."""
+        return [*self.whole, *(part for part, _ in self.parts.most_common())]
+
+
+class TeachingTerms:
+    """The terms of an index that may teach an abbreviation: exact ones, of concepts that have one."""
+
+    def __init__(self, index: Index) -> None:
+        """Read them."""
+        self.index = index
+        terms, concept = index.segment.terms, index.segment.term_concept
+        order, self._short = np.zeros(0, np.int64), np.zeros(0, bool)
+        if "type" in terms.column_names:
+            exact = _equal(terms, "scope", "exact")
+            if "retired_concept" in terms.column_names:
+                exact &= pc.is_null(terms.column("retired_concept")).to_numpy()
+            short = exact & _equal(terms, "type", ABBREVIATION)
+            order = np.flatnonzero(exact & np.isin(concept, np.unique(concept[short])))
+            order = order[np.lexsort((order, index.segment.standing[order], concept[order]))]
+            self._short = short[order]
+        # Of the terms, concept by concept.
+        self.term, self.concept = order, concept[order]
+        self._strings = terms.column("string").take(order).to_pylist()
+        languages = terms.column("language").take(order).to_pylist() if "language" in terms.column_names else None
+        self._languages = languages or [None] * len(order)
+
+    @functools.cached_property
+    def taught(self) -> Taught:
+        """What they teach."""
+        taught = Taught([], Counter())
+        ends = np.flatnonzero(np.diff(self.concept, append=-1)) + 1
+        for start, end in itertools.pairwise([0, *ends.tolist()]):
+            self._teach(range(start, end), taught)
+        return taught
+
+    def without(self, concept: int, hidden: Collection[int]) -> tuple[list[Meaning], list[Meaning]]:
+        """Return what is taught no more if some terms of a concept are taken as not there, and what is then instead.
+
+        Args:
+            concept: row of the index.
+            hidden: rows of terms.
+        """
+        rows = range(*np.searchsorted(self.concept, [concept, concept + 1]).tolist())
+        left = [row for row in rows if int(self.term[row]) not in hidden]
+        before, after = Taught([], Counter()), Taught([], Counter())
+        if len(left) < len(rows):
+            self._teach(rows, before)
+            self._teach(left, after)
+        changes = {part: after.parts[part] - times for part, times in before.parts.items()}
+        lost = [one for one in before.whole if one not in after.whole]
+        lost += [part for part, change in changes.items() if self.taught.parts[part] + change <= 0]
+        return lost, [one for one in after.whole if one not in before.whole]
+
+    def _teach(self, rows: Sequence[int], taught: Taught) -> None:
+        """Add what some terms of one concept teach."""
+        shorts = [row for row in rows if self._short[row]]
+        longs = list(dict.fromkeys(self._strings[row] for row in rows if not self._short[row]))
         for row in shorts:
-            taught = dict.fromkeys(part for long in longs if (part := _part(strings[row], long)) is not None)
-            parts.update(list(taught))
+            parts = dict.fromkeys(part for long in longs if (part := _part(self._strings[row], long)) is not None)
+            taught.parts.update(list(parts))
             # Of a longer term only the part is worth knowing: the whole is found as the term that it is.
-            if not taught and is_short_form(strings[row]):
-                meaning = _of_concept(strings[row], longs, preferred, languages and languages[row])
-                whole += [meaning] if meaning is not None else []
-    # What more terms teach comes first.
-    return [*whole, *(part for part, _ in parts.most_common())]
+            if not parts and is_short_form(self._strings[row]):
+                preferred = self.index.segment.concepts.column("name")[int(self.concept[row])].as_py()
+                meaning = _of_concept(self._strings[row], longs, preferred, self._languages[row])
+                taught.whole.extend([meaning] if meaning is not None else [])
+
+
+def _equal(terms: pa.Table, name: str, value: str) -> NDArray[np.bool_]:
+    return np.array(pc.fill_null(pc.equal(terms.column(name), value), False).to_numpy(), bool)
 
 
 def _of_concept(short: str, longs: Sequence[str], preferred: str, language: str | None) -> Meaning | None:

@@ -34,6 +34,8 @@ SHOWN = (
 TIES = ("accepted_rows", "sample_rows", "output", "output_hash")
 YES = frozenset({"yes", "y", "true", "1"})
 NO = frozenset({"no", "n", "false", "0"})
+# What an error says when the sample cannot be written.
+WRITTEN = "the output itself is written"
 REMEDY = "draw a new sample with: alphita normalize … --audit N"
 
 
@@ -138,7 +140,7 @@ def write_audit(path: Path, sample: Sample, output: Path, *, force: bool = False
         AlphitaError: it cannot be written.
     """
     ties = [sample.accepted, len(sample.mappings), output.name, hash_file(output)]
-    with atomic_file(path, "w", private=True, force=force, newline="") as file:
+    with atomic_file(path, "w", private=True, force=force, newline="", so_far=WRITTEN) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*SHOWN, ANSWER, *TIES])
         writer.writerows([*(getattr(mapping, name) for name in SHOWN), "", *ties] for mapping in sample.mappings)

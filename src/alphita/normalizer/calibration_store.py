@@ -26,7 +26,7 @@ from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration import COMMON, Calibrator, Isotonic, Logistic
 from alphita.normalizer.features import MENTION_NAMES, NAMES, Features, Languages
 from alphita.normalizer.meaning import Definitions
-from alphita.normalizer.ranker import Probabilities, Ranker
+from alphita.normalizer.ranker import DIGITS, Probabilities, Ranker
 from alphita.normalizer.table import Table
 
 if TYPE_CHECKING:
@@ -193,8 +193,11 @@ class Calibration:
 
 
 def ordered(table: Table, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the rows of the table, question by question, best first, and each question's best row (-1: none)."""
-    order = np.lexsort((-score, table.request))
+    """Return the rows of the table, question by question, best first, and each question's best row (-1: none).
+
+    Equal ones stand in the order of their concepts.
+    """
+    order = np.lexsort((-np.round(score, DIGITS), table.request))
     filled = np.diff(table.offsets) > 0
     top = np.full(len(filled), -1, np.int64)
     top[filled] = order[table.offsets[:-1][filled]]

@@ -60,6 +60,7 @@ def gather(
     depth: int = DEPTH,
     routes: int = EVERY_ROUTE,
     exact_is_enough: bool = False,
+    without: Sequence[Sequence[str]] | None = None,
 ) -> Pairs:
     """Find the strings nearest to each query by every route.
 
@@ -72,6 +73,8 @@ def gather(
         depth: strings that each of letters and vectors gives.
         routes: those to ask, as bits; LETTERS is left out where the index has none.
         exact_is_enough: of a query that equals an indexed string look for nothing else.
+        without: for each query, indexed strings that are taken as not there: they are found all the same, but an n-gram
+            that stands in no others is as one that is not indexed.
     """
     if index.ngrams is None:
         routes &= ~LETTERS
@@ -89,7 +92,7 @@ def gather(
             _, rows = index.search(vectors[part], depth)
             found.append(_listed(rows, part, VECTORS))
     if routes & LETTERS and index.ngrams is not None:
-        grams = index.ngrams.vectorize(queries)
+        grams = index.ngrams.vectorize(queries, without)
         for part in _parts(open_, depth):
             _, rows = index.ngrams.search(grams[part], depth)
             found.append(_listed(rows, part, LETTERS))

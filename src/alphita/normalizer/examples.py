@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.index.store import Index
+from alphita.normalizer.hiding import Hidden
 from alphita.normalizer.noise import noisy
 from alphita.normalizer.tokens import whole_words
 from alphita.terminology.text import clean, clean_many
@@ -53,6 +54,11 @@ class Examples(NamedTuple):
     hidden_strings: NDArray[np.int64]
     hidden_concepts: NDArray[np.int64]
     kinds: list[str]
+
+    @property
+    def hidden(self) -> Hidden:
+        """What is taken as not there."""
+        return Hidden(self.hidden_strings, self.hidden_concepts)
 
     def take(self, rows: Sequence[int] | NDArray[np.int64]) -> Examples:
         """Return some of them."""

@@ -77,14 +77,18 @@ class Context(NamedTuple):
         readings: the other readings, by request and number of the reading (from 1).
         short: (n,) bool, whether the mention is a few capitals.
         vectors: (q, dim) of length 1, of the queries; None where there are none.
+        own: (n,) the query that is each request's own string; None: the query of its number.
         hidden_strings: (n,) a string of each request that is taken as not there; -1 for none.
+        without: for each query, in how many strings that are taken as not there each word stands; None: in none.
     """
 
     language: Sequence[str | None]
     readings: Mapping[tuple[int, int], Reading]
     short: NDArray[np.bool_]
     vectors: Float32 | None = None
+    own: NDArray[np.int64] | None = None
     hidden_strings: NDArray[np.int64] | None = None
+    without: Sequence[Mapping[str, int]] | None = None
 
 
 class Features(NamedTuple):
@@ -129,7 +133,7 @@ class Featurizer:
         texts = self.segment.strings.array.take(pa.array(distinct)).to_pylist()
         found = Strings(texts, self._vocabulary.words(texts), self._profiles(distinct, texts))
         profiles = self.profiler.profile([query[:MAX_ENCODED_CHARACTERS] for query in queries])
-        asked = Strings(queries, self._vocabulary.words(queries), profiles)
+        asked = Strings(queries, self._vocabulary.words(queries, context.without), profiles)
         return _features(self, asked, found, place, table, context)
 
     def _profiles(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Profiles:
@@ -196,8 +200,7 @@ def _features(
     columns["mention_is_short_capitals"] = context.short[table.request]
     candidates = np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1)
 
-    own = np.zeros(n, np.int64)
-    own[table.request[::-1]] = table.query[::-1]
+    own = context.own if context.own is not None else np.arange(n)
     top = _tops(table, table.best_cosine + table.best_letters)
     has = np.diff(table.offsets) > 0
     at_top = {name: np.zeros(n, np.float32) for name in _AT_TOP}
@@ -223,14 +226,18 @@ def _features(
 
 
 def _ranked(table: Table, values: Float32) -> tuple[NDArray[np.int64], Float32, Float32]:
-    """Return each candidate's place within its request (0 first), and the greatest and second value of each request."""
+    """Return how many candidates of its request are above each, and the greatest and second value of each request."""
     n = len(table.offsets) - 1
     order = np.lexsort((-values, table.request))
-    rank = np.empty(len(values), np.int64)
-    rank[order] = np.arange(len(order)) - table.offsets[table.request[order]]
+    request, in_order = table.request[order], values[order]
+    place = np.arange(len(order)) - table.offsets[request]
     best, second = np.zeros(n, np.float32), np.zeros(n, np.float32)
-    best[table.request[rank == 0]] = values[rank == 0]
-    second[table.request[rank == 1]] = values[rank == 1]
+    best[request[place == 0]] = in_order[place == 0]
+    second[request[place == 1]] = in_order[place == 1]
+    # Equal ones have one rank: which row stands first is chance.
+    new = (place == 0) | (np.diff(in_order, prepend=np.float32(np.nan)) != 0)
+    rank = np.empty(len(values), np.int64)
+    rank[order] = place[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
     return rank, best, second
 
 

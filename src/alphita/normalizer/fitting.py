@@ -306,10 +306,7 @@ def _look_up(
     for start in range(0, len(some.mentions), EXAMPLES_AT_ONCE):
         rows = np.arange(start, min(start + EXAMPLES_AT_ONCE, len(some.mentions)))
         block, asked = ask_each(pipeline, some.take(rows))
-        scored = pipeline.candidates(
-            asked, depth=depth, routes=routes, featured=False, hidden_strings=block.hidden_strings,
-            hidden_concepts=block.hidden_concepts,
-        )  # fmt: skip
+        scored = pipeline.candidates(asked, depth=depth, routes=routes, featured=False, hidden=block.hidden)
         yield rows, scored.table
         if routes != EXACT and not scored.exhausted:
             again.append(rows[np.diff(scored.table.offsets) < max(KS)])

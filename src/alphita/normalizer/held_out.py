@@ -26,6 +26,10 @@ from alphita.terminology.text import clean_many
 LEARNED_FROM = 0.6
 # Fewer held-out strings than this say too little.
 LEAST = 200
+REMEDY = (
+    "use a larger calibration part, or take over the calibration of another index of the same encoder: "
+    "alphita calibrate --from OTHER.index"
+)
 # Mentions that name no concept, among those that thresholds and confidence are made for.
 POPULATION_NIL_SHARE = 0.1
 
@@ -73,8 +77,7 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
     if len(known.strings) < LEAST:
         raise InputError(
             f"only {len(known.strings)} held-out strings name concepts of this index; at least {LEAST} are needed",
-            file=index.path, remedy="use a larger calibration part, or take over the calibration of another index of "
-            "the same encoder: alphita calibrate --from OTHER.index",
+            file=index.path, remedy=REMEDY,
         )  # fmt: skip
     return known
 
@@ -111,8 +114,17 @@ def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Exa
         known: the held-out strings.
         labels: see `labelled`; every second mention is learned from.
         seed: of all drawing.
+
+    Raises:
+        InputError: the held-out strings are of so few concepts that none is left for one of the two.
     """
     learning = np.array([is_learned_from(index, concept, seed) for concept in known.concepts.tolist()], bool)
+    if learning.all() or not learning.any():
+        concepts = len(np.unique(known.concepts))
+        raise InputError(
+            f"the {len(known.strings):,} held-out strings are of {concepts} concepts: too few to learn from some and "
+            "test on the others", file=index.path, remedy=REMEDY,
+        )  # fmt: skip
     first = every_second(clean_many(labels.mentions, index.rules))
     progress.say(
         f"{learning.sum():,} held-out strings to learn from, {(~learning).sum():,} to test on ({known.origin})"

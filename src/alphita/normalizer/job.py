@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import time
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita import __version__
+from alphita.artefact import refuse_same, refuse_unwritable
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
@@ -30,7 +30,7 @@ from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.parts import beside
 from alphita.normalizer.records import ABBREVIATION, EXACT, NEAREST, NIL
 from alphita.normalizer.remembering import REVIEWED, Memory
-from alphita.normalizer.tables import Table
+from alphita.normalizer.tables import STDIN, Table
 from alphita.terminology.prefixes import canonical
 
 STDOUT = "-"
@@ -72,6 +72,7 @@ class Job:
         header: what is said of the whole output; its columns, date and sources are filled in.
         report: the file for the counts, which the caller writes; None: there is none.
         memory: what people settled before: it answers first; None: nobody is asked.
+        reads: files that are read beside the input, each by what it is called.
     """
 
     table: Table
@@ -86,6 +87,11 @@ class Job:
     header: Header = field(default_factory=Header)
     report: Path | None = None
     memory: Memory | None = None
+    reads: Mapping[str, Path] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let the input's own errors keep to `private`."""
+        self.table.private |= self.private
 
     @property
     def to_stdout(self) -> bool:
@@ -102,11 +108,11 @@ class Job:
         """The file of the rows set aside."""
         return beside(Path(self.out), ".rejects.csv")
 
-    def files(self) -> dict[str, Path]:
-        """Return the files that are read or written, each with what it is called."""
-        found = {} if self.table.is_stdin else {"the input": Path(self.table.path)}
+    def written(self) -> dict[str, Path]:
+        """Return the files that are written, each by what it is called."""
+        found: dict[str, Path] = {}
         if not self.to_stdout:
-            found |= {"the output": Path(self.out), "the rejects": self.rejects_file}
+            found = {"the output": Path(self.out), "the rejects": self.rejects_file}
             if self.audit:
                 found["the rows to audit"] = self.audit_file
         return found if self.report is None else found | {"the report": self.report}
@@ -179,7 +185,7 @@ class Summary:
             total[ACCEPTED] if calibrated else None, total[FOR_REVIEW] if calibrated else None, resumed,
             round(seconds, 3), round((rows - resumed) / max(seconds, 1e-9), 1), out,
             None if rejects is None else str(rejects), None if audit is None else str(audit),
-            dict(lost.most_common()), total[REVIEWED],
+            dict((+lost).most_common()), total[REVIEWED],
         )  # fmt: skip
 
 
@@ -289,8 +295,9 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool,
     """Refuse what cannot be done before anything is done.
 
     Raises:
-        UsageError: options that do not go together, an output that exists, or one file for two things.
+        UsageError: options that do not go together, an output that exists or is a folder, or one file for two things.
         InputError: the input is missing.
+        AlphitaError: the report or the rows to audit cannot be written.
     """
     if job.audit and normalizer.calibration is None:
         raise UsageError(
@@ -302,7 +309,17 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool,
             os.stat(job.table.path)
         except OSError as error:
             raise InputError(f"cannot read the input: {error.strerror}", file=job.table.name) from None
-    _check_apart(job.files())
+    out = Path(job.out)
+    # Such as "." has no name that the other files' could be made of.
+    if not job.to_stdout and out.is_dir():
+        raise UsageError(f"{out} is a folder; name a file")
+    written = job.written()
+    refuse_same(written)
+    for what, read in {"the input": Path(job.table.path), **job.reads}.items():
+        if str(read) != STDIN:
+            refuse_same({what: read, **written})
+    for made in filter(None, (job.audit_file if job.audit else None, job.report)):
+        refuse_unwritable(made)
     if job.to_stdout:
         if resume:
             raise UsageError("stdout cannot be resumed; give an output file")
@@ -311,25 +328,15 @@ def check(normalizer: Normalizer, job: Job, writer: ModuleType, *, resume: bool,
         if not writer.STREAMS:
             raise UsageError(f"{job.format or 'this format'} cannot be written to stdout; give a file, or --format csv")
         return
-    out = Path(job.out)
     if resume and force:
         raise UsageError("--resume goes on with a job, --force begins anew; give one of them")
     if resume and job.table.is_stream:
         where = "stdin" if job.table.is_stdin else "a pipe"
         raise UsageError(f"input from {where} cannot be resumed; give a file")
-    if out.is_dir():
-        raise UsageError(f"{out} is a folder; name a file")
     unfinished = resume and beside(out, ".journal").exists()
     for made in (out, *([job.audit_file] if job.audit else [])):
         if made.exists() and not force and not unfinished:
             raise UsageError(f"{made} already exists; choose another name or use --force")
-
-
-def _check_apart(files: Mapping[str, Path]) -> None:
-    for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
-        is_same = one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
-        if is_same:
-            raise UsageError(f"{other} is {what}; choose another name for {other_what}")
 
 
 def format_of(job: Job) -> ModuleType:

@@ -3,6 +3,7 @@
     OUT.part, OUT.rejects.part     what is written so far
     OUT.answers.part               the answers so far (see `answers`): each distinct question is answered once
     OUT.audit.part                 the accepted rows so far, if a sample of them was asked for
+    OUT.held.part                  for each chunk, its last lines that are written with the next ones' (`Format.closed`)
     OUT.journal                    how much of them is durable (see `journal`)
 
 A chunk's lines depend on the input up to its end, and on nothing else: so a job that was killed and resumed gives the
@@ -23,7 +24,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -34,7 +35,7 @@ from typing import NamedTuple
 
 from alphita import progress
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, Problem
+from alphita.mappings.formats import Header, Problem, lost_anew
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.normalizer.answers import DECISION, METHOD, Answer, Answers, Question, lines_of, question
 from alphita.normalizer.audit import ACCEPT, draw, write_audit
@@ -65,7 +66,7 @@ CHUNK_QUESTIONS = 16_384
 PROGRESS_ROWS = 10_000
 # A text without one of them defines no abbreviation.
 CLOSING_BRACKETS = ")]）"
-PART, REJECTS, ANSWERS, AUDIT = ".part", ".rejects.part", ".answers.part", ".audit.part"
+PART, REJECTS, ANSWERS, AUDIT, HELD = ".part", ".rejects.part", ".answers.part", ".audit.part", ".held.part"
 DECISIONS = {"accept": ACCEPTED, "review": FOR_REVIEW}
 
 _record = attrgetter(*COLUMNS)
@@ -147,7 +148,7 @@ def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, header: H
     defined = _learn_abbreviations(normalizer, job)
     answers = Answers()
     with (
-        Parts(out, (PART, REJECTS, ANSWERS, *([AUDIT] if job.audit else [])), durable) as parts,
+        Parts(out, (PART, REJECTS, ANSWERS, HELD, *([AUDIT] if job.audit else [])), durable) as parts,
         ThreadPoolExecutor(1, thread_name_prefix="writing") as aside,
     ):
         if not durable:
@@ -172,9 +173,10 @@ def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, header: H
             raise _other_input(job)
         if written is not None:
             written.result()
-        elif not past:
-            # No rows at all: the header is the output.
-            parts.sync()
+        if held := _held(journal, parts):
+            parts.append(PART, writer.encode(header, held))
+        # Without a row, the header is the output.
+        parts.sync()
 
 
 @contextmanager
@@ -213,9 +215,12 @@ def _write(
         defined: see `_digest`.
     """
     made, counts = _lines(rows, found)
-    parts.append(PART, writer.encode(header, made))
+    held = _held(journal, parts)
+    closed, still_held = writer.closed(header, [*held, *made])
+    parts.append(PART, writer.encode(header, closed))
     parts.append(ANSWERS, kept)
-    unwritten, lost = _losses(writer, header, made)
+    parts.append(HELD, _as_json(still_held))
+    unwritten, lost = _losses(writer, header, held, made)
     counts[UNWRITTEN] = len(unwritten)
     aside = beside(Path(job.out), ".rejects.chunk")
     parts.append(REJECTS, _reject_lines(rows, unwritten, job, aside, parts.length(REJECTS) == 0))
@@ -224,12 +229,20 @@ def _write(
     journal.add(Chunk(_digest(rows, defined), parts.sync(), counts, lost))
 
 
+def _held(journal: Journal, parts: Parts) -> list[Mapping]:
+    """Return the lines that are written together with what follows the last durable chunk."""
+    start, end = [0, 0, *(chunk.lengths.get(HELD, 0) for chunk in journal.chunks[-2:])][-2:]
+    return [Mapping(*json.loads(line)) for line in parts.read(HELD, start, end).splitlines()]
+
+
 def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
     """Let the normaliser learn the abbreviations that the input defines anywhere; return a hash of what it was told.
 
-    What comes from stdin or a pipe can be read once only, and is not asked.
+    What comes from stdin or a pipe can be read once only, and is not asked; what an earlier job's input defined is
+    forgotten all the same.
     """
     if job.table.is_stream or normalizer.abbreviations is None:
+        normalizer.prepare(())
         return ""
     digest = hashlib.blake2b(digest_size=16)
 
@@ -311,19 +324,24 @@ def _with_progress(job: Job, answers: Answers) -> Iterator[Rows]:
 
 def _accepted(made: Sequence[Mapping]) -> bytes:
     """Return the accepted rows among some lines, as JSON."""
-    accepted = (line for line in made if line.rank == 1 and line.decision == ACCEPT)
-    return "".join(json.dumps(_record(line)) + "\n" for line in accepted).encode()
+    return _as_json(line for line in made if line.rank == 1 and line.decision == ACCEPT)
 
 
-def _losses(writer: ModuleType, header: Header, made: Sequence[Mapping]) -> tuple[dict[int, Problem], dict[str, int]]:
-    """Return why which rows cannot be written, and what else the format does not hold of some lines."""
+def _as_json(lines: Iterable[Mapping]) -> bytes:
+    return "".join(json.dumps(_record(line)) + "\n" for line in lines).encode()
+
+
+def _losses(
+    writer: ModuleType, header: Header, held: Sequence[Mapping], made: Sequence[Mapping]
+) -> tuple[dict[int, Problem], dict[str, int]]:
+    """Return why which rows cannot be written, and what else the format does not hold of lines after those held."""
     if not writer.LOSSES:
         return {}, {}
     unwritten: dict[int, Problem] = {}
     for line in made:
         if line.rank == 1 and (problem := writer.unfit(header, line)) is not None:
             unwritten[line.row] = problem
-    return unwritten, writer.losses(header, made)
+    return unwritten, lost_anew(writer, header, held, made)
 
 
 def _reject_lines(
@@ -377,7 +395,7 @@ def _finish(job: Job, writer: ModuleType, header: Header, journal: Journal) -> t
         with beside(out, AUDIT).open(encoding="utf-8") as file:
             sample = draw((Mapping(*json.loads(line)) for line in file), job.audit)
         write_audit(job.audit_file, sample, out, force=True)
-    for suffix in (AUDIT, ANSWERS):
+    for suffix in (AUDIT, ANSWERS, HELD):
         beside(out, suffix).unlink(missing_ok=True)
     descriptor = os.open(out.parent, os.O_RDONLY)
     try:
@@ -389,7 +407,7 @@ def _finish(job: Job, writer: ModuleType, header: Header, journal: Journal) -> t
 
 
 def _discard(out: Path, journal: Journal) -> None:
-    for suffix in (PART, REJECTS, ANSWERS, AUDIT, ".rejects.chunk"):
+    for suffix in (PART, REJECTS, ANSWERS, AUDIT, HELD, ".rejects.chunk"):
         beside(out, suffix).unlink(missing_ok=True)
     journal.remove()
 
@@ -399,15 +417,17 @@ def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Hea
     file = sys.stdout.buffer
     _learn_abbreviations(normalizer, job)
     answers = Answers()
+    held: Sequence[Mapping] = ()
     file.write(writer.begin(header))
     for chunk in _with_progress(job, answers):
         fresh = _answer(normalizer, job, chunk.new)
         found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in chunk.asked]
         made, counts = _lines(chunk.rows, found)
         answers.add(fresh.items())
-        file.write(writer.encode(header, made))
+        unwritten, lost = _losses(writer, header, held, made)
+        closed, held = writer.closed(header, [*held, *made])
+        file.write(writer.encode(header, closed))
         file.flush()
-        unwritten, lost = _losses(writer, header, made)
         # There is no file of rejects, so that each must be told here.
         for row in chunk.rows:
             if row.problem is not None or row.number in unwritten:
@@ -418,6 +438,9 @@ def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Hea
                 told = InputError(why.problem, file=job.table.name, line=row.line, field=why.field or None, value=value)
                 progress.say(f"{what}: {told}")
         yield Chunk("", {}, counts, lost)
+    if held:
+        file.write(writer.encode(header, held))
+        file.flush()
 
 
 def _other_input(job: Job) -> UsageError:

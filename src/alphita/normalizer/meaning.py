@@ -1,7 +1,7 @@
 """What a concept means beside its nearest term: the middle of its strings, its definition, its neighbours in the graph.
 
 A mention may be nearer to one term of a wrong concept than to any of the right one, and yet nearer to the right one as
-a whole. All three are compared with the mention's own vector.
+a whole. All three are compared with the vector of the mention, or of the reading of it that found the candidate.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class Meaning:
         found: dict[str, NDArray[np.generic]] = {name: np.zeros(c, np.float32) for name in names}
         if vectors is None or not c:
             return found
-        # The mention's own string is what is compared, whichever reading found the candidate.
         found["middle"] = self._middles(table, vectors, hidden_strings)
         if self.definitions is not None:
             row = self.definitions.row[table.concept]

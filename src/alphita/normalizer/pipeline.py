@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -11,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.index.store import Encoder, Index
-from alphita.normalizer.abbreviations import Abbreviations
+from alphita.normalizer.abbreviations import Abbreviations, Expansion
 from alphita.normalizer.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, Pairs, gather
 from alphita.normalizer.features import SHORT_CAPITALS, Context, Features, Featurizer
+from alphita.normalizer.hiding import Hidden, Hiding
 from alphita.normalizer.meaning import Definitions
 from alphita.normalizer.spelling import ABBREVIATION, Reading, Speller
-from alphita.normalizer.table import MOST_CONCEPTS, Table, collect, requests_of
+from alphita.normalizer.table import MOST_CONCEPTS, Requests, Table, collect, requests_of
 from alphita.normalizer.tokens import whole_words
 from alphita.terminology.text import clean_many
 
@@ -99,6 +101,7 @@ class Pipeline:
         mentions: Sequence[str],
         contexts: Sequence[str | None] | None = None,
         languages: Sequence[str | None] | None = None,
+        hidden: Hidden | None = None,
     ) -> tuple[Asked, list[int]]:
         """Make mentions to distinct questions.
 
@@ -106,12 +109,13 @@ class Pipeline:
             mentions: n strings, as written.
             contexts: the text that each stands in, to decide what an abbreviation means.
             languages: of each mention (BCP-47).
+            hidden: what is taken as not there, for each mention.
 
         Returns:
             The questions, and for each mention the number of its question; -1 for a mention with nothing in it.
         """
         cleaned = clean_many(list(mentions), self.index.rules)
-        read = self._read(mentions, cleaned, contexts, languages)
+        read = self._read(mentions, cleaned, contexts, languages, hidden)
         queries: dict[str, int] = {}
         known: dict[tuple[object, ...], int] = {}
         asked = Asked([], [], [], [], [])
@@ -144,11 +148,12 @@ class Pipeline:
         cleaned: Sequence[str],
         contexts: Sequence[str | None] | None,
         languages: Sequence[str | None] | None,
+        hidden: Hidden | None,
     ) -> list[tuple[Reading, ...]]:
         """Return the other readings of each mention: expansions of abbreviations, then words put right."""
         read: list[tuple[Reading, ...]] = [()] * len(cleaned)
         if self.abbreviations is not None:
-            for place, expansions in enumerate(self.abbreviations.expand_many(mentions, contexts, languages)):
+            for place, expansions in enumerate(self._expand(mentions, contexts, languages, hidden)):
                 if expansions:
                     strings = clean_many([one.string for one in expansions], self.index.rules)
                     pairs = zip(strings, expansions, strict=True)
@@ -157,10 +162,33 @@ class Pipeline:
             with self._making:
                 if self._speller is None:
                     self._speller = Speller(self.index.strings.array, whole_words(self.index.model_path)[0])
-            for place, readings in enumerate(self._speller.readings(cleaned)):
+            without = self._hiding.words(hidden) if hidden is not None else None
+            for place, readings in enumerate(self._speller.readings(cleaned, without)):
                 if readings:
                     read[place] += readings
         return read
+
+    def _expand(
+        self,
+        mentions: Sequence[str],
+        contexts: Sequence[str | None] | None,
+        languages: Sequence[str | None] | None,
+        hidden: Hidden | None,
+    ) -> list[list[Expansion]]:
+        assert self.abbreviations is not None
+        expanded = self.abbreviations.expand_many(mentions, contexts, languages)
+        if hidden is not None:
+            # Few strings teach one, so few mentions are looked at again.
+            for place, known in enumerate(self._hiding.abbreviations(self.abbreviations, hidden)):
+                if known is not self.abbreviations:
+                    context = contexts[place] if contexts is not None else None
+                    language = languages[place] if languages is not None else None
+                    expanded[place] = known.expand(mentions[place], context, language)
+        return expanded
+
+    @functools.cached_property
+    def _hiding(self) -> Hiding:
+        return Hiding(self.index)
 
     def candidates(
         self,
@@ -171,53 +199,66 @@ class Pipeline:
         most: int = MOST_CONCEPTS,
         featured: bool = True,
         exact_is_enough: bool = False,
-        hidden_strings: NDArray[np.int64] | None = None,
-        hidden_concepts: NDArray[np.int64] | None = None,
+        hidden: Hidden | None = None,
     ) -> Scored:
         """Find the candidates of each question, with their features if wanted; see `gather` and `collect`.
 
         What is hidden from a question is taken as not there: each route still gives as many strings as `depth` says.
         """
-        hiding = hidden_strings is not None or hidden_concepts is not None
-        if hiding:
+        if hidden is not None:
             # Questions share no query: from each another string may be hidden.
             asked = _unshared(asked)
         used = sorted({query for queries in asked.requests for query in queries})
         number = {query: place for place, query in enumerate(used)}
         queries = [asked.queries[query] for query in used]
         requests = requests_of([[number[query] for query in one] for one in asked.requests])
-        spare = _spare(self.index, hidden_concepts) if hiding else 0
+        spare, without = 0, None
+        if hidden is not None:
+            spare, strings = _spare(self.index, hidden.concepts), self._hiding.strings(hidden)
+            without = [strings[question] for question in _owner(requests).tolist()]
         pairs = gather(
-            self.index, self.encoder, queries, depth=depth + spare, routes=routes, exact_is_enough=exact_is_enough
+            self.index, self.encoder, queries, depth=depth + spare, routes=routes, exact_is_enough=exact_is_enough,
+            without=without,
         )  # fmt: skip
-        if hiding:
-            owner = np.repeat(np.arange(len(asked.requests)), np.diff(requests.offsets))
-            pairs = _without_hidden(self.index, pairs, owner, hidden_strings, hidden_concepts, depth)
+        if hidden is not None:
+            pairs = _without_hidden(self.index, pairs, _owner(requests), hidden, depth)
+        hidden_strings, hidden_concepts = hidden if hidden is not None else (None, None)
         table = collect(
             self.index.segment, pairs, requests, hidden_strings=hidden_strings, hidden_concepts=hidden_concepts,
             allowed=self.allowed, most=most,
         )  # fmt: skip
-        features = self._features(queries, table, asked, pairs.vectors, hidden_strings) if featured else None
+        features = None
+        if featured:
+            features = self._features(queries, table, self._context(asked, requests, pairs.vectors, hidden))
         return Scored(queries, table, features, pairs.exhausted)
 
-    def _features(
-        self,
-        queries: Sequence[str],
-        table: Table,
-        asked: Asked,
-        vectors: NDArray[np.float32] | None,
-        hidden_strings: NDArray[np.int64] | None,
-    ) -> Features:
+    def _context(
+        self, asked: Asked, requests: Requests, vectors: NDArray[np.float32] | None, hidden: Hidden | None
+    ) -> Context:
+        readings = {
+            (request, place): reading
+            for request, some in enumerate(asked.readings)
+            for place, reading in enumerate(some, 1)
+        }
+        own = requests.query[requests.offsets[:-1]]
+        context = Context(asked.languages, readings, np.array(asked.short, bool), vectors, own)
+        if hidden is None:
+            return context
+        words = self._hiding.words(hidden)
+        return context._replace(
+            hidden_strings=hidden.strings, without=[words[question] for question in _owner(requests).tolist()]
+        )
+
+    def _features(self, queries: Sequence[str], table: Table, context: Context) -> Features:
         with self._making:
             if self._featurizer is None:
                 self._featurizer = Featurizer(self.index, self.definitions)
-        sources = {
-            (request, place): reading
-            for request, readings in enumerate(asked.readings)
-            for place, reading in enumerate(readings, 1)
-        }
-        context = Context(asked.languages, sources, np.array(asked.short, bool), vectors, hidden_strings)
         return self._featurizer(queries, table, context)
+
+
+def _owner(requests: Requests) -> NDArray[np.int64]:
+    """Return the request of each query, (q,), where none share one and they stand in the requests' order."""
+    return np.repeat(np.arange(len(requests.offsets) - 1), np.diff(requests.offsets))
 
 
 def _unshared(asked: Asked) -> Asked:
@@ -227,9 +268,9 @@ def _unshared(asked: Asked) -> Asked:
     return asked._replace(queries=queries, requests=[tuple(next(numbers) for _ in one) for one in asked.requests])
 
 
-def _spare(index: Index, hidden_concepts: NDArray[np.int64] | None) -> int:
+def _spare(index: Index, hidden_concepts: NDArray[np.int64]) -> int:
     """Return how many strings to look up beyond the depth: one for a hidden string, a hidden concept's terms."""
-    if hidden_concepts is None or not (hidden_concepts >= 0).any():
+    if not (hidden_concepts >= 0).any():
         return 1
     terms = np.bincount(index.segment.term_concept, minlength=len(index.segment.concepts))
     return int(min(MOST_SPARE, 1 + terms[hidden_concepts[hidden_concepts >= 0]].max()))
@@ -239,8 +280,7 @@ def _without_hidden(
     index: Index,
     pairs: Pairs,
     owner: NDArray[np.int64],
-    hidden_strings: NDArray[np.int64] | None,
-    hidden_concepts: NDArray[np.int64] | None,
+    hidden: Hidden,
     depth: int,
 ) -> Pairs:
     """Return the pairs that there would be without the hidden strings, `depth` at most of each query and route.
@@ -249,20 +289,17 @@ def _without_hidden(
         index: where they were found.
         pairs: those found, deeper than `depth`.
         owner: (q,) the question of each query.
-        hidden_strings: see `collect`.
-        hidden_concepts: see `collect`; a string that names other concepts too is not hidden.
+        hidden: from each question; of a concept, a string that names other concepts too is not hidden.
         depth: strings that each of letters and vectors gives.
     """
     question = owner[pairs.query]
-    kept = np.ones(len(question), bool)
-    if hidden_strings is not None:
-        kept &= pairs.string != hidden_strings[question]
-    if hidden_concepts is not None:
+    kept = pairs.string != hidden.strings[question]
+    if (hidden.concepts >= 0).any():
         segment = index.segment
         starts = np.asarray(segment.offsets[:-1])
         least, most = (bound.reduceat(segment.term_concept, starts) for bound in (np.minimum, np.maximum))
-        hidden = hidden_concepts[question]
-        kept &= (least[pairs.string] != hidden) | (most[pairs.string] != hidden)
+        concept = hidden.concepts[question]
+        kept &= (least[pairs.string] != concept) | (most[pairs.string] != concept)
     query, string = pairs.query[kept], pairs.string[kept]
     cosine, letters = pairs.cosine[kept], pairs.letters[kept]
     routes = pairs.routes[kept]

@@ -31,6 +31,8 @@ BETAS = (0.9, 0.999)
 # Features are clipped at so many standard deviations, so that an odd mention cannot throw the scores anywhere.
 CLIP = 6.0
 MOST_LOG_ODDS = 30.0
+# Of a score: further ones depend on what else was multiplied with it, and would order equal candidates by chance.
+DIGITS = 6
 
 
 class Probabilities(NamedTuple):
@@ -159,7 +161,7 @@ def about(
     """
     n = len(offsets) - 1
     request = np.repeat(np.arange(n), np.diff(offsets))
-    order = np.lexsort((-score, request))
+    order = np.lexsort((-np.round(score, DIGITS), request))
     best = np.zeros((n, candidates.shape[1]), np.float32)
     ahead = np.zeros((n, 1), np.float32)
     filled, several = np.flatnonzero(np.diff(offsets) > 0), np.flatnonzero(np.diff(offsets) > 1)

@@ -63,16 +63,14 @@ def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Asked]:
     Returns:
         Those that have something in them, and a question for each.
     """
-    asked, places = pipeline.ask(some.mentions)
+    asked, places = pipeline.ask(some.mentions, hidden=some.hidden)
     kept = [row for row, place in enumerate(places) if place >= 0]
     return some.take(kept), asked.take([places[row] for row in kept])
 
 
 def _seen(pipeline: Pipeline, some: Examples) -> Seen:
     some, asked = ask_each(pipeline, some)
-    scored = pipeline.candidates(
-        asked, hidden_strings=some.hidden_strings, hidden_concepts=some.hidden_concepts
-    )  # fmt: skip
+    scored = pipeline.candidates(asked, hidden=some.hidden)
     features = scored.features
     assert features is not None
     table = scored.table

@@ -9,7 +9,7 @@ form does not match at all: "PAIN IN ALL LIMBS". One listed in small letters mat
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from alphita.normalizer.schwartz_hearst import singular
@@ -83,6 +83,25 @@ class ShortForms:
         self.first_tokens.update((found[0], found[0] + "s"))
         if singular(meaning.short) is not None:
             self.first_tokens.add(found[0].removesuffix("s"))
+
+    def changed(self, lost: Iterable[Meaning], gained: Iterable[Meaning]) -> ShortForms:
+        """Return the same less one finding of each that is lost, and with what is gained."""
+        other = ShortForms()
+        other._meanings, other._counts = dict(self._meanings), dict(self._counts)
+        other.first_tokens = set(self.first_tokens)
+        for meaning in lost:
+            key, long = written(meaning.short).lower(), clean(meaning.long)
+            if (key, long) not in other._counts:
+                continue
+            other._counts[key, long] -= 1
+            if not other._counts[key, long]:
+                del other._counts[key, long]
+                other._meanings[key] = {one: known for one, known in other._meanings[key].items() if one != long}
+        for meaning in gained:
+            key = written(meaning.short).lower()
+            other._meanings[key] = dict(other._meanings.get(key, {}))
+            other.add(meaning)
+        return other
 
     def meanings(self) -> Iterator[Meaning]:
         """Go through all meanings, those of one short form together."""

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from alphita.index import ngrams
-from alphita.normalizer.words import count_words
+from alphita.normalizer.words import NOTHING, count_words
 
 SPELLING, SHORTENED, ABBREVIATION = "spelling", "shortened", "abbreviation"
 _WORD = re.compile(r"[^\W_]+")
@@ -69,17 +69,26 @@ class Speller:
 
     def __init__(self, strings: pa.LargeStringArray, others: Iterable[str] = ()) -> None:
         """Take the words of an index's cleaned strings, and `others` that are right though no term has them."""
-        counts = count_words(strings)
-        self._counts = {word: count for word, count in counts.items() if _is_spelt(word)}
-        self._known = set(counts).union(others)
-        self._words = [word for word in self._counts if len(word) >= SHORTEST - 1]
+        self._counts = count_words(strings)
+        self._others = frozenset(others)
+        self._words = [word for word in self._counts if _is_spelt(word) and len(word) >= SHORTEST - 1]
         self._ngrams: ngrams.Ngrams | None = None
         # Replaced, not emptied, when it is full: another thread may be reading it.
         self._corrected: dict[str, str | None] = {}
         self._making = threading.Lock()
 
-    def readings(self, cleaned: Sequence[str]) -> list[tuple[Reading, ...]]:
-        """Return the other readings of each cleaned string, at most two."""
+    def readings(
+        self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]] | None = None
+    ) -> list[tuple[Reading, ...]]:
+        """Return the other readings of each cleaned string, at most two.
+
+        Args:
+            cleaned: n strings.
+            without: for each, in how many strings that are taken as not there each word stands: one that stands in no
+                others is not known, and nothing is put right to it.
+        """
+        if without is not None:
+            return self._readings_without(cleaned, without)
         # A bounded memory: words come again within a file, but not for ever.
         if len(self._corrected) > MOST_CORRECTED:
             self._corrected = {}
@@ -88,22 +97,37 @@ class Speller:
             word
             for string in cleaned
             for word in _WORD.findall(string)
-            if len(word) >= SHORTEST
-            and word not in self._known
-            and word not in corrected
-            and word not in IDLE
-            and _is_spelt(word)
+            if word not in corrected and not self._is_known(word) and _may_be_put_right(word)
         }
         if unknown:
             words = sorted(unknown)
             corrected.update(zip(words, self._nearest(words), strict=True))
         return [_readings(string, corrected) for string in cleaned]
 
-    def _nearest(self, words: Sequence[str]) -> list[str | None]:
+    def _readings_without(
+        self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]]
+    ) -> list[tuple[Reading, ...]]:
+        # What is put right depends on what is not there, so nothing is remembered.
+        unknown = [
+            (place, word)
+            for place, string in enumerate(cleaned)
+            for word in dict.fromkeys(_WORD.findall(string))
+            if not self._is_known(word, without[place]) and _may_be_put_right(word)
+        ]
+        nearest = self._nearest([word for _, word in unknown], [without[place] for place, _ in unknown])
+        corrected: list[dict[str, str | None]] = [{} for _ in cleaned]
+        for (place, word), right in zip(unknown, nearest, strict=True):
+            corrected[place][word] = right
+        return [_readings(string, some) for string, some in zip(cleaned, corrected, strict=True)]
+
+    def _is_known(self, word: str, without: Mapping[str, int] = NOTHING) -> bool:
+        return word in self._others or self._counts.get(word, 0) > without.get(word, 0)
+
+    def _nearest(self, words: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> list[str | None]:
         """Return the word of the terminology that each was meant to be; None where none is near."""
         from rapidfuzz.distance import OSA
 
-        if not self._words:
+        if not self._words or not words:
             return [None] * len(words)
         with self._making:
             if self._ngrams is None:
@@ -112,18 +136,22 @@ class Speller:
                     self._ngrams = ngrams.Ngrams.open(Path(folder) / "words")
         _, rows = self._ngrams.search(self._ngrams.vectorize(words), min(NEAREST, len(self._words)))
         found: list[str | None] = []
-        for word, some in zip(words, rows.tolist(), strict=True):
+        for place, (word, some) in enumerate(zip(words, rows.tolist(), strict=True)):
             allowed = 2 if len(word) >= TWO_SLIPS_FROM else 1
+            away = without[place] if without is not None else NOTHING
             best: tuple[float, str] | None = None
             for row in some:
                 if row < 0:
                     break
                 other = self._words[row]
+                count = self._counts[other] - away.get(other, 0)
+                if count <= 0:
+                    continue
                 slips = OSA.distance(word, other, score_cutoff=allowed)
                 if slips > allowed or opposite(word, other):
                     continue
                 # A wrong first letter is rare.
-                cost = slips + 0.5 * (word[0] != other[0]) - BY_COUNT * float(np.log(self._counts[other]))
+                cost = slips + 0.5 * (word[0] != other[0]) - BY_COUNT * float(np.log(count))
                 if best is None or (cost, other) < best:
                     best = (cost, other)
             found.append(None if best is None else best[1])
@@ -139,6 +167,10 @@ def _readings(string: str, corrected: Mapping[str, str | None]) -> tuple[Reading
     if short not in (right, string, ""):
         found.append(Reading(short, SHORTENED))
     return tuple(found)
+
+
+def _may_be_put_right(word: str) -> bool:
+    return len(word) >= SHORTEST and word not in IDLE and _is_spelt(word)
 
 
 def _is_spelt(word: str) -> bool:

@@ -145,9 +145,7 @@ def collect(
         return _empty(n)
     cosine, letters = pairs.cosine[pair], pairs.letters[pair]
     best_cosine, best_letters = np.maximum.reduceat(cosine, starts), np.maximum.reduceat(letters, starts)
-    new_string = np.r_[True, np.diff(string) != 0]
-    new_string[starts] = True
-    strings = np.add.reduceat(new_string.astype(np.int64), starts)
+    strings = _distinct_strings(string, starts, len(segment.offsets))
     first = starts
     request = request[first]
     table = Table(
@@ -159,6 +157,14 @@ def collect(
     best = np.lexsort((segment.standing[table.term], -(fused[first] + 2.0 * exact[first]), request))
     place = np.arange(len(best)) - table.offsets[request[best]]
     return table.take(np.sort(best[place < most]))
+
+
+def _distinct_strings(string: NDArray[np.int64], starts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Return how many of the n strings there are from each start to the next; two readings may find the same."""
+    group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(string)))
+    keys = np.sort(group * n + string)
+    new = np.diff(keys, prepend=-1) != 0
+    return np.bincount(keys[new] // n, minlength=len(starts))
 
 
 def _concepts_of_string(segment: Segment, string: NDArray[np.int64]) -> NDArray[np.int64]:

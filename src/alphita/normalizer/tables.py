@@ -17,15 +17,16 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from alphita import workbooks
+from alphita.csv_lines import Record, records
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.csv_lines import CsvLines
 from alphita.registry import unknown
 
 STDIN = "-"
@@ -36,11 +37,11 @@ SUFFIXES = {
 FORMATS = ("csv", "tsv", "excel", "parquet", "jsonl", "lines")
 # The column that is taken if none is named.
 DEFAULT_COLUMN = "mention"
-# A quote that is never closed would swallow the rows after it into one cell.
-MAX_CELL_CHARACTERS = 1_000_000
-UNCLOSED = "a quote is opened, and where it is closed the row does not end"
 MAX_LINE_BYTES = 64 * 2**20
 PARQUET_ROWS_AT_ONCE = 8_192
+# Of JSON Lines, to see which keys there are: so many lines at most, and no more of long ones.
+LOOKED_AT_LINES = 1_000
+LOOKED_AT_CHARACTERS = 16 * 2**20
 # A count, also as spreadsheets and data frames write it where a cell of the column is missing: 3.0.
 WHOLE = re.compile(r"([0-9]{1,18})(\.0*)?")
 MAGIC = {
@@ -81,16 +82,6 @@ class Row(NamedTuple):
     field: str | None = None
 
 
-class Record(NamedTuple):
-    """A row of a CSV or TSV, or why it is none, with the offending text."""
-
-    number: int
-    line: int
-    cells: list[str]
-    problem: str = ""
-    value: str = ""
-
-
 @dataclass
 class Table:
     """An input and how to read it.
@@ -104,6 +95,7 @@ class Table:
         language_column: the column of the mentions' languages, or None.
         frequency_column: the column of how often each mention occurs, or None.
         sheet: of an Excel workbook; None if only one has anything in it.
+        private: errors do not name the columns there are, which without a header are cells of the first row.
         encoding: of the text; any in which a line ends with the byte 10.
         delimiter: between cells; "" for the format's own.
     """
@@ -118,6 +110,7 @@ class Table:
     language_column: str | None = None
     frequency_column: str | None = None
     sheet: str | None = None
+    private: bool = False
     _raw: IO[bytes] | None = field(default=None, repr=False)
     _line: int = field(default=0, repr=False)
     _rows: int | None = field(default=None, repr=False)
@@ -240,44 +233,15 @@ class Table:
 
     def records(self, file: IO[bytes]) -> Iterator[Record]:
         """Yield the header, as row 0, and the rows of a CSV or TSV."""
-        csv.field_size_limit(MAX_CELL_CHARACTERS)
-        delimiter = self._delimiter()
-        lines = CsvLines(self.lines(file))
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        found = records(self.lines(file), self._delimiter())
         try:
-            header = next(reader, [])
+            record = next(found)
         except csv.Error as error:
             raise InputError(f"the header cannot be read: {error}", file=self.name, line=1) from None
-        yield Record(0, 1, header)
-        lines.cells = len(header)
-        number = 0
-        while True:
-            line = lines.begin_row()
-            try:
-                cells = next(reader)
-            except StopIteration:
-                self._rows = number
-                return
-            except csv.Error as error:
-                number += 1
-                problem = UNCLOSED if len(lines.row) > 1 else str(error)
-                first = lines.take_back()
-                yield Record(number, line, [], f"not a row of this format: {problem}", printable(first))
-                continue
-            if not cells:
-                continue
-            number += 1
-            if len(cells) != len(header) and any(one.count(delimiter) == len(header) - 1 for one in lines.row[1:]):
-                first = lines.take_back()
-                yield Record(number, line, [], f"not a row of this format: {UNCLOSED}", printable(first))
-                continue
-            if len(cells) != len(header):
-                problem = f"{len(cells)} cells, but the header has {len(header)}"
-                if len(lines.row) > 1:
-                    problem += f" (lines {line} to {line + len(lines.row) - 1})"
-                yield Record(number, line, [], problem, delimiter.join(cells))
-                continue
-            yield Record(number, line, cells)
+        yield record
+        for record in found:
+            yield record._replace(value=printable(record.value)) if record.problem else record
+        self._rows = record.number
 
     def _picker(self, header: Sequence[str]) -> Callable[[list[str | None]], tuple[Any, ...]]:
         """Return what takes mention, code, context, ... from the cells of a row, to which one of None was added."""
@@ -302,9 +266,10 @@ class Table:
         self._rows = self._line
 
     def _json_lines(self, file: IO[bytes]) -> Iterator[Row]:
-        column: str | None = None
+        lines = enumerate(self.lines(file), 1)
+        looked_at, column = self._look_at(lines)
         number = 0
-        for line, text in enumerate(self.lines(file), 1):
+        for line, text in chain(looked_at, lines):
             if not text.strip():
                 continue
             number += 1
@@ -316,15 +281,34 @@ class Table:
             if not isinstance(record, dict):
                 yield Row(number, line, None, problem="not a JSON object", value=text)
                 continue
-            if column is None:
-                # The first object shows the names; only there a missing column spoils the whole file.
-                keys = list(record)
-                column = keys[self._choose(keys, self.column)]
-                for name in self._further():
-                    if name is not None:
-                        self._choose(keys, name)
             yield self._json_row(number, line, record, column)
         self._rows = number
+
+    def _look_at(self, lines: Iterator[tuple[int, str]]) -> tuple[list[tuple[int, str]], str]:
+        """Read on until all columns asked for have been seen; return what was read, and the column of mentions.
+
+        A key may be missing in any object, the first as well. Only a column that no object has among those looked at
+        spoils the whole file.
+        """
+        further = [name for name in self._further() if name is not None]
+        wanted = {self.column or DEFAULT_COLUMN, *further}
+        looked_at: list[tuple[int, str]] = []
+        keys: dict[str, None] = {}
+        characters = 0
+        for line, text in islice(lines, LOOKED_AT_LINES):
+            looked_at.append((line, text))
+            characters += len(text)
+            # What is not JSON is told of when its row comes.
+            with suppress(ValueError, RecursionError):
+                keys |= dict.fromkeys(record if isinstance(record := json.loads(text), dict) else ())
+            if wanted <= keys.keys() or characters > LOOKED_AT_CHARACTERS:
+                break
+        if not keys:
+            return looked_at, self.column or DEFAULT_COLUMN
+        names = list(keys)
+        for name in further:
+            self._choose(names, name)
+        return looked_at, names[self._choose(names, self.column)]
 
     def _json_row(self, number: int, line: int, record: dict[str, Any], column: str) -> Row:
         mention = record.get(column, ...)
@@ -409,22 +393,30 @@ class Table:
     def _choose(self, names: Sequence[str], column: str | None) -> int:
         """Return which of `names` is `column`, or is the one to take when none is named."""
         shown = [printable(name) for name in names]
+        listed, only = f": {shown}", f"the only column is {shown}"
+        if self.private:
+            # Where there is no header, these are cells of the first row.
+            listed = f"; it has {len(names):,}, which --private does not show"
+            if self.format in ("csv", "tsv", "excel"):
+                listed += "; its first line must name them"
+            only = "it has only one column, which --private does not show"
         if column is None and len(names) == 1:
             if other := self._other_delimiter(names[0]):
                 raise UsageError(
-                    f"{self.name}: the only column is {shown}; are its cells divided by {other!r}? "
+                    f"{self.name}: {only}; are its cells divided by {other!r}? "
                     f"then say --delimiter {other!r}; otherwise name it with --column"
                 )
             return 0
         if column is None and DEFAULT_COLUMN not in names:
-            raise UsageError(f"{self.name} has several columns; name one with --column: {shown}")
+            raise UsageError(f"{self.name} has several columns; name one with --column{listed}")
         wanted = column or DEFAULT_COLUMN
         if wanted not in names:
             other = self._other_delimiter(names[0]) if len(names) == 1 else None
             hint = f"; are its cells divided by {other!r}? then say --delimiter {other!r}" if other else ""
-            raise UsageError(f"{self.name}: {unknown('column', wanted, shown)}{hint}")
+            problem = f"unknown column {wanted!r}{listed}" if self.private else unknown("column", wanted, shown)
+            raise UsageError(f"{self.name}: {problem}{hint}")
         if list(names).count(wanted) > 1:
-            raise UsageError(f"{self.name}: column {wanted!r} stands more than once in the header {shown}")
+            raise UsageError(f"{self.name}: column {wanted!r} stands more than once in the header{listed}")
         return list(names).index(wanted)
 
     def _other_delimiter(self, name: str) -> str | None:

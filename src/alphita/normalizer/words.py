@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 Float32 = NDArray[np.float32]
 _WORD = re.compile(r"[^\W_]+")
 STRINGS_AT_ONCE = 65_536
+NOTHING: Mapping[str, int] = {}
 
 
 class Overlap(NamedTuple):
@@ -41,18 +42,28 @@ class Vocabulary:
         """Take how many of `strings` strings hold each word; weight: ln((strings + 1) / (count + 1)) + 1."""
         self._numbers = {word: number for number, word in enumerate(counts)}
         held = np.fromiter(counts.values(), np.float64, len(counts))
+        self._held = held
         self._weights = np.append(np.log((strings + 1) / (held + 1)) + 1, np.log(strings + 1) + 1)
 
-    def words(self, texts: Sequence[str]) -> Words:
-        """Return the words of some cleaned strings."""
+    def words(self, texts: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> Words:
+        """Return the words of some cleaned strings.
+
+        Args:
+            texts: n strings.
+            without: for each, in how many strings that are taken as not there its words stand: a word that stands in
+                no others is as one that is not indexed.
+        """
         # A word that is not indexed is in no string of the index, so its number matters within this call only.
         new: dict[str, int] = {}
         known = self._numbers
         numbers: list[int] = []
         offsets, first, last = [0], [], []
-        for text in texts:
+        for place, text in enumerate(texts):
+            away = without[place] if without is not None else NOTHING
             found = [
-                known[word] if word in known else new.setdefault(word, len(known) + len(new))
+                known[word]
+                if word in known and (not away or self._held[known[word]] > away.get(word, 0))
+                else new.setdefault(word, len(known) + len(new))
                 for word in _WORD.findall(text)
             ]
             numbers.extend(sorted(set(found)))
@@ -113,11 +124,12 @@ def count_words(strings: pa.LargeStringArray) -> Counter[str]:
     """Return in how many of some cleaned strings each word stands."""
     counts: Counter[str] = Counter()
     for start in range(0, len(strings), STRINGS_AT_ONCE):
-        counts.update(_each_once(strings.slice(start, STRINGS_AT_ONCE).to_pylist()))
+        counts.update(each_once(strings.slice(start, STRINGS_AT_ONCE).to_pylist()))
     return counts
 
 
-def _each_once(texts: Iterable[str]) -> Iterable[str]:
+def each_once(texts: Iterable[str]) -> Iterable[str]:
+    """Yield the words of each cleaned string, none of them twice for one string."""
     for text in texts:
         yield from set(_WORD.findall(text))
 

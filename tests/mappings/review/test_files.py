@@ -101,6 +101,23 @@ def test_an_unsound_row_is_set_aside(tmp_path, field, cells, value):
     )  # fmt: skip
 
 
+def test_a_row_without_its_answer_is_set_aside(tmp_path):
+    """Else its second candidate would stand for it."""
+    path = tmp_path / "in.csv"
+    path.write_text(
+        "row,mention_code,mention,rank,concept_id,confidence\n"
+        "1,A,fits,1,HP:0001250,1.7\n1,A,fits,2,HP:0002315,0.05\n2,B,fever,1,HP:0001945,0.9\n"
+    )
+    rejects = Rejects(tmp_path / "rejects.csv")
+    with rejects:
+        found = files.read(path, csv, "toes", rejects)
+    assert [(one.code, [candidate.concept_id for candidate in one.candidates]) for one in found] == [
+        ("B", ["HP:0001945"])
+    ]
+    with open(tmp_path / "rejects.csv", newline="") as file:
+        assert [(row["line"], row["field"]) for row in DictReader(file)] == [("2", "confidence"), ("1", "rank")]
+
+
 def test_a_row_without_anything_is_set_aside(tmp_path):
     path = written(tmp_path, mapping(""), mapping("", mention_code="7", row=2))
     rejects = Rejects()

@@ -9,11 +9,13 @@ What a format cannot hold is never dropped in silence: `losses` counts it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple, Protocol
 
 from alphita import __version__, progress
@@ -108,6 +110,13 @@ class Format(Protocol):
         """
         ...
 
+    def closed(self, header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+        """Part mappings that come in runs: those that what follows cannot change, and those to encode together with it.
+
+        Of the latter there are as few as there can be, however long a mention goes on.
+        """
+        ...
+
     def encode(self, header: Header, mappings: Sequence[Mapping]) -> bytes:
         """Return what is appended for some mappings: all those of one mention, or of several.
 
@@ -132,7 +141,7 @@ class Format(Protocol):
     def losses(self, header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
         """Count what of some mappings the file does not hold: by field, or in words for what is left out whole.
 
-        The counts of two runs of mappings add up to those of both, if no mention is cut in two.
+        The counts of two runs of mappings add up to those of both, if no mention is cut in two (see `lost_anew`).
         """
         ...
 
@@ -143,6 +152,26 @@ class Format(Protocol):
             InputError: the file as a whole cannot be read as this format.
         """
         ...
+
+
+def lost_anew(
+    writer: Format | ModuleType, header: Header, held: Sequence[Mapping], mappings: Sequence[Mapping]
+) -> dict[str, int]:
+    """Count how much a run of mappings adds to what the file does not hold.
+
+    Args:
+        writer: the format.
+        header: of the file.
+        held: what the runs before it left open (see `Format.closed`); it was counted with them.
+        mappings: the run.
+
+    Returns:
+        Counts that add up to those of all mappings together, wherever they are cut into runs. One is below 0 where what
+        was left open loses less together with the run: a NIL, say, that gives way to a target.
+    """
+    counts = Counter(writer.losses(header, [*held, *mappings]))
+    counts.subtract(writer.losses(header, held))
+    return {what: number for what, number in counts.items() if number}
 
 
 def day_of(text: str) -> str:

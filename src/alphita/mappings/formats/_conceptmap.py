@@ -1,6 +1,7 @@
 """What FHIR's ConceptMap has in common in R4 and R5: groups of source and target system, elements, targets.
 
-A mention is an element, by its code and its string. Where one has both a target and a NIL, the target stands.
+A mention is an element, by its code and its string. What is said of it twice is written once; where it has both a
+target and a NIL, in whatever groups, the target stands. How many were left out is told when the document is written.
 """
 
 from __future__ import annotations
@@ -90,6 +91,10 @@ class Document:
             _curies.fhir_system(header, header.source_vocabulary)
         return b""
 
+    def closed(self, header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+        """Return all as closed: no mapping changes another."""
+        return mappings, ()
+
     def encode(self, header: Header, mappings: Sequence[Mapping]) -> bytes:
         """Return JSON Lines: source system, target system, code, display and target of each mapping."""
         dump = json.JSONEncoder(ensure_ascii=False).encode
@@ -105,7 +110,7 @@ class Document:
         return "".join(lines).encode("utf-8")
 
     def finish(self, header: Header, part: Path, out: Path) -> None:
-        """Write the document aside, one element a line, rename it, and remove the part.
+        """Write the document aside, one element a line, rename it, remove the part, and tell what was left out.
 
         The lines are sorted in memory by group and element: about 1 GB for a million.
         """
@@ -114,7 +119,14 @@ class Document:
         private = not os.stat(part).st_mode & 0o077
         schema = dict.fromkeys(("target_system", "code", "display", "target"), pl.String)
         rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
-        rows = rows.unique(maintain_order=True).sort("target_system", "code", "display", maintain_order=True)
+        written = len(rows)
+        rows = rows.unique(maintain_order=True)
+        repeats, distinct = written - len(rows), len(rows)
+        has_target = pl.col("target") != ""
+        # That there is none in one terminology goes to a group of its own, where readers would take it for an answer.
+        rows = rows.filter(has_target | ~has_target.any().over("code", "display"))
+        nils = distinct - len(rows)
+        rows = rows.sort("target_system", "code", "display", maintain_order=True)
         source = header.source_system or (
             _curies.fhir_system(header, header.source_vocabulary) if header.source_vocabulary else ""
         )
@@ -134,6 +146,10 @@ class Document:
                 file.write("\n]}")
             file.write("\n ]\n}\n" if len(rows) else "\n}\n")
         part.unlink()
+        if repeats:
+            header.tell(f"{out}: {repeats:,} mappings that say again what another one says were left out")
+        if nils:
+            header.tell(f"{out}: {nils:,} NILs of a code and string that have a target as well were left out")
 
     def unfit(self, header: Header, mapping: Mapping) -> Problem | None:
         """Return why a mapping cannot be written, or None."""

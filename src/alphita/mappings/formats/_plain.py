@@ -10,9 +10,10 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from alphita.errors import Rejects
-from alphita.mappings.formats import Header
+from alphita.errors import InputError, Rejects
+from alphita.mappings.formats import Header, _rows
 from alphita.mappings.record import COLUMNS, Mapping, MappingType, Method, Relation, Status
+from alphita.registry import unknown
 
 _HINTS = get_type_hints(Mapping)
 KINDS: dict[str, type] = {
@@ -27,8 +28,18 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
     "mapping_type": get_args(MappingType),
 }  # fmt: skip
 _BETWEEN = {"similarity": (-1.0, 1.0), "confidence": (0.0, 1.0)}
+# Without them a file says nothing of any mapping: every row would read as one that no concept fits.
+NEEDED = ("mention", "concept_id")
 # Beyond it a float need not be the whole number that was meant.
 _MOST_WHOLE = 2.0**53
+
+
+def no_column(name: str, path: Path, known: Sequence[str]) -> InputError:
+    """Return the error of a file that lacks a column it needs."""
+    return InputError(
+        unknown("column", name, known).replace("unknown", "no", 1), file=path,
+        remedy="give a table whose columns are named as those that `alphita normalize` writes",
+    )  # fmt: skip
 
 
 def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
@@ -67,6 +78,8 @@ def value(name: str, found: object) -> object:
     if kind is str:
         if not isinstance(found, str):
             raise ValueError("must be a string")
+        if not _rows.is_text(found):
+            raise ValueError(_rows.NO_TEXT)
         if name in _ALLOWED and found not in _ALLOWED[name]:
             raise ValueError(f"must be one of {list(_ALLOWED[name])}")
         return found

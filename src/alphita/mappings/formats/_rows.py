@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
 from pathlib import Path
+from typing import TypeVar
 
+from alphita.csv_lines import records
 from alphita.errors import InputError, Rejects
 
-MAX_CELL_CHARACTERS = 1_000_000
+T = TypeVar("T")
+NO_TEXT = "not valid UTF-8 text"
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -38,43 +42,38 @@ def delimited(
         path: the file.
         delimiter: between cells.
         needed: columns that must be there.
-        rejects: takes rows with too many or too few cells, or text that is not UTF-8.
+        rejects: takes rows with too many or too few cells, or text that is not UTF-8; of a quote that is never closed,
+            the first line.
         after: lines to pass over before the header.
 
     Raises:
         InputError: the file cannot be read, or lacks a column that is needed.
     """
-    csv.field_size_limit(MAX_CELL_CHARACTERS)
-    reader = csv.reader((line for number, line in lines(path) if number > after), delimiter=delimiter, strict=True)
+    found = records((line for number, line in lines(path) if number > after), delimiter, after + 1)
     try:
-        header = next(reader, [])
+        header = next(found).cells
     except csv.Error as error:
         raise InputError(f"the header cannot be read: {error}", file=path, line=after + 1) from None
+    repeated = [name for name, times in Counter(header).items() if name and times > 1]
+    if repeated:
+        raise InputError(f"column {repeated[0]!r} stands more than once", file=path, line=after + 1,
+                         remedy="rename or remove all but one")  # fmt: skip
     missing = [name for name in needed if name not in header]
     if missing:
         raise InputError(f"no column {missing[0]!r}", file=path, line=after + 1, remedy=f"it has {header}")
-    while True:
-        line = after + reader.line_num + 1
-        try:
-            cells = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            rejects.add(f"not a row of this format: {error}", file=path, line=line)
-            continue
-        if not cells:
-            continue
-        if len(cells) != len(header):
-            rejects.add(f"{len(cells)} cells, but the header has {len(header)}", file=path, line=line)
-        elif not all(map(is_text, cells)):
-            rejects.add("not valid UTF-8 text", file=path, line=line)
-        else:
+    for _, line, cells, problem, value in found:
+        if problem:
+            rejects.add(problem, file=path, line=line, value=value)
+        elif all(map(is_text, cells)):
             yield line, dict(zip(header, cells, strict=True))
+        else:
+            name, cell = next(pair for pair in zip(header, cells, strict=True) if not is_text(pair[1]))
+            rejects.add(NO_TEXT, file=path, line=line, field=name, value=cell)
 
 
 def telling_unread(
-    rows: Iterable[tuple[int, dict[str, str]]], known: Collection[str], path: Path, tell: Callable[[str], None]
-) -> Iterator[tuple[int, dict[str, str]]]:
+    rows: Iterable[tuple[int, Dictionary[str, T]]], known: Collection[str], path: Path, tell: Callable[[str], None]
+) -> Iterator[tuple[int, Dictionary[str, T]]]:
     """Yield the rows of a file; after the last, tell which columns with values are none of `known`."""
     unread: Counter[str] = Counter()
     for line, cells in rows:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from alphita.errors import Rejects
 from alphita.mappings.formats import Header, Problem, _plain, _rows
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import COLUMNS, Mapping
 
 DESCRIPTION = "comma-separated, with a header"
 SUFFIXES = (".csv",)
@@ -33,6 +33,11 @@ class _Rows:
 def begin(header: Header) -> bytes:
     """Return the line of column names."""
     return (",".join(header.columns) + "\n").encode()
+
+
+def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as closed: no mapping changes another."""
+    return mappings, ()
 
 
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
@@ -59,8 +64,9 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Read a file; columns that are no field are passed over."""
-    for line, cells in _rows.delimited(path, ",", ("mention",), rejects):
+    """Read a file; columns that are no field are passed over, and told."""
+    rows = _rows.delimited(path, ",", _plain.NEEDED, rejects)
+    for line, cells in _rows.telling_unread(rows, COLUMNS, path, header.tell):
         mapping = _plain.mapping(cells, path, line, rejects)
         if mapping is not None:
             yield mapping

@@ -77,6 +77,7 @@ class _R4:
 
 _DOCUMENT = _conceptmap.Document(_R4())
 begin = _DOCUMENT.begin
+closed = _DOCUMENT.closed
 encode = _DOCUMENT.encode
 finish = _DOCUMENT.finish
 unfit = _DOCUMENT.unfit

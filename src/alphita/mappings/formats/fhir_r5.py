@@ -108,6 +108,7 @@ def _canonical(system: str, version: str) -> str:
 
 _DOCUMENT = _conceptmap.Document(_R5())
 begin = _DOCUMENT.begin
+closed = _DOCUMENT.closed
 encode = _DOCUMENT.encode
 finish = _DOCUMENT.finish
 unfit = _DOCUMENT.unfit

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from collections.abc import Mapping as Dictionary
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 from alphita.errors import Rejects
 from alphita.mappings.formats import Header, Problem, _plain, _rows
-from alphita.mappings.record import Mapping
+from alphita.mappings.record import COLUMNS, Mapping
 
 DESCRIPTION = "JSON Lines, one object a line"
 SUFFIXES = (".jsonl", ".ndjson")
@@ -24,6 +26,11 @@ LOSSES: tuple[str, ...] = ()
 def begin(header: Header) -> bytes:
     """Return nothing: there is no header."""
     return b""
+
+
+def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as closed: no mapping changes another."""
+    return mappings, ()
 
 
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
@@ -51,7 +58,21 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Read a file; keys that are no field are passed over."""
+    """Read a file; keys that are no field are passed over, and told. A key may be missing, but not everywhere."""
+    lacking = set(_plain.NEEDED)
+    last: Dictionary[str, object] = {}
+    for line, found in _rows.telling_unread(_objects(path, rejects), COLUMNS, path, header.tell):
+        lacking -= found.keys()
+        last = found
+        mapping = _plain.mapping(found, path, line, rejects)
+        if mapping is not None:
+            yield mapping
+    if last and lacking:
+        raise _plain.no_column(min(lacking), path, list(last))
+
+
+def _objects(path: Path, rejects: Rejects) -> Iterator[tuple[int, Dictionary[str, Any]]]:
+    """Yield the objects of a file with their lines."""
     for line, text in _rows.lines(path):
         if not text.strip():
             continue
@@ -63,6 +84,4 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         if not isinstance(found, dict):
             rejects.add("not a JSON object", file=path, line=line, value=text)
             continue
-        mapping = _plain.mapping(found, path, line, rejects)
-        if mapping is not None:
-            yield mapping
+        yield line, found

@@ -6,8 +6,9 @@ place here, and no rejection: other types of target and mappings that were rejec
 and counted, as are further candidates. A code longer than 50 characters cannot be written; a description is cut at 255.
 Nor can a target that is known to be no Standard Concept, or to be no longer valid: the table maps to Standard Concepts.
 
-A code and its target are written once, with the description they first have. The rows that repeat them are left out,
-and told, when the file is finished, which takes memory for each distinct pair: about 0.2 GB for a million.
+A code and its target are written once, with the description they first have. The rows that repeat them are left out
+when the file is finished, as are those with target 0 of a code that has another target; how many is told. It takes
+memory for each distinct pair: about 0.2 GB for a million.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from alphita.artefact import atomic_file
@@ -39,6 +41,8 @@ COLUMNS = (
     "source_code", "source_concept_id", "source_vocabulary_id", "source_code_description", "target_concept_id",
     "target_vocabulary_id", "valid_start_date", "valid_end_date", "invalid_reason",
 )  # fmt: skip
+CODE, TARGET = COLUMNS.index("source_code"), COLUMNS.index("target_concept_id")
+NIL = "0"
 MOST = {"source_code": 50, "source_vocabulary_id": 20, "source_code_description": 255, "target_vocabulary_id": 20}
 START, END = "1970-01-01", "2099-12-31"
 NO_PLACE = ("rejected", "flagged", "ignored")
@@ -60,6 +64,11 @@ def begin(header: Header) -> bytes:
     return (",".join(COLUMNS) + "\n").encode()
 
 
+def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as closed: no mapping changes another."""
+    return mappings, ()
+
+
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows."""
     text = io.StringIO()
@@ -71,24 +80,31 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
 
 
 def finish(header: Header, part: Path, out: Path) -> None:
-    """Write each pair of code and target once, aside, rename, remove the part, and tell how many rows repeated one."""
+    """Write each pair of code and target once, aside, rename, remove the part, and tell how many rows were left out.
+
+    Target 0 says that a code has none: it is left out where the code has another one.
+    """
     private = not os.stat(part).st_mode & 0o077
+    mapped = _with_and_without(part)
     seen: set[tuple[str, str]] = set()
-    repeats = 0
-    with open(part, encoding="utf-8", newline="") as rows, atomic_file(out, "w", private=private, newline="") as file:
+    repeats = nils = 0
+    with atomic_file(out, "w", private=private, newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        # The vocabulary of the codes is one, the header's.
-        code, target = COLUMNS.index("source_code"), COLUMNS.index("target_concept_id")
-        for row in csv.reader(rows, strict=True):
-            pair = (row[code], row[target])
+        for row in _rows_of(part):
+            # The vocabulary of the codes is one, the header's.
+            pair = (row[CODE], row[TARGET])
             if pair in seen:
                 repeats += 1
+            elif row[TARGET] == NIL and row[CODE] in mapped:
+                nils += 1
             else:
                 seen.add(pair)
                 writer.writerow(row)
     part.unlink()
     if repeats:
         header.tell(f"{out}: {repeats:,} rows that repeat a code and its target were left out")
+    if nils:
+        header.tell(f"{out}: {nils:,} rows with target 0 of a code that has another target were left out")
 
 
 def unfit(header: Header, mapping: Mapping) -> Problem | None:
@@ -148,6 +164,17 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
             rejects.add("empty", file=path, line=line, field="source_code")
         else:
             yield _mapping(cells, number)
+
+
+def _rows_of(part: Path) -> Iterator[list[str]]:
+    with open(part, encoding="utf-8", newline="") as file:
+        yield from csv.reader(file, strict=True)
+
+
+def _with_and_without(part: Path) -> set[str]:
+    """Return the codes of which one row says that they have no target, and another one gives one."""
+    without = {row[CODE] for row in islice(_rows_of(part), 1, None) if row[TARGET] == NIL}
+    return {row[CODE] for row in islice(_rows_of(part), 1, None) if row[TARGET] != NIL and row[CODE] in without}
 
 
 def _row(header: Header, mapping: Mapping) -> list[str]:

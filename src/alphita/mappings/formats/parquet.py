@@ -28,6 +28,11 @@ def begin(header: Header) -> bytes:
     return bytes(_schema(header.columns).serialize())
 
 
+def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as closed: no mapping changes another."""
+    return mappings, ()
+
+
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return one record batch message."""
     import pyarrow as pa
@@ -68,24 +73,38 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
-    """Read a file, batch by batch; columns that are no field are passed over."""
+    """Read a file, batch by batch; columns that are no field are passed over, and told."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
             names = [name for name in file.schema_arrow.names if name in COLUMNS]
-            if "mention" not in names:
-                raise InputError("no column 'mention'", file=path, remedy=f"it has {file.schema_arrow.names}")
+            for name in _plain.NEEDED:
+                if name not in names:
+                    raise _plain.no_column(name, path, file.schema_arrow.names)
+            if unread := [name for name in file.schema_arrow.names if name not in COLUMNS]:
+                header.tell(f"{path}: columns that are not read: {', '.join(unread)}")
             number = 0
             for batch in file.iter_batches(batch_size=8_192, columns=names):
-                for row in batch.to_pylist():
+                for values in zip(*map(_values, batch.columns), strict=True):
                     number += 1
-                    mapping = _plain.mapping(row, path, number, rejects)
+                    mapping = _plain.mapping(dict(zip(batch.schema.names, values, strict=True)), path, number, rejects)
                     if mapping is not None:
                         yield mapping
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"this is no Parquet file that can be read: {error}", file=path) from None
+
+
+def _values(column: Any) -> list[Any]:  # noqa: ANN401
+    """Return what a column holds; bytes that are no UTF-8 become lone surrogates, which set their row aside."""
+    import pyarrow as pa
+
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        raw = column.cast(pa.large_binary()).to_pylist()
+        return [None if value is None else value.decode("utf-8", "surrogateescape") for value in raw]
 
 
 def _schema(columns: Sequence[str]) -> Any:  # noqa: ANN401

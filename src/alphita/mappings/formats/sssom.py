@@ -94,6 +94,11 @@ def begin(header: Header) -> bytes:
     return b""
 
 
+def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return all as closed: no mapping changes another."""
+    return mappings, ()
+
+
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the rows as JSON Lines of their slots."""
     dump = json.JSONEncoder(ensure_ascii=False).encode
@@ -163,7 +168,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     number, last = 0, None
     rows = _rows.delimited(path, "\t", needed, rejects, after=n_lines)
     for line, cells in _rows.telling_unread(rows, SLOTS, path, header.tell):
-        slots = {name: metadata.get(name, "") for name in PROPAGATED} | cells
+        slots = {**{name: metadata.get(name, "") for name in PROPAGATED}, **cells}
         subject = (slots.get("subject_id"), slots.get("subject_label"))
         number += subject != last
         last = subject
@@ -383,5 +388,8 @@ def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, str], int]:
             continue
         section = entry[2] if len(entry[1]) <= 1 else section
         of = curies if section == "curie_map" and len(entry[1]) > 1 else metadata
+        # Concepts are named by it.
+        if of is curies and not _rows.is_text(entry[3]):
+            raise InputError(_rows.NO_TEXT, file=path, line=number, field=entry[2], value=entry[3])
         of[entry[2]] = entry[3].strip("'\"")
     raise InputError("no line of column names: not an SSSOM/TSV file", file=path, line=number)

@@ -13,7 +13,8 @@ have one status: the one its targets agree on; else FLAGGED if one of them is fl
 is left out where the mention has another one, and counted.
 
 Usagi takes neighbouring rows of one code and name for one mention. So a mention that is given several times, one after
-the other, is written once, with the sum of its frequencies; and a target that a file repeats is read once.
+the other, is written once, with the sum of its frequencies, however the mappings come in runs (see `closed`); and a
+target that a file repeats is read once.
 """
 
 from __future__ import annotations
@@ -93,6 +94,22 @@ class _Mention(NamedTuple):
 def begin(header: Header) -> bytes:
     """Return the line of column names."""
     return (",".join(COLUMNS) + "\n").encode()
+
+
+def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mapping], Sequence[Mapping]]:
+    """Return the mappings before the last mention, and those of it, as one: it may go on in what follows."""
+    before: list[Mapping] = []
+    last: list[Mapping] = []
+    for one in _losses.one_by_one(mappings):
+        if unfit(header, one) is not None:
+            # It is not written, and so it parts no neighbours.
+            before.append(one)
+            continue
+        if last and _key(one) != _key(last[0]):
+            before += last
+            last = []
+        last.append(one)
+    return before, _as_one(header, last)
 
 
 def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
@@ -176,11 +193,10 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 def _mentions(header: Header, mappings: Sequence[Mapping]) -> Iterator[_Mention]:
     """Yield the mentions of those mappings that can be written."""
     fitting = (one for one in _losses.one_by_one(mappings) if unfit(header, one) is None)
-    for _, group in groupby(fitting, key=lambda one: (_escaped(one.mention_code or ""), _escaped(one.mention))):
-        found = list(group)
-        repeated = len({one.row for one in found}) - 1
-        if repeated:
-            found = _as_one(header, found)
+    for _, group in groupby(fitting, key=_key):
+        given = list(group)
+        repeated = _times(given) - 1
+        found = _as_one(header, given)
         targets = [one for one in found if _losses.is_target(one)]
         standing = [one for one in targets if one.status != "rejected"]
         rejected = [one for one in targets if one.status == "rejected"] if standing else []
@@ -190,9 +206,23 @@ def _mentions(header: Header, mappings: Sequence[Mapping]) -> Iterator[_Mention]
         yield _Mention(kept, rejected, candidates, status, repeated)
 
 
+def _key(mapping: Mapping) -> tuple[str, str]:
+    """Return what Usagi tells mentions apart by."""
+    return _escaped(mapping.mention_code or ""), _escaped(mapping.mention)
+
+
+def _times(found: Sequence[Mapping]) -> int:
+    """Return how often the mention of some mappings is given."""
+    return sum(1 for _ in groupby(found, key=lambda one: one.row))
+
+
 def _as_one(header: Header, found: Sequence[Mapping]) -> list[Mapping]:
-    """Return the mappings of a mention's repetitions as those of one: each target once, and all frequencies."""
-    counts = {one.row: one.frequency for one in found if one.frequency is not None and one.frequency >= 0}
+    """Return the mappings of a mention as those of one row, if it is given again: each target once, all frequencies."""
+    if _times(found) <= 1:
+        return list(found)
+    # Rows are numbered anew in each of several files that were put together.
+    rows = [[one.frequency for one in some] for _, some in groupby(found, key=lambda one: one.row)]
+    counts = [max(known) for row in rows if (known := [one for one in row if one is not None and one >= 0])]
     once: dict[tuple[_omop.TargetInfo | None, str], Mapping] = {}
     for one in sorted(found, key=lambda one: not _losses.is_target(one)):
         once.setdefault((_target(header, one), one.mapping_type), one)
@@ -200,7 +230,7 @@ def _as_one(header: Header, found: Sequence[Mapping]) -> list[Mapping]:
     # None was found for one of them, and something for another.
     if any(one.concept_id is not None for one in kept if _losses.is_target(one)):
         kept = [one for one in kept if one.concept_id is not None]
-    return [replace(one, frequency=sum(counts.values()) if counts else None) for one in kept]
+    return [replace(one, row=found[-1].row, frequency=sum(counts) if counts else None) for one in kept]
 
 
 def _status(found: set[str]) -> str:

@@ -19,7 +19,7 @@ from types import ModuleType
 from urllib.parse import quote
 
 from alphita.errors import InputError, Rejects
-from alphita.mappings.formats import Header, sssom
+from alphita.mappings.formats import Header, lost_anew, sssom
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import codings, imports
 from alphita.mappings.review import rows as rows_
@@ -43,7 +43,7 @@ def read(
         path: the file.
         reader: its format, a module of `alphita.mappings.formats`.
         project: name of the project.
-        rejects: takes what cannot be read; an input row of which one mapping is not sound goes there whole.
+        rejects: takes what cannot be read; an input row of which the answer (rank 1) is not sound goes there whole.
         header: prefixes and systems that the file needs to be understood.
         context: row of the file that was normalised -> its cells by column, which are shown beside it.
         name: what the file is called where decisions come from it; as `path` by default.
@@ -64,6 +64,11 @@ def read(
             continue
         occurrences = []
         for number, some in by_number.items():
+            if all(one.rank != 1 for one in some):
+                # Else the next candidate would stand for the answer.
+                rejects.add("its answer, the line of rank 1, is not there or could not be read", file=path, line=number,
+                            field="rank")  # fmt: skip
+                continue
             try:
                 occurrences.append(_occurrence(project, number, key, some))
             except InputError as error:
@@ -143,21 +148,25 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
     part = out.with_name(out.name + ".part")
     losses: Counter[str] = Counter()
     count, before = 0, rejects.count
+    held: Sequence[Mapping] = ()
     begun = writer.begin(header)
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(begun)
             for chunk in _chunks(mappings):
                 count += len(chunk)
-                file.write(writer.encode(header, chunk))
-                losses.update(writer.losses(header, chunk))
+                losses.update(lost_anew(writer, header, held, chunk))
+                closed, held = writer.closed(header, [*held, *chunk])
+                file.write(writer.encode(header, closed))
                 for one in chunk:
                     if (found := writer.unfit(header, one)) is not None:
                         rejects.add(f"cannot be written: {found.problem}", line=one.row, field=found.field)
+            if held:
+                file.write(writer.encode(header, held))
         writer.finish(header, part, out)
     finally:
         part.unlink(missing_ok=True)
-    return Written(count, dict(losses), rejects.count - before)
+    return Written(count, dict(+losses), rejects.count - before)
 
 
 def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Sequence[Mapping]) -> Row:

@@ -67,9 +67,11 @@ class Table(Protocol):
 
     Attributes:
         names: of its columns.
+        header_line: where they stand.
     """
 
     names: list[str]
+    header_line: int
 
     def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
         """Yield the rows in frames, once: the columns at these places, and `line`.
@@ -135,6 +137,9 @@ def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool
 
 
 class _Parquet:
+    # Rows are counted from 1, as in `Table.frames`.
+    header_line = 0
+
     def __init__(self, member: Member, fractions: bool) -> None:
         self.member, self.fractions = member, fractions
         try:
@@ -204,7 +209,8 @@ class _Workbook:
         if member.inside:
             raise InputError("a workbook in an archive", file=member.place, remedy="unpack the archive first")
         _, self.left = workbooks.sheet_rows(member.path, sheet or None, option="--set sheet=NAME")
-        self.names = [name.strip() for name in next(self.left)[1]]
+        self.header_line, header = next(self.left)
+        self.names = [name.strip() for name in header]
 
     def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
         places = sorted(set(places))
@@ -233,7 +239,7 @@ class _Delimited:
             raise UsageError(f"delimiter must be one character, not {format_.delimiter!r}")
         self.feed = _Feed(chain([(number, first + "\n"), (number + 1, rest)], blocks))
         self.reader = self._reader(self.feed)
-        self.names = self._header(number, first.rstrip("\r"))
+        self.header_line, self.names = number, self._header(number, first.rstrip("\r"))
         self.marks = self.delimiter.encode() + b"\n"
         self.others = bytes(set(range(256)) - set(self.marks))
         self.marks_of_a_line = self.delimiter.encode() * (len(self.names) - 1) + b"\n"

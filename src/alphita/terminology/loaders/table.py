@@ -85,7 +85,8 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read term and relation tables.
 
     Raises:
-        InputError: a file is empty, no table, or unreadable; nothing was left of it.
+        InputError: a file is empty, no table, or unreadable, or a column that is read stands there more than once;
+            nothing was left of it.
         UsageError: a column is missing, ids have no prefix, an unknown encoding, a sheet without a workbook.
     """
     reader = _Reader(options, rejects)
@@ -117,7 +118,13 @@ class _Reader:
         table = _table_rows.opened(member, self.format, self.rejects)
         fields = self._fields(table.names)
         is_relations = "head_column" in fields and "term_column" not in fields
-        for unused in sorted(set(table.names) - {table.names[place] for place in fields.values()}):
+        for name in (table.names[place] for place in fields.values()):
+            if table.names.count(name) > 1:
+                raise InputError(
+                    f"column {name!r} stands more than once in the header: {table.names}", file=self.file,
+                    line=table.header_line, field=name, remedy="rename or remove all but one of them",
+                )  # fmt: skip
+        for unused in sorted(name for place, name in enumerate(table.names) if place not in fields.values()):
             self.dropped[f"column {unused!r} of {member.name}"] += 1
         accept = self._relations if is_relations else self._terms
         for frame in table.frames(list(fields.values())):
