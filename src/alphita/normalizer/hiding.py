@@ -19,7 +19,7 @@ from alphita.normalizer.abbreviations import Abbreviations, TeachingTerms
 from alphita.normalizer.short_forms import Meaning
 from alphita.normalizer.words import each_once
 
-# Of hidden strings and concepts, that what they take along is remembered for.
+# For so many hidden strings and concepts it is remembered what goes along with them.
 REMEMBERED = 20_000
 
 
