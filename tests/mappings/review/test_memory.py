@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import csv, jsonl, sssom
+from alphita.mappings.review import rows
 from alphita.mappings.review.store import Unknown
 from tests.mappings.review.samples import FOOT, HAND, TOE, Say, candidate, project, row, store
 from tests.mappings.sample import header, write
@@ -54,6 +57,17 @@ def test_the_newest_counts_and_a_project_can_be_asked_alone(tmp_path):
         assert reviews.remembered("RIS", ["TOE"], project="codes") == {}
         fourth = say("ann", 1, "nil")
         assert reviews.remembered("LAB", ["TOE"]) == {"TOE": fourth}
+
+
+def test_the_newest_counts_though_the_clock_was_set_back(tmp_path, monkeypatch):
+    clock = iter(datetime.now(UTC) + timedelta(seconds=seconds) for seconds in (60, -60))
+    with store(tmp_path, [row(1, mention="sore toe"), row(2, mention="sore toe")]) as reviews:
+        say = Say(reviews)
+        monkeypatch.setattr(rows, "_told", "")  # so that it is put back
+        monkeypatch.setattr(rows, "datetime", SimpleNamespace(now=lambda zone: next(clock)))
+        first, second = say("ann", 1, "accept"), say("ann", 2, "nil")
+        assert first.at == second.at
+        assert reviews.remembered("LAB", ["sore toe"]) == {"sore toe": second}
 
 
 def test_all_that_is_settled(tmp_path):

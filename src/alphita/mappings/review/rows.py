@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
@@ -25,9 +26,19 @@ _PROJECT = "name, source, column_name, terminology, release, model, created_at, 
 _ROW = "r.id, p.name, r.number, r.code, r.mention, r.frequency, d.context, d.candidates, d.types"
 
 
+_telling = threading.Lock()
+_told = ""
+
+
 def now() -> str:
-    """Return the time, UTC."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    """Return the time, UTC; none before one that was told already.
+
+    The newest decision counts, by its time, and clocks are set back at times.
+    """
+    global _told
+    with _telling:
+        _told = max(_told, datetime.now(UTC).isoformat(timespec="milliseconds"))
+        return _told
 
 
 def add_project(connection: sqlite3.Connection, project: Project) -> None:
