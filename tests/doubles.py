@@ -47,10 +47,14 @@ class HashEncoder:
 
 
 class SmallTerminology:
-    """The attributes of `Terminology` that the index reads, over rows (concept id, string, scope)."""
+    """What the index reads of a `Terminology`, over rows (concept id, string, scope), concept by concept."""
 
     def __init__(
-        self, rows: Sequence[tuple[str, str, str]], retired: Sequence[str] = (), preferred: Sequence[int] | None = None
+        self,
+        rows: Sequence[tuple[str, str, str]],
+        retired: Sequence[str] = (),
+        preferred: Sequence[int] | None = None,
+        types: Sequence[str | None] | None = None,
     ) -> None:
         ids = list(dict.fromkeys(concept for concept, _, _ in rows))
         rows = sorted(rows, key=lambda row: ids.index(row[0]))
@@ -65,7 +69,7 @@ class SmallTerminology:
                 "string": [string for _, string, _ in rows],
                 "language": pa.array(["en"] * len(rows)).dictionary_encode(),
                 "scope": pa.array([scope for _, _, scope in rows]).dictionary_encode(),
-                "type": pa.array([None] * len(rows), pa.string()).dictionary_encode(),
+                "type": pa.array(types or [None] * len(rows), pa.string()).dictionary_encode(),
                 "status": pa.array(["official"] * len(rows)).dictionary_encode(),
                 "source": pa.array(["TEST"] * len(rows)).dictionary_encode(),
                 "code": [concept.split(":")[1] for concept, _, _ in rows],

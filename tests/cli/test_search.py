@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 
-from alphita.terminology import store
-from alphita.terminology.model import Tables
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
-from tests.search.conftest import ROWS, products_of
+from tests.search.conftest import ROWS, products_of, save_bilingual
 
 
 @pytest.fixture(autouse=True)
@@ -120,16 +117,8 @@ def test_attributes_and_routes(
 def test_what_has_no_name_in_the_language_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     english = [("P:1", "drops"), ("P:2", "tablets"), ("P:3", "syrup"), ("V:1", "earache"), ("V:2", "cough")]
     italian = [("P:1", "gocce"), ("P:2", "compresse"), ("V:2", "tosse")]
-    terms = pl.concat(
-        pl.DataFrame(rows, schema=["concept", "string"], orient="row").with_columns(
-            language=pl.lit(language), preferred=pl.lit(language == "en"), source=pl.lit("T")
-        )
-        for language, rows in (("en", english), ("it", italian))
-    )
     triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2"), ("P:3", "use", "V:2")]
-    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row")
-    concepts = pl.DataFrame({"id": [row[0] for row in english]}).with_columns(source=pl.lit("T"))
-    store.save(Tables(concepts, terms, relations.with_columns(source=pl.lit("T"))), tmp_path / "x.terminology")
+    save_bilingual(english, italian, triples, tmp_path / "x.terminology")
     words = ("search", "build", "--model", "any", "-t", tmp_path / "x.terminology", "--language")
     assert alphita(*words, "it", "-o", tmp_path / "i.search") == 0
     assert capsys.readouterr().out == (

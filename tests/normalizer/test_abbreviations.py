@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -218,10 +217,7 @@ def taught(tmp_path_factory):
         ("T:6", "Gone disease", "exact", None),
         ("T:6", "GD", "exact", "abbreviation"),
     ]
-    terminology = SmallTerminology([row[:3] for row in rows], retired=["T:6"])
-    types = pa.array([row[3] for row in rows]).dictionary_encode()
-    place = terminology.terms.column_names.index("type")
-    terminology.terms = terminology.terms.set_column(place, "type", types)
+    terminology = SmallTerminology([row[:3] for row in rows], retired=["T:6"], types=[row[3] for row in rows])
     return build(terminology, HashEncoder(), tmp_path_factory.mktemp("taught") / "x.index")
 
 

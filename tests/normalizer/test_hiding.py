@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from alphita.index.store import Index, build
@@ -38,10 +37,7 @@ MENTIONS = ["MI", "old MI", "GBFD", "RBC", "normal RBC count", "Low RBC count", 
 
 
 def indexed(rows, path) -> Index:
-    terminology = SmallTerminology([row[:3] for row in rows])
-    types = pa.array([row[3] for row in rows], pa.string()).dictionary_encode()
-    terminology.terms = terminology.terms.set_column(terminology.terms.column_names.index("type"), "type", types)
-    return build(terminology, HashEncoder(), path)
+    return build(SmallTerminology([row[:3] for row in rows], types=[row[3] for row in rows]), HashEncoder(), path)
 
 
 @pytest.fixture(scope="module")

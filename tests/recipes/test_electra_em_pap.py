@@ -25,7 +25,7 @@ from alphita.terminology.store import Terminology
 from alphita.training import corpora, span_sequences
 from alphita.training.replaced_token_steps import ReplacedTokenSteps
 from alphita.training.span_sequences import Sequences
-from tests.search.conftest import products_of
+from tests.search.conftest import products_of, save_bilingual
 
 SMALL: dict[str, Any] = {
     "vocabulary": 160, "layers": 2, "hidden": 32, "heads": 2, "max_length": 32, "batch": 8, "attribute_batch": 8,
@@ -108,10 +108,8 @@ def test_sizes_of_a_new_encoder_are_not_looked_at_where_there_is_one() -> None:
     assert resolve(electra_em_pap.Config, sets=["scratch=false", "hidden=33"]).hidden == 33
 
 
-def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
-) -> None:
-    electra_em_pap.train(terminology, str(model), tmp_path / "whole", config(corpus))
+def cut_at_step_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a training be broken off."""
     step = ReplacedTokenSteps.__call__
 
     def cut(self: ReplacedTokenSteps, number: int, share: float) -> dict[str, torch.Tensor]:
@@ -120,6 +118,13 @@ def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
         return step(self, number, share)
 
     monkeypatch.setattr(ReplacedTokenSteps, "__call__", cut)
+
+
+def test_a_run_that_was_cut_goes_on_where_its_text_was_moved(
+    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, monkeypatch
+) -> None:
+    electra_em_pap.train(terminology, str(model), tmp_path / "whole", config(corpus))
+    cut_at_step_two(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         electra_em_pap.train(terminology, str(model), tmp_path / "cut", config(corpus))
     monkeypatch.undo()
@@ -141,14 +146,7 @@ def test_lines_that_cannot_be_used_are_told_and_counted(
     electra_em_pap.train(terminology, str(model), tmp_path / "m", settings, dry_run=True)
     assert "3 lines of the corpus cannot be used; --dry-run lists none" in capsys.readouterr().err
     assert not (tmp_path / "m.rejects.csv").exists()
-    step = ReplacedTokenSteps.__call__
-
-    def cut(self: ReplacedTokenSteps, number: int, share: float) -> dict[str, torch.Tensor]:
-        if number == 2:
-            raise KeyboardInterrupt
-        return step(self, number, share)
-
-    monkeypatch.setattr(ReplacedTokenSteps, "__call__", cut)
+    cut_at_step_two(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
     assert told in capsys.readouterr().err
@@ -190,16 +188,8 @@ def test_a_vocabulary_without_room_for_the_characters_says_what_it_needs(
 def test_products_have_names_in_the_languages(model: Path, corpus: Path, tmp_path: Path, monkeypatch) -> None:
     english = [("P:1", "ear drops"), ("P:2", "cough syrup"), ("V:1", "earache"), ("V:2", "cough"), ("V:3", "fever")]
     italian = [("P:1", "gocce auricolari"), ("P:2", "sciroppo"), ("V:1", "otalgia"), ("V:2", "tosse")]
-    terms = pl.concat(
-        pl.DataFrame(rows, schema=["concept", "string"], orient="row").with_columns(
-            language=pl.lit(language), preferred=pl.lit(language == "en"), source=pl.lit("P")
-        )
-        for language, rows in (("en", english), ("it", italian))
-    )
     triples = [("P:1", "use", "V:1"), ("P:1", "use", "V:2"), ("P:2", "use", "V:2"), ("P:2", "use", "V:3")]
-    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row")
-    concepts = pl.DataFrame({"id": [row[0] for row in english]}).with_columns(source=pl.lit("P"))
-    store.save(Tables(concepts, terms, relations.with_columns(source=pl.lit("P"))), tmp_path / "x.terminology")
+    save_bilingual(english, italian, triples, tmp_path / "x.terminology")
     bilingual = store.load_terminology(tmp_path / "x.terminology")
     seen: set[str] = set()
     tokenize = TermEncoder.tokenize

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from safetensors.numpy import save_file
 
@@ -15,6 +16,7 @@ from alphita.errors import Rejects
 from alphita.search import store
 from alphita.search.projection import FILE
 from alphita.terminology.loaders import products
+from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology, load_terminology, save
 from tests.doubles import HashEncoder
 
@@ -89,3 +91,21 @@ def projected(
     path = tmp_path_factory.mktemp("projected") / "p.search"
     store.build(terminology, projecting, path)
     return path
+
+
+def save_bilingual(
+    english: Sequence[tuple[str, str]],
+    italian: Sequence[tuple[str, str]],
+    triples: Sequence[tuple[str, str, str]],
+    path: Path,
+) -> None:
+    """Save a terminology of concepts (id, name) with preferred English names and some Italian ones."""
+    terms = pl.concat(
+        pl.DataFrame(rows, schema=["concept", "string"], orient="row").with_columns(
+            language=pl.lit(language), preferred=pl.lit(language == "en"), source=pl.lit("T")
+        )
+        for language, rows in (("en", english), ("it", italian))
+    )
+    relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row")
+    concepts = pl.DataFrame({"id": [row[0] for row in english]}).with_columns(source=pl.lit("T"))
+    save(Tables(concepts, terms, relations.with_columns(source=pl.lit("T"))), path)

@@ -97,7 +97,10 @@ class Speller:
             word
             for string in cleaned
             for word in _WORD.findall(string)
-            if word not in corrected and not self._is_known(word) and _may_be_put_right(word)
+            if word not in self._counts
+            and word not in self._others
+            and word not in corrected
+            and _may_be_put_right(word)
         }
         if unknown:
             words = sorted(unknown)
@@ -112,16 +115,15 @@ class Speller:
             (place, word)
             for place, string in enumerate(cleaned)
             for word in dict.fromkeys(_WORD.findall(string))
-            if not self._is_known(word, without[place]) and _may_be_put_right(word)
+            if word not in self._others
+            and self._counts.get(word, 0) <= without[place].get(word, 0)
+            and _may_be_put_right(word)
         ]
         nearest = self._nearest([word for _, word in unknown], [without[place] for place, _ in unknown])
         corrected: list[dict[str, str | None]] = [{} for _ in cleaned]
         for (place, word), right in zip(unknown, nearest, strict=True):
             corrected[place][word] = right
         return [_readings(string, some) for string, some in zip(cleaned, corrected, strict=True)]
-
-    def _is_known(self, word: str, without: Mapping[str, int] = NOTHING) -> bool:
-        return word in self._others or self._counts.get(word, 0) > without.get(word, 0)
 
     def _nearest(self, words: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> list[str | None]:
         """Return the word of the terminology that each was meant to be; None where none is near."""
