@@ -9,8 +9,9 @@ CONSTRAINTS = constraints/py$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sy
 $(BIN)/python:
 	$(PYTHON) -m venv .venv
 
+# What users have: no torch.
 .venv/.installed: pyproject.toml $(wildcard constraints/*.txt) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[train,open,plots,evaluate,serve]'
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e .
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
@@ -29,13 +30,14 @@ install-dev: .venv/.installed-dev
 quickstart: install
 	$(BIN)/alphita quickstart
 
-# A worker a core, and a file's tests on one of them, for what they share is made once.
+# A worker a core, and a file's tests on one of them, for what they share is made once; long files come first
+# (tests/conftest.py).
 test: install-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check-slow: .venv/.installed-slow
 	$(BIN)/python -m pytest -m 'slow or gpu'

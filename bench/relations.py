@@ -13,7 +13,8 @@ import statistics
 import tempfile
 from pathlib import Path
 
-from alphita import machine, quickstart
+from alphita import machine
+from alphita import quickstart_training as quickstart
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import Rejects
 from alphita.evaluation.metrics import score

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import hypothesis
+import pytest
 
 from alphita.machine import SPIN_COUNT
 from tests.index.postgres import database, postgres  # noqa: F401 - fixtures, so that one server is started for all
@@ -20,6 +21,19 @@ os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
 hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("random", deadline=None)
 hypothesis.settings.load_profile("random" if os.environ.get("ALPHITA_RANDOM_TESTS") else "same")
+
+
+# Files of minutes: begun last, one worker would be at them while the others have nothing left to do.
+LONG = ("training/test_ranks.py", "contracts/test_recipes.py", "distributed/", "bench/", "recipes/", "contracts/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of long files first."""
+
+    def place(item: pytest.Item) -> int:
+        return next((number for number, part in enumerate(LONG) if f"tests/{part}" in item.path.as_posix()), len(LONG))
+
+    items.sort(key=place)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -1,6 +1,35 @@
-"""Alphita: learn what medical terms mean from a terminology's knowledge graph, and map any string to its concept.
+"""Alphita maps any medical string to the concept it names, and learns what terms mean from a terminology's own graph.
 
-Importing the package does nothing; the public names below are loaded on first use.
+    import alphita
+
+    for result in alphita.normalize(["heart attack", "broken tv remote"], to="hpo"):
+        print(result.mention, result.concept_id, result.concept_name, result.confidence, result.decision)
+
+The ten names that a user needs; `help(alphita.normalize)` and so on tell more of each:
+
+    normalize       a list of strings, a series or a data frame -> answers
+                        alphita.normalize(["heart attack"], to="hpo")[0].concept_id
+    load            a Normalizer for a terminology, which answers again and again
+                        alphita.load("hpo", error=0.02)
+    train           an encoder of your own, taught on a terminology (needs alphita[train])
+                        alphita.train("coder", "hpo", "my-model", steps=800)
+    Normalizer      what answers, with an index that was made by `alphita index`
+                        alphita.Normalizer.load("my.index").normalize(["heart attack"], top_k=3)
+    Index           the strings and vectors of a terminology
+                        len(alphita.load("hpo").index)
+    Terminology     concepts, terms and relations
+                        alphita.load_terminology("my.terminology").n_concepts
+    load_terminology  opens one that was imported by `alphita terminology import`
+                        alphita.load_terminology("my.terminology").ancestors(0)
+    TermEncoder     strings -> vectors
+                        alphita.TermEncoder.load("alphita-en").encode(["heart attack", "myocardial infarction"])
+    ProductSearch   products ranked for a query, from `alphita search build`
+                        alphita.ProductSearch.load("drugs.search").search(["ibuprofen gel"], 5)
+    AlphitaError    every error that a user can cause, with what would be right
+                        try: alphita.load("hpoo")
+                        except alphita.AlphitaError as error: print(error)
+
+Importing the package does nothing; the names are loaded on first use.
 """
 
 from __future__ import annotations
@@ -17,13 +46,19 @@ _PUBLIC = {
     "ProductSearch": "alphita.search",
     "TermEncoder": "alphita.encoder.encoder",
     "Terminology": "alphita.terminology.store",
+    "load": "alphita.front",
     "load_terminology": "alphita.terminology.store",
+    "normalize": "alphita.front",
+    "train": "alphita.front",
 }
 __all__ = sorted(_PUBLIC)
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder as TermEncoder
     from alphita.errors import AlphitaError as AlphitaError
+    from alphita.front import load as load
+    from alphita.front import normalize as normalize
+    from alphita.front import train as train
     from alphita.index.store import Index as Index
     from alphita.normalizer.normalizer import Normalizer as Normalizer
     from alphita.search import ProductSearch as ProductSearch

@@ -46,6 +46,11 @@ def has_amx() -> bool:
     return "amx_bf16" in flags()
 
 
+def has_vnni() -> bool:
+    """Tell whether the processor sums products of 8 bits in 32 bits (VNNI, ARM's dot product): they never overflow."""
+    return bool({"avx512_vnni", "avx_vnni", "asimddp"} & flags())
+
+
 def fast_bf16() -> bool:
     """Tell whether the processor is faster in bf16 than in fp32: with AMX, or with AVX-512 BF16 unless it is Intel's.
 

@@ -1,158 +1,73 @@
-"""The main job on real open data, end to end: ontology -> trained encoder -> index -> normalised clinical strings.
+"""`alphita quickstart`: clinical strings -> concepts of the Human Phenotype Ontology, with confidence, in a minute.
 
-Stages run in order, and one whose output lies there intact, made from the same inputs, is skipped. Every stage writes
-whole or not at all; a training run that was killed goes on from its last checkpoint.
+It answers the thirty local codes and the messy strings that come with Alphita, writes them as a table, as SSSOM and as
+a page to read, and measures the answers to the strings whose concept is known.
 """
 
 from __future__ import annotations
 
 import csv
-import json
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from alphita import artefact, machine, registry
-from alphita.errors import AlphitaError, InputError, Rejects
+from alphita import artefact, registry, shipped
+from alphita.errors import InputError, Rejects
 from alphita.progress import say
 
-HELD_OUT_FRACTION = 0.3
-SPLIT_SEED = 42
-ACCURACIES = (1, 3, 5)
-TOP_K = max(ACCURACIES)
-PLOTTED_CONCEPTS = 12
-PLOT_SEED = 0
-EXAMPLES = 15
-EXAMPLE_SEED = 0
-# The open settings of the quickstart's training; all others are the paper's defaults. Chosen on other splits (other
-# seeds) than the one reported: docs/log.md.
-TRAINING: dict[str, Any] = {
-    "k": 128,
-    "m": 2,
-    "steps": 800,
-    "accumulation": 1,
-    "learning_rate": 4e-4,
-    "warmup_steps": 80,
-    "pooling": "mean",
-    "mining": False,
-    "least_head_names": 2,
-    "dropout": 0.0,
-    "start_share": 0.3,
-    "noise": 0.5,
-    "checkpoint_every": 150,
-    "log_every": 25,
-    "seed": 0,
-}
-SYSTEMS = {"tfidf": "3-gram TF-IDF", "base": "MiniLM", "trained": "MiniLM + coder"}
+if TYPE_CHECKING:
+    from alphita.mappings.record import Mapping as Line
+    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.records import Result
+
+SOURCE = "hpo"
+TOP_K = 3
+SHOWN = 15
+FORMATS = {"csv": "answers.csv", "sssom": "answers.sssom.tsv", "html": "answers.html"}
+CODES_PREFIX, CODES_URI = "LOCAL", "https://example.org/codes/"
+SET_ID = "https://example.org/mappings/quickstart.sssom.tsv"
+LICENCE = "https://creativecommons.org/publicdomain/zero/1.0/"
+REPORT = "report.json"
 
 
-@dataclass(frozen=True)
-class Paths:
-    """Where everything lies."""
+class Asked(NamedTuple):
+    """What is answered: local codes first, then the sample.
 
-    folder: Path
+    Attributes:
+        mentions: n strings.
+        codes: of each its local code, or None.
+        frequencies: how often each occurs, or None.
+        contexts: the note that stands beside each, or None.
+    """
 
-    def __getattr__(self, name: str) -> Path:
-        """Return the path of one output, e.g. `paths.model`."""
-        names = {
-            "terminology": "hpo.terminology", "split": "held_out.split", "model": "model", "base_index": "base.index",
-            "trained_index": "trained.index", "evaluation": "evaluation.json", "open_index": "open.index",
-            "answers": "messy_terms.normalized.csv", "picture": "before_after.png", "report": "report.json",
-            "state": "stages.json",
-        }  # fmt: skip
-        if name not in names:
-            raise AttributeError(name)
-        return self.folder / names[name]
+    mentions: list[str]
+    codes: list[str | None]
+    frequencies: list[int | None]
+    contexts: list[str | None]
+
+
+class Sample(NamedTuple):
+    """Strings whose concept is known.
+
+    Attributes:
+        mentions: n strings.
+        concepts: the concept of each; None: it names none (NIL).
+        kinds: what kind of string each is; "" where that is not told.
+    """
+
+    mentions: list[str]
+    concepts: list[str | None]
+    kinds: list[str]
 
 
 def sample_path() -> Path:
-    """Return examples/messy_terms.csv: of the clone this runs from, or as installed with the package."""
-    import sysconfig
-
-    places = [
-        Path(__file__).resolve().parents[2] / "examples" / "messy_terms.csv",
-        Path(sysconfig.get_path("data")) / "share" / "alphita" / "examples" / "messy_terms.csv",
-    ]
-    for place in places:
-        if place.exists():
-            return place
-    raise InputError("the sample is not there", file=places[0], remedy="give one with --sample FILE")
+    """Return the path of examples/messy_terms.csv, which comes with Alphita."""
+    return shipped.find("examples/messy_terms.csv")
 
 
-class Stages:
-    """Runs stages, skips what is done, and keeps the seconds each took."""
-
-    def __init__(self, state: Path, total: int) -> None:
-        """Keep the state of finished stages in the file `state`."""
-        self.path, self.total, self.number = state, total, 0
-        try:
-            self.done: dict[str, Any] = json.loads(state.read_text())
-        except (OSError, ValueError):
-            self.done = {}
-        self.chain: list[str] = []
-
-    def run(self, name: str, outputs: Mapping[Path, str], inputs: Any, work: Callable[[], str]) -> None:  # noqa: ANN401
-        """Run one stage unless its outputs are there, intact and made from the same inputs.
-
-        Args:
-            name: of the stage.
-            outputs: path -> kind of artefact, or "file".
-            inputs: JSON value: what the stage depends on beside the stages before it.
-            work: does it, and returns one line on what was done.
-        """
-        self.number += 1
-        fingerprint = artefact.hash_json([name, inputs, self.chain])
-        found = self.done.get(name, {})
-        if found.get("fingerprint") == fingerprint and _intact(outputs, found.get("hashes", {})):
-            line, note = found["line"], "already done"
-        else:
-            say(f"[{self.number}/{self.total}] {name} …")
-            for path in outputs:
-                _remove(path)
-            start = time.perf_counter()
-            line = work()
-            seconds = time.perf_counter() - start
-            self.done[name] = {
-                "fingerprint": fingerprint, "line": line, "seconds": round(seconds, 2),
-                "hashes": {path.name: _hash(path, kind) for path, kind in outputs.items()},
-            }  # fmt: skip
-            with artefact.atomic_file(self.path, "w") as file:
-                json.dump(self.done, file, indent=1)
-            note = f"{seconds:.1f} s"
-        self.chain.append(artefact.hash_json(self.done[name]["hashes"]))
-        say(f"[{self.number}/{self.total}] {name}: {line} ({note})")
-
-    def seconds(self) -> dict[str, float]:
-        """Return the seconds each stage took when it ran."""
-        return {name: facts["seconds"] for name, facts in self.done.items()}
-
-
-def _hash(path: Path, kind: str) -> str:
-    if kind == "file":
-        return artefact.hash_file(path)
-    return str(artefact.open_manifest(path, kind)["content_hash"])
-
-
-def _intact(outputs: Mapping[Path, str], hashes: Mapping[str, str]) -> bool:
-    try:
-        return all(_hash(path, kind) == hashes.get(path.name) for path, kind in outputs.items())
-    except (AlphitaError, OSError):
-        return False
-
-
-def _remove(path: Path) -> None:
-    import shutil
-
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def read_sample(path: Path) -> tuple[list[str], list[str | None]]:
-    """Return the mentions and their concepts (None: NIL) of a CSV with columns mention and concept_id.
+def read_sample(path: Path) -> Sample:
+    """Return the strings of a CSV with columns mention and concept_id (NIL: none), and kind if it has it.
 
     Raises:
         InputError: it lacks them, or a row lacks one of its cells.
@@ -165,250 +80,176 @@ def read_sample(path: Path) -> tuple[list[str], list[str | None]]:
         if not row["mention"] or not row["concept_id"]:
             remedy = "give every row a mention and a concept_id; NIL where it names nothing"
             raise InputError(f"row {number} lacks one of its cells", file=path, remedy=remedy)
-    return [row["mention"] for row in rows], [None if row["concept_id"] == "NIL" else row["concept_id"] for row in rows]
+    return Sample(
+        [row["mention"] for row in rows],
+        [None if row["concept_id"] == "NIL" else row["concept_id"] for row in rows],
+        [row.get("kind") or "" for row in rows],
+    )
 
 
-def expected_minutes(steps: int) -> str:
-    """Say how long training will take on this machine, from its processor flags and cores."""
-    # Seconds a step of the default settings on 2 cores. The second and third are measured; the others are estimates.
-    if machine.has_amx():
-        seconds, why = 0.25, "AMX"
-    elif machine.fast_bf16():
-        seconds, why = 0.33, "AVX-512 BF16, no AMX"
-    elif "avx512f" in machine.flags():
-        seconds, why = 0.77, "AVX-512, no fast bf16"
-    else:
-        seconds, why = 1.6, "no fast bf16"
-    minutes = steps * seconds * 2 / min(4, machine.cores()) / 60
-    return f"about {max(1, round(minutes))} minutes of training on this processor ({why}, {machine.cores()} cores)"
-
-
-def run(folder: Path, sample: Path, *, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Run every stage in `folder` and return the report, which also lies in report.json.
+def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, Any]:
+    """Answer local codes and sample, write the files into `folder`, and return the report, also in report.json.
 
     Args:
-        folder: where outputs go; made if missing.
+        folder: where the outputs go; made if missing.
         sample: CSV with columns mention and concept_id.
-        settings: replaces values of `TRAINING`.
+        threads: of the encoder.
     """
-    from alphita.terminology.packaged import find_packaged
+    from alphita.index.sources import index_of
+    from alphita.normalizer.normalizer import Normalizer
 
-    # A bad one is told before the minutes of training.
-    read_sample(sample)
+    known = read_sample(sample)
+    asked = _asked(shipped.find("examples/local_codes.csv"), known)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = Paths(folder)
-    stages = Stages(paths.state, total=7)
-    training = TRAINING | dict(settings or {})
-    source = find_packaged("hpo")
-    stages.run("import", {paths.terminology: "terminology"}, artefact.hash_file(source), lambda: _import(source, paths))
-    stages.run("hold out", {paths.split: "split"}, [HELD_OUT_FRACTION, SPLIT_SEED], lambda: _hold_out(paths))
-    stages.run("train", {paths.model: "model"}, training, lambda: _train(paths, training))
-    stages.run("evaluate", {paths.evaluation: "file"}, artefact.hash_file(sample), lambda: _evaluate(paths, sample))
-    stages.run("index", {paths.open_index: "index"}, [], lambda: _index(paths))
-    stages.run("normalize", {paths.answers: "file"}, artefact.hash_file(sample), lambda: _normalize(paths, sample))
-    stages.run("plot", {paths.picture: "file"}, [], lambda: _plot(paths))
-    return _report(paths, stages, training, sample)
+    normalizer = Normalizer(index_of(SOURCE, threads=threads), threads=threads)
+    say(f"answering {len(asked.mentions):,} strings …")
+    normalizer.prepare([*asked.mentions, *filter(None, asked.contexts)])
+    results = normalizer.normalize(asked.mentions, top_k=TOP_K, contexts=asked.contexts, explain=True)
+    _write(folder, asked, results, normalizer)
+    figures = measure(known, results[-len(known.mentions) :])
+    return _report(folder, figures, sample, normalizer)
 
 
-def _import(source: Path, paths: Paths) -> str:
-    from alphita.terminology import store
-    from alphita.terminology.loaders import obo
-
-    with Rejects(paths.folder / "import.rejects.csv") as rejects:
-        tables = obo.load([source], obo.Options(), rejects)
-        store.save(tables, paths.terminology, rejects=rejects)
-    terminology = store.load_terminology(paths.terminology)
-    live = terminology.n_concepts - int(terminology.retired.sum())
-    return f"{live:,} concepts, {terminology.n_terms:,} terms, {terminology.n_relations:,} relations"
+def _asked(codes: Path, sample: Sample) -> Asked:
+    with open(codes, encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    n = len(sample.mentions)
+    return Asked(
+        [row["description"] for row in rows] + sample.mentions, [row["code"] for row in rows] + [None] * n,
+        [int(row["count"]) for row in rows] + [None] * n, [row["note"] or None for row in rows] + [None] * n,
+    )  # fmt: skip
 
 
-def _hold_out(paths: Paths) -> str:
-    from alphita.terminology import splits, store
-
-    terminology = store.load_terminology(paths.terminology)
-    split = splits.hold_out_synonyms(terminology, fraction=HELD_OUT_FRACTION, seed=SPLIT_SEED)
-    split.save(paths.split)
-    return f"{len(split.strings):,} synonyms, neither trained on nor searched in the evaluation"
-
-
-def _train(paths: Paths, training: Mapping[str, Any]) -> str:
-    from alphita.terminology.splits import Split
-    from alphita.terminology.store import load_terminology
-
-    coder = registry.load("alphita.recipes", "coder")
-    settings = coder.Config(**training)
-    if not machine.has_amx():
-        say(f"expect {expected_minutes(settings.steps)}")
-    say("settings: " + ", ".join(f"{key}={value}" for key, value in training.items()))
-    figures = coder.train(
-        load_terminology(paths.terminology), "minilm", paths.model, settings, split=Split.load(paths.split), resume=True
-    )
-    return f"{settings.steps} steps of coder, loss {figures['loss']:.3f}"
-
-
-def _evaluate(paths: Paths, sample: Path) -> str:
-    from alphita.encoder.encoder import TermEncoder
-    from alphita.evaluation.metrics import score
-    from alphita.evaluation.ranking import ranking_of
-    from alphita.index.store import build
-    from alphita.normalizer.normalizer import Normalizer
-    from alphita.terminology.splits import Split
-    from alphita.terminology.store import load_terminology
-
-    terminology, split = load_terminology(paths.terminology), Split.load(paths.split)
-    for model, index in (("minilm", paths.base_index), (paths.model, paths.trained_index)):
-        _remove(index)
-        build(terminology, TermEncoder.load(str(model)), index, exclude=split.cleaned)
-    mentions, gold = read_sample(sample)
-    named = [place for place, concept in enumerate(gold) if concept is not None]
-    sets: dict[str, tuple[list[str], list[Any]]] = {
-        "held_out_synonyms": (split.strings, list(split.concept_ids)),
-        "sample": ([mentions[place] for place in named], [gold[place] for place in named]),
-    }
-    figures: dict[str, Any] = {}
-    for set_name, (queries, answers) in sets.items():
-        rankings = {
-            "tfidf": ranking_of(Normalizer.load(paths.base_index, ranking="letters"), queries, TOP_K),
-            "base": ranking_of(Normalizer.load(paths.base_index), queries, TOP_K),
-            "trained": ranking_of(Normalizer.load(paths.trained_index), queries, TOP_K),
-        }
-        figures[set_name] = {"n": len(queries)}
-        for system, ranking in rankings.items():
-            figures[set_name][system] = score(ranking, answers, ks=ACCURACIES)
-    figures["nil"] = _nil_figures(Normalizer.load(paths.trained_index), mentions, gold)
-    with artefact.atomic_file(paths.evaluation, "w") as file:
-        json.dump(figures, file, indent=1)
-    trained = figures["held_out_synonyms"]["trained"]
-    return f"accuracy@1 {trained['acc1']:.1%} on {len(split.strings):,} held-out synonyms"
-
-
-def _nil_figures(normalizer: Any, mentions: list[str], gold: list[str | None]) -> dict[str, Any]:  # noqa: ANN401
-    results = normalizer.normalize(mentions)
-    nil = [result.concept_id is None for result in results]
-    return {
-        "floor": normalizer.floor,
-        "nil_strings": sum(concept is None for concept in gold),
-        "nil_recognised": sum(n and g is None for n, g in zip(nil, gold, strict=True)),
-        "concepts_lost": sum(n and g is not None for n, g in zip(nil, gold, strict=True)),
-    }
-
-
-def _index(paths: Paths) -> str:
-    from alphita.encoder.encoder import TermEncoder
-    from alphita.index.store import build
-    from alphita.terminology.store import load_terminology
-
-    index = build(load_terminology(paths.terminology), TermEncoder.load(str(paths.model)), paths.open_index)
-    return f"{len(index):,} distinct strings, the held-out ones included"
-
-
-def _normalize(paths: Paths, sample: Path) -> str:
-    from alphita.normalizer.jobs import Job, run
-    from alphita.normalizer.normalizer import Normalizer
+def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: Normalizer) -> None:
+    """Write the answers in each format."""
+    from alphita.mappings.formats import Header
+    from alphita.mappings.review.files import write
+    from alphita.normalizer.job import Job, header_of
+    from alphita.normalizer.records import lines
     from alphita.normalizer.tables import Table
 
-    job = Job(Table(sample, column="mention"), paths.answers)
-    summary = run(Normalizer.load(paths.open_index), job, force=True)
-    return f"{summary.rows} strings: {summary.exact} equal to a term, {summary.nearest} nearest, {summary.nil} NIL"
+    def mappings() -> Iterator[Line]:
+        rows = zip(results, asked.codes, asked.frequencies, strict=True)
+        for number, (result, code, frequency) in enumerate(rows, 1):
+            yield from lines(number, result, TOP_K, mention_code=code, frequency=frequency)
+
+    given = Header(
+        set_id=SET_ID, licence=LICENCE, source_vocabulary=CODES_PREFIX, prefixes={CODES_PREFIX: CODES_URI}
+    )  # fmt: skip
+    table = Table("-", "csv", code_column="code", frequency_column="count")
+    header = header_of(normalizer, Job(table, "-", explain=True, header=given), _today())
+    for name, file in FORMATS.items():
+        with Rejects(folder / f"{file}.rejects.csv") as rejects:
+            write(mappings(), registry.load("alphita.mappings.formats", name), header, folder / file, rejects)
 
 
-def _plot(paths: Paths) -> str:
-    import numpy as np
+def _today() -> str:
+    from datetime import UTC, datetime
 
-    from alphita.encoder.encoder import TermEncoder
-    from alphita.evaluation.plots import choose_concepts, synonym_map
-    from alphita.terminology.store import load_terminology
-    from alphita.terminology.text import clean_many
-
-    terminology = load_terminology(paths.terminology)
-    rows, offsets = terminology.training_terms()
-    counts = np.diff(offsets)
-    chosen = choose_concepts(counts, number=PLOTTED_CONCEPTS, seed=PLOT_SEED)
-    terms = np.concatenate([rows[offsets[concept] : offsets[concept + 1]] for concept in chosen])
-    strings = clean_many(terminology.terms["string"].take(terms).to_pylist())
-    labels = np.repeat(np.arange(len(chosen)), counts[chosen])
-    names = [terminology.concept_names[int(concept)].as_py() for concept in chosen]
-    before, after = (TermEncoder.load(str(model)).encode(strings) for model in ("minilm", paths.model))
-    scores = synonym_map(before, after, labels, names, paths.picture)
-    return f"{len(names)} concepts, silhouette {scores[0]:.2f} before, {scores[1]:.2f} after training"
+    return datetime.now(UTC).date().isoformat()
 
 
-def _report(paths: Paths, stages: Stages, training: Mapping[str, Any], sample: Path) -> dict[str, Any]:
+@dataclass
+class Tally:
+    """How the strings of one kind were answered.
+
+    Attributes:
+        n: strings.
+        right: whose first candidate is right, whatever was decided; of strings that name nothing: answered NIL.
+        nil: answered NIL.
+        accepted: accepted unseen.
+        wrong: accepted, and wrong.
+    """
+
+    n: int = 0
+    right: int = 0
+    nil: int = 0
+    accepted: int = 0
+    wrong: int = 0
+
+
+def measure(sample: Sample, results: Sequence[Result]) -> dict[str, Any]:
+    """Return how the sample was answered: by kind, and in all for strings that name a concept and those that do not.
+
+    Args:
+        sample: n strings.
+        results: n answers.
+    """
+    kinds: dict[str, Tally] = {}
+    totals = {"named": Tally(), "nil": Tally()}
+    for gold, kind, result in zip(sample.concepts, sample.kinds, results, strict=True):
+        first = result.candidates[0].concept_id if result.candidates else None
+        nil = result.concept_id is None
+        accepted = result.decision == "accept"
+        for tally in (kinds.setdefault(kind, Tally()), totals["nil" if gold is None else "named"]):
+            tally.n += 1
+            tally.right += nil if gold is None else first == gold
+            tally.nil += nil
+            tally.accepted += accepted
+            tally.wrong += accepted and result.concept_id != gold
+    return {
+        "kinds": {kind: vars(tally) for kind, tally in sorted(kinds.items(), key=lambda one: -one[1].n)},
+        **{name: vars(tally) for name, tally in totals.items()},
+    }
+
+
+def _report(folder: Path, figures: Mapping[str, Any], sample: Path, normalizer: Normalizer) -> dict[str, Any]:
     from alphita.evaluation import report
 
-    figures = json.loads(paths.evaluation.read_text(encoding="utf-8"))
-    figures["seconds"] = stages.seconds()
-    terminology = artefact.open_manifest(paths.terminology, "terminology")
+    manifest = normalizer.index.manifest
     data = {
-        "sources": terminology.get("sources"),
-        "terminology": terminology["content_hash"],
-        "split": artefact.open_manifest(paths.split, "split")["content_hash"],
+        "sources": manifest.get("sources"), "terminology": manifest["terminology_hash"],
+        "index": normalizer.index.content_hash, "model": manifest["model_hash"],
         "sample_sha256": artefact.hash_file(sample),
-    }
-    origin = report.provenance(config=training, seed=int(training["seed"]), data=data)
-    return report.write(paths.report, figures, provenance=origin)
+    }  # fmt: skip
+    config = {"error": normalizer.error, "assurance": normalizer.assurance}
+    return report.write(folder / REPORT, dict(figures), provenance=report.provenance(config=config, seed=0, data=data))
 
 
-def show(figures: Mapping[str, Any], folder: Path) -> None:
-    """Print the report: accuracies, examples, where everything lies and what to try next."""
+def show(report: Mapping[str, Any], folder: Path) -> None:
+    """Print the first answers, what the sample's answers are worth, where the files lie and what to try next."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from alphita.evaluation.report import render_table
-
     console = Console(highlight=False)
-    for name, title in (
-        ("held_out_synonyms", "Synonyms held out of training and search"),
-        ("sample", "The sample's strings that name a concept"),
-    ):
-        rows = {label: figures[name][system] for system, label in SYSTEMS.items()}
-        columns = {f"acc{k}": f"acc@{k} [95 %]" for k in ACCURACIES}
-        console.print(render_table(rows, columns, title=f"{title} ({figures[name]['n']:,} strings)"))
-    nil = figures["nil"]
+    _show_answers(console, folder / FORMATS["csv"])
+    table = Table(title="The sample, by kind of string", box=box.SIMPLE_HEAD, title_justify="left")
+    for column in ("kind", "strings", "right", "NIL", "accepted", "of them wrong"):
+        table.add_column(column, justify="left" if column == "kind" else "right")
+    rows = {**report["kinds"], "all that name a concept": report["named"], "all that name none": report["nil"]}
+    for kind, tally in rows.items():
+        table.add_row(kind, *(f"{tally[name]:,}" for name in ("n", "right", "nil", "accepted", "wrong")))
+    console.print(table)
+    config = report["provenance"]["config"]
     console.print(
-        f"Below similarity {nil['floor']:g} the answer is NIL: so for {nil['nil_recognised']} of the sample's "
-        f"{nil['nil_strings']} strings that name no concept, and wrongly for {nil['concepts_lost']} of the others."
+        "right: the first candidate is the concept that a careful person chose, or NIL where there is none.\n"
+        f"accepted: at an allowed error of {config['error']:.0%}; confidence is "
+        f"{config['assurance']}."
     )
-    paths = Paths(folder)
-    _show_examples(console, paths.answers)
-    lies = Table(title="Where everything lies", box=box.SIMPLE, show_header=False, title_justify="left")
-    for path, what in (
-        (paths.open_index, "the index with all terms: normalise with it"),
-        (paths.model, "the trained encoder: SentenceTransformer opens it"),
-        (paths.terminology, "the ontology"),
-        (paths.answers, "the sample, normalised"),
-        (paths.picture, "terms of twelve concepts before and after training"),
-        (paths.report, "all figures"),
-    ):
-        lies.add_row(str(path), what)
-    console.print(lies)
-    console.print("Next, try:")
+    page, others = folder / FORMATS["html"], f"{FORMATS['csv']} and {FORMATS['sssom']}"
+    console.print(f"\nAll answers: {page} to read; {others} beside it.")
+    console.print("Next:")
     for command in (
-        f'echo "trouble swallowing" | alphita normalize - --index {paths.open_index} --top 3 --format csv -o -',
-        f"alphita normalize YOUR.csv --column NAME --index {paths.open_index} -o answers.csv",
-        f"alphita terminology describe {paths.terminology}",
-        "alphita train coder --help",
+        "alphita serve --demo",
+        f"alphita normalize YOUR.csv --column NAME --to {SOURCE} -o mapped.csv",
+        "alphita quickstart --train",
     ):
         console.print(f"  {command}", soft_wrap=True, markup=False)
 
 
-def _show_examples(console: Any, answers: Path) -> None:  # noqa: ANN401 - rich's Console
-    import random
-
+def _show_answers(console: Any, answers: Path) -> None:  # noqa: ANN401 - rich's Console
     from rich import box
     from rich.table import Table
 
     with open(answers, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    chosen = sorted(random.Random(EXAMPLE_SEED).sample(range(len(rows)), min(EXAMPLES, len(rows))))
-    table = Table(title=f"{len(chosen)} answers, drawn at random", box=box.SIMPLE_HEAD, title_justify="left")
-    for column in ("mention", "concept", "matched term"):
+        rows = [row for row in csv.DictReader(file) if row["rank"] == "1"][:SHOWN]
+    table = Table(title=f"The first {len(rows)} answers", box=box.SIMPLE_HEAD, title_justify="left")
+    for column in ("mention", "concept", "decision"):
         table.add_column(column)
-    table.add_column("similarity", justify="right")
-    for place in chosen:
-        row = rows[place]
-        concept = f"{row['concept_id']} {row['concept_name']}" if row["concept_id"] else "NIL"
-        similarity = f"{float(row['similarity']):.2f}" if row["similarity"] else ""
-        table.add_row(row["mention"], concept, row["matched_term"], similarity)
+    table.add_column("confidence", justify="right")
+    for row in rows:
+        concept = f"{row['concept_id']} {row['concept_name']}" if row["concept_id"] else "none fits"
+        colour = {"accept": "green", "review": "yellow"}.get(row["decision"], "dim")
+        table.add_row(row["mention"], concept, f"[{colour}]{row['decision']}[/]", f"{float(row['confidence']):.2f}")
     console.print(table)

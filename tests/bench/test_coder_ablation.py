@@ -73,6 +73,7 @@ def finish(words: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
 
 
+@pytest.mark.slow
 def test_a_row_and_the_encoder_are_trained_scored_and_told_and_not_done_again(made: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = finish(command(made, out, "--seeds", "0"))

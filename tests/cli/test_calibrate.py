@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,8 +157,30 @@ def test_a_calibration_is_taken_over_from_another_index(index, tmp_path, capsys)
     assert "take over the calibration of another index" in capsys.readouterr().err
     assert alphita("calibrate", "--index", other.path, "--from", index.path) == 0
     told = capsys.readouterr().out
-    assert told.startswith("taken over; its confidence was fitted on ")
+    assert told.startswith("taken over: its confidence was fitted on ")
+    assert "here it is estimated, not certified" in told
+    assert "\n    0.5%  nothing is accepted\n" in told
+    assert "\n   10.0%  accepted from a confidence of 0." in told
     assert told.endswith(f"calibration: {other.path / 'calibration'}\n")
     assert Normalizer.load(other.path, encoder=ENCODER).normalize(["name of thing 7"])[0].concept_id == "U:7"
     assert alphita("calibrate", "--index", other.path, "--from", index.path, "--split", "s.split", "--force") == 2
     assert "--from takes a calibration as it is" in capsys.readouterr().err
+
+
+def test_a_model_lends_its_general_calibration(index, tmp_path, capsys, monkeypatch):
+    lent = fitting.fit(index, lambda: ENCODER)
+    asked = []
+
+    def lend(opened, lender, general):
+        asked.append((opened.path, lender, general))
+        return replace(lent, fields={"index_hash": opened.content_hash, "carried_over_from": {"population": "a few"}})
+
+    monkeypatch.setattr("alphita.normalizer.carrying.lend", lend)
+    assert alphita("calibrate", "--index", index.path, "--from", "alphita-en") == 0
+    assert asked == [(index.path, ENCODER, ENCODER.folder / "calibration")]
+    assert capsys.readouterr().out.startswith("taken over: its confidence was fitted on a few; here it is estimated")
+    assert Normalizer.load(index.path, encoder=ENCODER).assurance == "estimated"
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    assert alphita("calibrate", "--index", index.path, "--from", tmp_path / "model", "--force") == 0
+    assert len(asked) == 2

@@ -105,10 +105,12 @@ def test_an_index_is_updated_with_its_own_model(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "no --model; give one, or --update with an index that holds one"),
-        (("--update", "old.index", "--engine", "processes"), "--update encodes on this machine; leave out --engine"),
+        (("--terminology", "t", "--update", "old.index", "--engine", "processes"), "leave out --engine"),
+        ((), "name one terminology"),
+        (("hpo", "--terminology", "t"), "name one terminology"),
+        (("hpoo",), "did you mean 'hpo'"),
     ],
 )
-def test_an_update_without_what_it_needs_is_refused(tmp_path, capsys, options, message):
-    assert alphita("index", "--terminology", "t", "-o", tmp_path / "x.index", *options) == 2
+def test_what_does_not_go_together_is_refused(tmp_path, capsys, options, message):
+    assert alphita("index", "-o", tmp_path / "x.index", *options) == 2
     assert message in capsys.readouterr().err

@@ -10,7 +10,6 @@ import pytest
 
 from alphita import registry
 from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.normalizer import Normalizer
 from tests.cli.command import alphita
 
 
@@ -56,11 +55,10 @@ def test_a_mapping_format_takes_its_header_from_the_options(index_path, source, 
 def test_what_the_normalizer_is_given(index_path, source, tmp_path, monkeypatch):
     given = {}
 
-    def load(path, **options):
+    def opened(index, **options):
         given.update(options)
-        return Normalizer.__new__(Normalizer)
 
-    monkeypatch.setattr(Normalizer, "load", load)
+    monkeypatch.setattr("alphita.normalizer.normalizer.Normalizer", opened)
     monkeypatch.setattr("alphita.normalizer.jobs.run", lambda *_, **__: 1 / 0)
     options = ["--ranking", "letters", "--error", "0.05", "--target", "T", "--floor", "0.3", "--calibration", "c"]
     with pytest.raises(ZeroDivisionError):

@@ -56,6 +56,15 @@ def test_int8_does_not_depend_on_the_batch(int8):
     assert int8.encode([]).shape == (0, 32)
 
 
+def test_few_tokens_are_encoded_by_one_thread_to_the_same_vectors(saved, monkeypatch):
+    encoder = TermEncoder.load(saved, precision="int8")
+    encoder._runtime = OnnxRuntime(saved, encoder.settings, encoder.tokenizer_hash, threads=2)
+    by_one = [encoder.encode([term]) for term in TERMS]
+    assert encoder._runtime._single is not encoder._runtime._session
+    monkeypatch.setattr("alphita.encoder.onnx_runtime.FEW_TOKENS", 0)
+    np.testing.assert_array_equal(by_one, [encoder.encode([term]) for term in TERMS])
+
+
 @pytest.mark.parametrize("pooling", ["cls", "legacy_coder"])
 def test_other_poolings(tmp_path, tiny, pooling):
     torch_encoder = TermEncoder.load(tiny, precision="fp32", pooling=pooling)

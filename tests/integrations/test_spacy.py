@@ -57,7 +57,7 @@ def ruled():
 
 
 def added(nlp, index_path, name="alphita", **config):
-    nlp.add_pipe("alphita", name=name, config={"index": str(index_path), **config})
+    nlp.add_pipe("alphita", name=name, config={"to": str(index_path), **config})
     return nlp
 
 
@@ -125,6 +125,11 @@ def test_the_docs_text_is_the_context(ruled, index_path, asked):
     nlp.remove_pipe("alphita")
     list(added(ruled, index_path, context=False).pipe(["a cold"]))
     assert [options["contexts"] for _, options in asked] == [["a cold", "T2DM, cold", "T2DM, cold"], None]
+
+
+def test_a_doc_that_is_the_mention_alone_is_no_context(ruled, index_path, asked):
+    list(added(ruled, index_path).pipe(["cold", " cold ", "cold."]))
+    assert [options["contexts"] for _, options in asked] == [[None, None, "cold."]]
 
 
 def test_an_abbreviation_defined_elsewhere_in_the_doc_is_expanded(tmp_path, index_path):
@@ -215,7 +220,7 @@ def test_two_indexes_under_two_prefixes(ruled, index_path, tmp_path):
 
 
 def test_anothers_attribute_is_not_taken(ruled, index_path):
-    Span.set_extension("concept_id", default="theirs")
+    Span.set_extension("concept_id", default="theirs", force=True)
     with pytest.raises(UsageError, match=r"span\._\.concept_id is another's already; give a prefix"):
         added(ruled, index_path)
     doc = added(ruled, index_path, prefix="my_")("a cold")
@@ -242,9 +247,9 @@ def test_a_moved_index_is_told_and_can_be_given(ruled, index_path, tmp_path):
     moved.symlink_to(index_path)
     added(ruled, moved).to_disk(tmp_path / "saved")
     moved.unlink()
-    with pytest.raises(InputError, match="no such index"):
+    with pytest.raises(InputError, match="no such file or folder"):
         spacy.load(tmp_path / "saved")
-    again = spacy.load(tmp_path / "saved", config={"components": {"alphita": {"index": str(index_path)}}})
+    again = spacy.load(tmp_path / "saved", config={"components": {"alphita": {"to": str(index_path)}}})
     assert again("cold").ents[0].kb_id_ == "T:3"
 
 
@@ -333,9 +338,9 @@ def test_wrong_config_is_told_when_the_component_is_added(ruled, index_path, con
 
 
 def test_a_missing_index_is_told_when_the_component_is_added(ruled, tmp_path):
-    with pytest.raises(InputError, match="no such index"):
+    with pytest.raises(InputError, match="no such file or folder"):
         added(ruled, tmp_path / "none.index")
-    with pytest.raises(ValueError, match="index"):
+    with pytest.raises(ValueError, match="to"):
         ruled.add_pipe("alphita")
 
 

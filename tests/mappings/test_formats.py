@@ -25,7 +25,8 @@ from tests.mappings import sample
 PACKAGE = "alphita.mappings.formats"
 NAMES = registry.names(PACKAGE)
 PLAIN = ["csv", "jsonl", "parquet"]
-OTHERS = [name for name in NAMES if name not in PLAIN]
+READ = [name for name in NAMES if registry.load(PACKAGE, name).READS]
+OTHERS = [name for name in READ if name not in PLAIN]
 
 METHODS = st.sampled_from(["exact", "abbreviation", "nearest"])
 RELATIONS = st.sampled_from(["exact", "broad", "narrow", "related"])
@@ -56,7 +57,7 @@ line = st.builds(
 
 
 def test_the_formats_are_the_files():
-    assert NAMES == ["csv", "fhir_r4", "fhir_r5", "jsonl", "omop", "parquet", "sssom", "usagi"]
+    assert NAMES == ["csv", "fhir_r4", "fhir_r5", "html", "jsonl", "omop", "parquet", "sssom", "usagi"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -188,7 +189,7 @@ def test_a_file_and_its_losses_do_not_depend_on_how_mappings_come_in_runs(tmp_pa
     assert min(losses.values(), default=0) >= 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", READ)
 def test_a_concept_of_several_codes_and_no_mappings_at_all(name, tmp_path):
     module, head = registry.load(PACKAGE, name), sample.header()
     two = sample.mapping(concept_id="HP:0000001|HP:0000002", mention_code="a")
@@ -377,7 +378,8 @@ def test_csv_lines_end_with_lf_and_quote_every_line_break():
 @pytest.mark.parametrize(
     ("file", "expected"),
     [("a.csv", "csv"), ("a.usagi.csv", "usagi"), ("A.SSSOM.TSV", "sssom"), ("a.conceptmap.json", "fhir_r5"),
-     ("a.r4.json", "fhir_r4"), ("a.stcm.csv", "omop"), ("a.ndjson", "jsonl"), ("a.parquet", "parquet")],
+     ("a.r4.json", "fhir_r4"), ("a.stcm.csv", "omop"), ("a.ndjson", "jsonl"), ("a.parquet", "parquet"),
+     ("a.HTML", "html")],
 )  # fmt: skip
 def test_a_format_by_its_name(tmp_path, file, expected):
     assert _names.chosen(tmp_path / file, "", "--format").__name__.endswith(f".{expected}")
@@ -388,3 +390,7 @@ def test_no_format_by_its_name(tmp_path):
         _names.chosen(tmp_path / "a.xml", "", "--from")
     with pytest.raises(UsageError, match="did you mean 'sssom'"):
         _names.chosen(tmp_path / "a.xml", "ssom", "--from")
+    for wrong in ("", "ssom"):
+        with pytest.raises(UsageError) as told:
+            _names.chosen(tmp_path / "a.xml", wrong, "--from", to_read=True)
+        assert str(told.value).endswith(str(READ))

@@ -16,8 +16,17 @@ from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
 from alphita.normalizer.abbreviations import Abbreviations
-from alphita.normalizer.calibration_store import EVIDENCE, FOLDER, KIND, Calibration, evidence_of, ordered
-from alphita.normalizer.features import NAMES, languages_of
+from alphita.normalizer.calibration_store import (
+    EVIDENCE,
+    FOLDER,
+    KIND,
+    OF_CANDIDATE,
+    OF_MENTION,
+    Calibration,
+    evidence_of,
+    ordered,
+)
+from alphita.normalizer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, languages_of
 from alphita.normalizer.filters import Filters
 from alphita.normalizer.jobs import Job, run
 from alphita.normalizer.normalizer import DEFAULT_ERROR, Normalizer
@@ -258,8 +267,13 @@ def test_the_evidence_is_what_it_is_called(index, fitted):
         nil = max(float(probabilities.nil[request]), 1e-9)
         expected = [np.log(first), np.log(first / second), np.log(first / nil)]
         np.testing.assert_allclose(evidence[request, :3], expected, atol=1e-9)
-        for name, value in zip(EVIDENCE[3:], evidence[request, 3:], strict=True):
-            assert value == features.candidates[row, NAMES.index(name)]
+        told = dict(zip(EVIDENCE, evidence[request].tolist(), strict=True))
+        for name in OF_CANDIDATE:
+            assert told[name] == features.candidates[row, NAMES.index(name)]
+        for name in OF_MENTION:
+            assert told[name] == features.mentions[request, MENTION_NAMES.index(name)]
+        is_short = round(np.expm1(told["characters"])) <= SHORT_CAPITALS
+        assert told["short_and_not_equal"] == (is_short and not told["equal"])
 
 
 def test_a_language_with_a_calibrator_of_its_own_is_answered_by_it(index, fitted):
@@ -337,7 +351,7 @@ def test_a_contradiction_that_vetoes_is_never_accepted(index, fitted):
         def apply(self, evidence):
             return np.full(len(evidence), 1.0)
 
-    sure = Calibration(fitted.ranker, {"all": Certain()}, 2.0, {0.01: 0.0}, definitions=fitted.definitions,
+    sure = Calibration(fitted.ranker, {"all": Certain()}, 2.0, {DEFAULT_ERROR: 0.0}, definitions=fitted.definitions,
                        abbreviations=fitted.abbreviations)  # fmt: skip
     normalizer = Normalizer(index, encoder=ENCODER, calibration=sure)
     pipeline = Pipeline(

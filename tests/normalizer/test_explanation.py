@@ -12,7 +12,7 @@ from alphita.normalizer.calibration import COMMON, Logistic
 from alphita.normalizer.calibration_store import EVIDENCE, Calibration
 from alphita.normalizer.explanation import DEFINITION_CHARACTERS, Explanation, RunnerUp, behind
 from alphita.normalizer.features import GROUPS, MENTION_NAMES, NAMES
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.normalizer.ranker import Network, Ranker, about
 from tests.doubles import HashEncoder
 from tests.normalizer.rich import DEFINITIONS, RichTerminology
@@ -39,7 +39,7 @@ def calibration() -> Calibration:
     )  # fmt: skip
     d = len(EVIDENCE)
     logistic = Logistic(np.zeros(d), np.ones(d), np.eye(d)[0], np.zeros(1))
-    return Calibration(ranker, {COMMON: logistic}, 0.9, {0.01: 0.05})
+    return Calibration(ranker, {COMMON: logistic}, 0.9, {DEFAULT_ERROR: 0.05})
 
 
 def explain(index: Index, mention: str, **options) -> Explanation:

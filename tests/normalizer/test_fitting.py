@@ -255,7 +255,7 @@ def test_a_plain_ranking_has_the_accuracy_of_a_normalizer_that_is_given_it(index
     # What the learned ranking is given beside, words put right, would have flattered them.
     seen = see(Pipeline(apart, lambda: ENCODER, respell=True), tested)
     order, _ = ordered(seen.table, vectors.score(seen.table))
-    flattered = fitting._places(seen.table, order, tested.concepts) < 1
+    flattered = fitting.places_of(seen.table, order, tested.concepts) < 1
     assert flattered.mean() > found["vectors"]["accuracy@1"] + 0.02
 
 
@@ -315,7 +315,7 @@ def test_the_place_of_the_right_concept():
         np.array([0, 3, 3, 5]), np.array([0, 0, 0, 2, 2]), np.array([7, 8, 9, 7, 8]),
         *(np.zeros(5, np.int64) for _ in range(11)),
     )  # fmt: skip
-    places = fitting._places(table, np.array([2, 0, 1, 3, 4]), np.array([7, 7, 6]))
+    places = fitting.places_of(table, np.array([2, 0, 1, 3, 4]), np.array([7, 7, 6]))
     assert places.tolist() == [1, fitting.NOWHERE, fitting.NOWHERE]
 
 

@@ -220,7 +220,7 @@ def test_a_missing_input_is_told_whether_or_not_there_is_an_output(normalizer, t
 @pytest.mark.parametrize(
     ("out", "name", "message"),
     [
-        ("out.csv", "xml", "unknown format 'xml'; choose from"),
+        ("out.csv", "docx", "unknown format 'docx'; choose from"),
         ("out.docx", "", r"cannot tell the format of .*out.docx by its name; say --format, one of"),
         (".", "csv", "is a folder"),
     ],

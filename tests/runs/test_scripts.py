@@ -78,7 +78,7 @@ def wrong(text: str) -> list[str]:
 def test_every_command_of_a_script_exists(script: Path) -> None:
     text = script.read_text(encoding="utf-8")
     # Not one of them is overlooked: each stands once among those found.
-    starts = re.findall(r'^(?!\s*#).*(?:\$alphita|"\$\{launch\[@\]\}") (?!in)(\w+)', text, re.MULTILINE)
+    starts = re.findall(r'^(?!\s*#).*(?:\$alphita|"\$\{launch\[@\]\}") (?!in\b)(\w+)', text, re.MULTILINE)
     assert [words[0] for _, words in given(text)] == starts
     assert starts
     assert wrong(text) == []

@@ -301,7 +301,8 @@ def application(fake: FakeReview) -> FastAPI:
 
     @app.get("/api/projects")
     def projects() -> Any:
-        return {"projects": [], "formats": ["csv", "fhir_r4", "fhir_r5", "jsonl", "omop", "parquet", "sssom", "usagi"]}
+        formats = ["csv", "fhir_r4", "fhir_r5", "html", "jsonl", "omop", "parquet", "sssom", "usagi"]
+        return {"projects": [], "formats": formats}
 
     @app.get("/api/projects/{project}")
     def project(project: str) -> Any:

@@ -43,7 +43,7 @@ def test_health_and_readiness(normalizer):
             assert time.monotonic() < deadline
         assert answer.json() == {
             "status": "ready", "index": normalizer.index.content_hash,
-            "model": normalizer.index.manifest["model_hash"], "calibrated": False,
+            "model": normalizer.index.manifest["model_hash"], "calibrated": False, "assurance": None,
         }  # fmt: skip
 
 

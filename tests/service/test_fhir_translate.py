@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fhir.resources.operationoutcome import OperationOutcome as R5Outcome
 from fhir.resources.parameters import Parameters as R5
@@ -16,6 +18,7 @@ from tests.service.review_service import index_of, rows_of, service
 BOTH = ["r4", "r5"]
 SYSTEM, AX = "urn:alphita:source:LAB", "urn:alphita:terminology:AX"
 URL = "urn:alphita:review:lab"
+SAID = "https://github.com/alphita/alphita/StructureDefinition/normalizer-"
 # http://hl7.org/fhir/issue-type
 ISSUE_TYPES = (
     "invalid", "structure", "required", "value", "invariant", "security", "login", "unknown", "expired", "forbidden",
@@ -50,7 +53,10 @@ def faults(document: dict, release: str) -> list[str]:
         found += [f"issue {one['code']}" for one in issues if one["code"] not in ISSUE_TYPES]
         return found + [one["severity"] for one in issues if one["severity"] not in ("fatal", "error", "warning")]
     # inv-1: one of value, resource and part, and only one.
-    entries = [*document["parameter"], *(part for one in document["parameter"] for part in one.get("part", []))]
+    entries = document["parameter"]
+    for parent in entries:
+        entries = [*entries, *parent.get("part", [])]
+        entries += [part for child in parent.get("part", []) for part in child.get("part", [])]
     found = [
         "inv-1" for one in entries if sum(key.startswith("value") or key in ("part", "resource") for key in one) != 1
     ]
@@ -64,7 +70,12 @@ def faults(document: dict, release: str) -> list[str]:
     matched = False
     for one in document["parameter"]:
         if one["name"] == "match":
-            parts = {part["name"]: part for part in one["part"]}
+            parts = {part["name"]: part for part in one["part"] if part["name"] != "property"}
+            properties = [part["part"] for part in one["part"] if part["name"] == "property"]
+            if properties and release == "r4":
+                found.append("R4 has no properties")
+            if any([part["name"] for part in parts] != ["uri", "value"] for parts in properties):
+                found.append(f"properties {properties}")
             key, codes = ("equivalence", EQUIVALENCES) if release == "r4" else ("relationship", RELATIONSHIPS)
             code = parts[key]["valueCode"]
             if code not in codes:
@@ -116,7 +127,7 @@ def test_forward(lab):
         "resourceType": "Parameters",
         "parameter": [
             {"name": "result", "valueBoolean": True},
-            {"name": "match", "part": [
+            {"name": "match", "extension": [{"url": f"{SAID}confidence", "valueDecimal": 0.9}], "part": [
                 {"name": "equivalence", "valueCode": "wider"}, {"name": "concept", "valueCoding": concept},
                 {"name": "source", "valueUri": URL}]},
         ],
@@ -124,7 +135,39 @@ def test_forward(lab):
     assert get(lab, "r5", sourceCode="L1", system=SYSTEM)["parameter"][1]["part"] == [
         {"name": "relationship", "valueCode": "source-is-narrower-than-target"},
         {"name": "concept", "valueCoding": concept}, {"name": "originMap", "valueUri": URL},
+        {"name": "property", "part": [
+            {"name": "uri", "valueUri": f"{SAID}confidence"}, {"name": "value", "valueDecimal": 0.9}]},
     ]  # fmt: skip
+
+
+def said(entry):
+    """Return what the normaliser had said, by name, of extensions or properties."""
+    properties = [part["part"] for part in entry.get("part", ()) if part["name"] == "property"]
+    found = [(uri["valueUri"], value["value" + kind]) for uri, value in properties for kind in ("Decimal", "Code")
+             if "value" + kind in value]  # fmt: skip
+    for one in entry.get("extension", ()):
+        found.append((one["url"], one.get("valueDecimal", one.get("valueCode"))))
+    return {uri.removeprefix(SAID): value for uri, value in found}
+
+
+@pytest.mark.parametrize("release", BOTH)
+def test_what_the_normaliser_had_said_comes_along(lab, release):
+    lab.store.add_project(Project("more", "MORE", "", "", "", "", ""))
+    rows = rows_of([("M1", "headach", 1, ["AX:2"], 0.9), ("M2", "fevr", 1, ["AX:4"], 0.6), ("M3", "x", 1, [None], 0.8)])
+    lab.store.add_rows("more", [
+        replace(row, candidates=(replace(row.candidates[0], decision=decision),))
+        for row, decision in zip(rows, ("accept", "review", "nil"), strict=True)
+    ])  # fmt: skip
+    decided = (("accept", "AX:2"), ("choose", "AX:3"), ("nil", None))
+    for row, (kind, concept) in zip(lab.ids("more"), decided, strict=True):
+        lab.store.decide(Decision(f"m{row}", "more", row, "ann", kind, concept))
+    first, second, nil = (
+        get(lab, release, code=code, system="urn:alphita:source:MORE")["parameter"] for code in ("M1", "M2", "M3")
+    )
+    assert said(first[1]) == {"confidence": 0.9, "decision": "accept"}
+    # People chose another concept: of that one nothing was said.
+    assert said(second[1]) == {}
+    assert said(nil[0 if release == "r5" else 2]) == {"confidence": 0.8, "decision": "nil"}
 
 
 @pytest.mark.parametrize("release", BOTH)

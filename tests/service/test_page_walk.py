@@ -462,7 +462,7 @@ def test_export_and_import(browser, tmp_path):
         press(page, "x")
         saved(page, fake, 1)
         press(page, "e")
-        expect(page.locator("#export-formats input")).to_have_count(8)
+        expect(page.locator("#export-formats input")).to_have_count(9)
         page.get_by_label("SSSOM", exact=True).check()
         with page.expect_download() as download:
             page.get_by_role("button", name="Export").click()

@@ -280,6 +280,17 @@ def test_usagi_and_omop_take_concepts_that_omop_numbers(decided, tmp_path):
         ]  # fmt: skip
 
 
+def test_a_page_for_people_goes_out_as_a_file_and_never_in(decided):
+    answer = export(decided, format="html")
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    assert answer.headers["content-disposition"].startswith('attachment; filename="lab.html"')
+    assert "&lt;b&gt;why&lt;/b&gt;" in answer.text
+    assert "<b>why" not in answer.text
+    refused = send(decided, answer.content, {"Content-Type": "application/octet-stream"}, filename="lab.html")
+    assert refused.status_code == 422
+    assert "an HTML page is for people" in refused.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [({"format": "excel"}, 422, "unknown format"), ({"format": "../csv"}, 422, "unknown format"),

@@ -6,12 +6,12 @@ import socket
 
 import pytest
 
+import alphita
 from alphita import machine
 from alphita.cli import serve as command
-from alphita.errors import AlphitaError, InputError, MissingExtra, Rejects, UsageError
+from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.store import build
 from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.normalizer import Normalizer
 from alphita.quickstart import read_sample, sample_path
 from alphita.service import app, demo, keys
 from alphita.terminology import store as terminologies
@@ -38,34 +38,34 @@ def served(monkeypatch):
 
 
 def test_on_this_machine_it_goes_by_this_machines_names(served, index_path):
-    command.serve(index=index_path, port=0, allow_host=["review.local"])
+    command.serve(to=index_path, port=0, allow_host=["review.local"])
     assert set(served["settings"].hosts) == {"localhost", "127.0.0.1", "::1", "review.local"}
     assert served["settings"].access == "local"
     assert served["store"] is None
 
 
 def test_answers_are_sent_at_once(served, index_path):
-    command.serve(index=index_path, port=0)
+    command.serve(to=index_path, port=0)
     # What asyncio looks at before it turns Nagle's algorithm off.
     assert served["listening"].proto == socket.IPPROTO_TCP
 
 
 def test_behind_a_proxy_any_name_will_do(served, index_path):
-    command.serve(index=index_path, port=0, trust_user_header="X-User", proxy=["10.0.0.0/8"])
+    command.serve(to=index_path, port=0, trust_user_header="X-User", proxy=["10.0.0.0/8"])
     assert served["settings"].hosts == ()
     assert served["settings"].proxies == ("10.0.0.0/8",)
 
 
 def test_a_store_is_made_and_closed(served, index_path, tmp_path):
     path = tmp_path / "reviews.sqlite"
-    command.serve(index=index_path, port=0, mappings=path)
+    command.serve(to=index_path, port=0, mappings=path)
     assert path.exists()
     assert path.stat().st_mode & 0o777 == 0o600
     assert served["store"] is not None
 
 
 def test_options_reach_the_settings(served, index_path):
-    command.serve(index=index_path, port=0, window_ms=3, queue=7, rate=0, log_mentions=True, seconds=2, max_rows=9)
+    command.serve(to=index_path, port=0, window_ms=3, queue=7, rate=0, log_mentions=True, seconds=2, max_rows=9)
     settings = served["settings"]
     assert (settings.window, settings.queue, settings.rate) == (0.003, 7, 0)
     assert (settings.log_mentions, settings.seconds, settings.max_rows) == (True, 2, 9)
@@ -89,8 +89,9 @@ def test_a_new_key_is_printed_once(tmp_path, capsys):
         ({"keys": "k.tsv", "trust_user_header": "X-User"}, UsageError, "not both"),
         ({"new_key": "ann"}, UsageError, "--keys FILE"),
         ({"demo": True}, UsageError, "--demo brings its own"),
-        ({"index": None}, UsageError, "give --index FOLDER"),
-        ({"index": "no-such.index"}, InputError, "no-such.index"),
+        ({"to": None}, UsageError, "say by --to"),
+        ({"to": "no-such.index"}, InputError, "no-such.index"),
+        ({"to": "hpoo"}, UsageError, "did you mean 'hpo'"),
         ({"mappings": "no-such-folder/reviews.sqlite"}, AlphitaError, "no-such-folder"),
         ({"terminology": "no-such.terminology"}, InputError, "no-such.terminology"),
         ({"host": "256.256.256.256", "trust_user_header": "X-User"}, AlphitaError, "cannot listen"),
@@ -100,7 +101,7 @@ def test_wrong_use_is_told(served, index_path, tmp_path, monkeypatch, options, k
     monkeypatch.chdir(tmp_path)
     paths = {name: tmp_path / value for name, value in options.items() if name in ("keys", "mappings", "terminology")}
     with pytest.raises(kind, match=problem):
-        command.serve(**({"index": index_path, "port": 0} | options | paths))
+        command.serve(**({"to": index_path, "port": 0} | options | paths))
     assert "listening" not in served
 
 
@@ -109,16 +110,7 @@ def test_a_port_in_use_is_told(served, index_path):
         socket.create_server(("127.0.0.1", 0)) as taken,
         pytest.raises(AlphitaError, match="try another --port"),
     ):
-        command.serve(index=index_path, port=taken.getsockname()[1])
-
-
-def test_what_is_not_installed_is_told(monkeypatch, index_path):
-    def lacking(package: str, extra: str) -> None:
-        raise MissingExtra(package, extra)
-
-    monkeypatch.setattr(command, "require", lacking)
-    with pytest.raises(MissingExtra, match=r"alphita\[serve\]"):
-        command.serve(index=index_path)
+        command.serve(to=index_path, port=taken.getsockname()[1])
 
 
 def test_a_terminology_that_is_not_the_indexs_is_told(served, tmp_path, capsys):
@@ -130,9 +122,9 @@ def test_a_terminology_that_is_not_the_indexs_is_told(served, tmp_path, capsys):
         terminologies.save(tables, paths[-1], rejects=Rejects())
     index = build(terminologies.load_terminology(paths[0]), HashEncoder(), tmp_path / "x.index").path
     capsys.readouterr()
-    command.serve(index=index, terminology=paths[0], port=0)
+    command.serve(to=index, terminology=paths[0], port=0)
     assert "was not built from" not in capsys.readouterr().err
-    command.serve(index=index, terminology=paths[1], port=0)
+    command.serve(to=index, terminology=paths[1], port=0)
     assert f"{index} was not built from {paths[1]} as it is" in capsys.readouterr().err
 
 
@@ -140,35 +132,24 @@ def test_the_demo_brings_a_review(served, normalizer, index_path, tmp_path, monk
     sample = tmp_path / "sample.csv"
     sample.write_text("mention,concept_id\nseizur,T:1\nhead ache,T:2\nxyzzy,NIL\n")
     monkeypatch.chdir(tmp_path)
-    lies = demo.Demo(index_path, None, tmp_path / "reviews.sqlite")
-    monkeypatch.setattr(demo, "prepare", lambda folder, sample: lies)
+    monkeypatch.setattr(demo, "SOURCE", index_path)
     monkeypatch.setattr("alphita.quickstart.sample_path", lambda: sample)
     command.serve(demo=True, port=0)
-    with ReviewStore.open(lies.mappings) as store:
+    with ReviewStore.open(demo.STORE) as store:
         assert [one.name for one in store.projects()] == [demo.PROJECT]
         total, rows = store.queue(demo.PROJECT)
     assert total == 3
     assert {one.row.mention for one in rows} == {"seizur", "head ache", "xyzzy"}
     # Asked for again, it goes on with the review that is there.
-    assert demo.fill(lies, normalizer, sample) == 0
-
-
-def test_the_demo_takes_what_the_quickstart_made(tmp_path):
-    for name in ("open.index", "hpo.terminology"):
-        (tmp_path / "quickstart" / name).mkdir(parents=True)
-    lies = demo.prepare(tmp_path / "demo", tmp_path / "sample.csv", tmp_path / "quickstart")
-    assert lies.index == tmp_path / "quickstart" / "open.index"
-    assert lies.mappings.parent == tmp_path / "demo"
+    assert demo.fill(demo.STORE, normalizer, sample) == 0
 
 
 @pytest.mark.slow
-def test_the_demo_is_made_from_nothing(tmp_path):
-    sample = sample_path()
-    lies = demo.prepare(tmp_path / "demo", sample, tmp_path / "no quickstart")
-    normalizer = Normalizer.load(lies.index)
-    mentions, _ = read_sample(sample)
-    assert demo.fill(lies, normalizer, sample) == len(set(mentions))
-    assert demo.prepare(tmp_path / "demo", sample, tmp_path / "no quickstart") == lies
-    with ReviewStore.open(lies.mappings) as store:
+def test_the_demo_is_made_from_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path / "cache"))
+    normalizer = alphita.load(demo.SOURCE)
+    mentions = read_sample(sample_path()).mentions
+    assert demo.fill(tmp_path / "reviews.sqlite", normalizer) == len(set(mentions))
+    with ReviewStore.open(tmp_path / "reviews.sqlite") as store:
         _, rows = store.queue(demo.PROJECT)
         assert all(0 <= one.row.confidence <= 1 for one in rows)

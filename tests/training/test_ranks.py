@@ -109,6 +109,7 @@ def test_a_run_of_two_processes_is_a_run_of_one(terminology: Terminology, model:
     assert not (tmp_path / "two.training").exists()
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_ends_the_run_and_one_process_can_go_on(
     terminology: Terminology, model: Path, tmp_path: Path
 ) -> None:
@@ -193,6 +194,7 @@ def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it(tmp_path: Pat
         assert out.splitlines() == ["made by the first", "False"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

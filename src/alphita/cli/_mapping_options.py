@@ -18,7 +18,8 @@ Format = Annotated[
     str,
     typer.Option(
         "--format",
-        help="Of the output: csv, jsonl, parquet, sssom, usagi, omop, fhir_r4 or fhir_r5; told by its name otherwise.",
+        help="Of the output: csv, jsonl, parquet, sssom, usagi, omop, fhir_r4, fhir_r5, or html, a page for people; "
+        "told by its name otherwise.",
     ),
 ]
 SetId = Annotated[str, typer.Option(help="URI of the mapping set (SSSOM, FHIR).")]

@@ -7,8 +7,6 @@ from typing import Any
 
 from typer.core import TyperCommand
 
-from alphita import config
-
 
 class SettingsCommand(TyperCommand):
     """A command of a registry's choice, with that choice's settings and citation below the help."""
@@ -19,6 +17,8 @@ class SettingsCommand(TyperCommand):
         from rich import box
         from rich.console import Console
         from rich.table import Table
+
+        from alphita import config
 
         super().format_help(ctx, formatter)
         table = Table("option", "default", "meaning", title="Settings, each by --set option=value", box=box.SIMPLE)

@@ -24,7 +24,13 @@ def text_of(summary: Summary, audit: int = 0) -> str:
         f"{summary.rows_per_second:,.0f} rows/s"
     ]
     if summary.accepted is not None and summary.review is not None:
-        lines.append(f"{summary.accepted:,} accepted, {summary.review:,} for review")
+        allowed = f" at an allowed error of {100 * summary.error:g}%" if summary.error is not None else ""
+        lines.append(f"{summary.accepted:,} accepted{allowed}, {summary.review:,} for review")
+    if summary.assurance == "certified":
+        lines.append("confidence: certified on strings of this index that nothing was fitted on")
+    elif summary.assurance is not None:
+        origin = f" ({summary.origin})" if summary.origin else ""
+        lines.append(f"confidence: {summary.assurance}{origin}; 'alphita calibrate --index INDEX' makes it certified")
     if summary.lost:
         lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
     if summary.rejects is not None:

@@ -24,7 +24,9 @@ def bitext(
     targets: Annotated[
         Path, typer.Argument(metavar="B", help="Strings of the other language: a terminology, or a file, one a line.")
     ],
-    encoder: Annotated[str, typer.Option(help="Encoder of both languages: a model folder, a hub name, or 'minilm'.")],
+    encoder: Annotated[
+        str, typer.Option(help="Encoder of both languages: alphita-en, minilm, a model folder or a hub name.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="TSV: source, translation, language, margin.")],
     language: Annotated[
         list[str] | None,

@@ -11,6 +11,8 @@ from alphita import machine
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.index.store import Index
     from alphita.normalizer.calibration_store import Calibration
     from alphita.training.from_mappings import InTime
 
@@ -33,8 +35,12 @@ def calibrate(
     ] = None,
     carry_from: Annotated[
         Path | None,
-        typer.Option("--from", help="Instead of fitting, take over the calibration of this index, of the same encoder: "
-                     "for a terminology with too few synonyms. Nothing is certified then."),
+        typer.Option(
+            "--from",
+            help="Instead of fitting, take over the calibration of this index, of the same encoder, or lend that of a "
+            "model (alphita-en) to an index of another: for a terminology with too few synonyms. Answers are accepted "
+            "with a margin, none is certified.",
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to create; INDEX/calibration, where it is found.")
@@ -51,7 +57,6 @@ def calibrate(
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
     from alphita.normalizer.calibration_store import FOLDER
-    from alphita.normalizer.carrying import carry_over
     from alphita.normalizer.fitting import fit
     from alphita.normalizer.labels import read_labels
     from alphita.normalizer.normalizer import Normalizer
@@ -65,10 +70,13 @@ def calibrate(
     artefact.refuse_existing(out, force)
     encoder = TermEncoder.load(opened.model_path, precision=precision, device=device, threads=threads)
     if carry_from is not None:
-        carried = carry_over(opened, lambda: encoder, Index.open(carry_from))
+        carried = _carried(opened, encoder, carry_from, threads)
         carried.save(out, force=force)
         origin = carried.fields["carried_over_from"]["population"]
-        print(f"taken over; its confidence was fitted on {origin}, nothing is certified for this index")
+        print(f"taken over: its confidence was fitted on {origin}; here it is estimated, not certified")
+        for error, threshold in carried.accept.items():
+            at = "nothing is accepted" if threshold is None else f"accepted from a confidence of {threshold:.4f} on"
+            print(f"{error:>8.1%}  {at}")
         print(f"calibration: {out}")
         return
     known = [] if labels is None else read_labels(labels)
@@ -82,6 +90,19 @@ def calibrate(
     if decisions is not None:
         after = learning.found_right(Normalizer(opened, encoder=encoder, calibration=fitted), decisions.held_out)
         _tell_gain(out, decisions, {"before": before, "after": after}, seed=seed)
+
+
+def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int) -> Calibration:
+    """Return the calibration of an index that was calibrated, or of a model, by folder or name."""
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.index.store import Index
+    from alphita.index.training import CALIBRATION
+    from alphita.normalizer.carrying import carry_over, lend
+
+    if not source.is_dir() or (source / "config.json").is_file():
+        lender = TermEncoder.load(str(source), threads=threads)
+        return lend(index, lender, lender.folder / CALIBRATION)
+    return carry_over(index, lambda: encoder, Index.open(source))
 
 
 def _decisions(reviews: Path) -> InTime:

@@ -25,7 +25,9 @@ def evaluate(
     ] = None,
     models: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="minilm, a model folder, a hub name or a baseline's kind; repeatable."),
+        typer.Option(
+            "--model", "-m", help="alphita-en, minilm, a model folder, a hub name or a baseline's kind; repeatable."
+        ),
     ] = None,
     baselines: Annotated[
         list[str] | None,

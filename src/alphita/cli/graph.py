@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from alphita import config, machine, registry
+from alphita import machine, registry
 from alphita.cli._settings import SettingsCommand, plain
 from alphita.errors import UsageError
 
@@ -59,6 +59,8 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
             bool, typer.Option("--force", help="Replace existing vectors and, without --resume, an unfinished run.")
         ] = False,
     ) -> None:
+        from alphita import config
+
         if device not in ("cpu", "cuda"):
             raise UsageError(registry.unknown("device", device, ("cpu", "cuda")))
         resolved = config.resolve(model.Config, file=config_file, sets=settings or ())

@@ -1,4 +1,4 @@
-"""`alphita index`: a model and a terminology -> an index."""
+"""`alphita index`: a terminology, imported or as it is published, and a model -> an index."""
 
 from __future__ import annotations
 
@@ -14,11 +14,21 @@ from alphita.errors import UsageError
 
 
 def index(
-    terminology: Annotated[Path, typer.Option(help="Terminology folder, from 'alphita terminology import'.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Index folder to create, e.g. X.index.")],
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="hpo, icd10cm, a terminology's file or folder as it is published, or an X.terminology folder.",
+        ),
+    ] = None,
+    terminology: Annotated[Path | None, typer.Option(help="Terminology folder; the same as SOURCE.")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Encoder: a model folder, a hub name, or 'minilm'; of --update its own, if not given."),
+        typer.Option(
+            help="Encoder: a model folder, a hub name, 'minilm' or 'alphita-en', which is the default; of --update its "
+            "own, if not given."
+        ),
     ] = None,
     update: Annotated[
         Path | None,
@@ -65,11 +75,13 @@ def index(
         refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts})
     elif update is not None:
         raise UsageError("--update encodes on this machine; leave out --engine")
-    if model is None and update is None:
-        raise UsageError("no --model; give one, or --update with an index that holds one")
+    if (source is None) == (terminology is None):
+        raise UsageError("name one terminology: alphita index hpo -o hpo.index")
     of_worker, threads = threads, machine.set_threads(threads)
     from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder
+    from alphita.encoder.resolve import DEFAULT
+    from alphita.index.sources import terminology_of
     from alphita.index.store import Index, build, check_backend
     from alphita.index.updating import reusing
     from alphita.terminology.splits import Split
@@ -77,6 +89,10 @@ def index(
 
     # What is wrong is said before the minutes of work, not after.
     check_backend(backend)
+    artefact.refuse_existing(output, force, " (the old one is moved aside)")
+    if source is not None and Path(source).exists():
+        artefact.refuse_same({"the source": Path(source), "the output": output})
+    terminology = terminology or terminology_of(str(source))
     read = {"the terminology": terminology, "the split": exclude_split, "the model": model and Path(model)}
     for what, path in read.items():
         # A model may also be a name that the hub knows.
@@ -89,7 +105,7 @@ def index(
             "exclude": exclude, "backend": backend, "letters": not no_letters, "half": half, "force": force
         }  # fmt: skip
         old = None if update is None else Index.open(update)
-        model = model or str(old.model_path if old else "")
+        model = model or str(old.model_path if old else DEFAULT)
         if opened is None:
             encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
             blocks = None if old is None else reusing(old, encoder, half=half)
@@ -101,6 +117,13 @@ def index(
                 terms, model, output, opened, parts=parts, precision=precision, device=device, threads=of_worker,
                 **options,
             )  # fmt: skip
+    from alphita.normalizer.carrying import LEAST_COMPARED, lend_where_missing
+
+    if not lend_where_missing(built, threads=threads):
+        progress.say(
+            f"of fewer than {LEAST_COMPARED} strings and another model than {DEFAULT}: its answers have no confidence "
+            "until 'alphita calibrate --from' gives it one"
+        )
     counts = built.manifest["counts"]
     left_out = f" ({len(exclude):,} held-out strings left out)" if exclude else ""
     print(
@@ -113,4 +136,4 @@ def index(
             f"search by {built.manifest['backend']}: the nearest string is found for {search['recall_at_1']:.1%} of "
             f"{search['probes']:,} misspelt ones"
         )
-    progress.say(f"next: alphita normalize INPUT --index {output} -o OUT.csv")
+    progress.say(f"next: alphita normalize INPUT --to {output} -o OUT.csv")

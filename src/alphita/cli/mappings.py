@@ -56,7 +56,8 @@ def convert(
     What the new format cannot hold is counted and printed. Rows that cannot be read or written go to
     OUTPUT.rejects.csv.
     """
-    reader, writer = _names.chosen(input_, from_, "--from"), _names.chosen(output, format_, "--format")
+    reader = _names.chosen(input_, from_, "--from", to_read=True)
+    writer = _names.chosen(output, format_, "--format")
     if output.exists() and (not force or output.samefile(input_)):
         raise UsageError(f"{output} already exists; choose another name or use --force")
     header = Header(

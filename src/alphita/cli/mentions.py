@@ -20,7 +20,7 @@ def mentions(
     terminology: Annotated[Path, typer.Option("--terminology", "-t", help="Whose names are searched.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The X.mentions folder to create.")],
     encoder: Annotated[
-        str, typer.Option(help="Whose tokenizer makes the tokens: minilm, a model folder or a hub name.")
+        str, typer.Option(help="Whose tokenizer makes the tokens: alphita-en, minilm, a model folder or a hub name.")
     ] = "minilm",
     language: Annotated[
         list[str] | None, typer.Option(help="Search names of this language, such as it; may be repeated; all if none.")

@@ -13,10 +13,10 @@ import typer
 from alphita import artefact, machine, registry
 from alphita.cli._engine_options import Address, Engine, GpusPerWorker, Workers, refuse
 from alphita.cli._mapping_options import prefixes_of
+from alphita.cli._source_options import TO
 from alphita.cli._summary import text_of
 from alphita.cli.normalize_shards import normalize_shards, refuse_of_one_file
 from alphita.errors import UsageError
-from alphita.normalizer.records import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
     from alphita.normalizer.filters import Filters
@@ -37,7 +37,7 @@ def normalize(
             "Parquet file, a folder of them, a pattern or a URL.",
         ),
     ],
-    index: Annotated[Path, typer.Option(help="Index folder, from 'alphita index'.")],
+    to: Annotated[str, typer.Option("--to", "--index", metavar="SOURCE", help=TO)],
     output: Annotated[
         str, typer.Option("--output", "-o", help="Output file; '-' is stdout. With --engine: a folder or URL.")
     ],
@@ -118,22 +118,25 @@ def normalize(
     ] = None,
     ranking: Annotated[str, typer.Option(help=f"{RANKINGS}.", rich_help_panel=HOW)] = "auto",
     calibration: Annotated[
-        Path | None, typer.Option(help="From 'alphita calibrate'; that of the index otherwise.", rich_help_panel=HOW)
+        Path | None,
+        typer.Option(
+            help="From 'alphita calibrate'; by default that of the index, else that of its model.", rich_help_panel=HOW
+        ),
     ] = None,
     error: Annotated[
         float | None,
         typer.Option(
             min=0.0, max=1.0, rich_help_panel=HOW,
-            help="Allowed share of errors among what is accepted; with a calibration, 0.01 by default.",
+            help="Allowed share of errors among what is accepted; 0.05 by default, where there is a calibration.",
         ),
     ] = None,
     floor: Annotated[
-        float,
+        float | None,
         typer.Option(
             min=-1.0, max=1.0, help="Similarity below which no concept is given (NIL); without calibration.",
             rich_help_panel=HOW,
         ),
-    ] = DEFAULT_FLOOR,
+    ] = None,
     abbreviations: Annotated[
         Path | None,
         typer.Option(help="Your own abbreviations: a CSV or TSV with the columns short and long.", rich_help_panel=HOW),
@@ -178,11 +181,15 @@ def normalize(
             source_version=source_version, set_id=set_id, licence=licence, prefix=prefix, audit=audit,
             audit_out=audit_out,
         )  # fmt: skip
+        from alphita.index.sources import index_of
         from alphita.normalizer.batches import Settings
+        from alphita.normalizer.records import DEFAULT_FLOOR
 
+        path = str(index_of(to, threads=threads).path)
         settings = Settings(
-            str(index), column or "", context_column, language_column, top, explain, ranking,
-            None if calibration is None else str(calibration), floor, error, target, filters,
+            path, column or "", context_column, language_column, top, explain, ranking,
+            None if calibration is None else str(calibration),
+            DEFAULT_FLOOR if floor is None else floor, error, target, filters,
             None if abbreviations is None else str(abbreviations), precision, device, threads,
             memory=_memory(mappings, mappings_source, project),
         )  # fmt: skip
@@ -194,10 +201,12 @@ def normalize(
         return
     refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker})
     threads = machine.set_threads(threads)
+    from alphita.index.sources import index_of
     from alphita.mappings.formats import Header
     from alphita.normalizer.audit import WRITTEN
     from alphita.normalizer.jobs import Job, run
     from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.records import DEFAULT_FLOOR
     from alphita.normalizer.tables import Table
 
     table = Table(
@@ -219,9 +228,11 @@ def normalize(
         report=report, memory=_memory(mappings, mappings_source, project),
         reads={what: path for what, path in read.items() if path is not None},
     )  # fmt: skip
-    normalizer = Normalizer.load(
-        index, verify=verify or None, ranking=ranking, calibration=calibration, floor=floor, error=error, target=target,
-        filters=filters, abbreviations=abbreviations, precision=precision, device=device, threads=threads,
+    normalizer = Normalizer(
+        index_of(to, threads=threads, verify=verify or None), ranking=ranking, calibration=calibration,
+        floor=DEFAULT_FLOOR if floor is None else floor,
+        error=error, target=target, filters=filters, abbreviations=abbreviations, precision=precision, device=device,
+        threads=threads,
     )  # fmt: skip
     summary = run(normalizer, job, resume=resume, force=force)
     if report is not None:

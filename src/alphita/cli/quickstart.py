@@ -7,21 +7,46 @@ from typing import Annotated
 
 import typer
 
+from alphita.errors import UsageError
+
 
 def quickstart(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for what it makes.")] = Path("quickstart"),
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Folder for what it makes: quickstart, or with --train quickstart_training."
+        ),
+    ] = None,
     sample: Annotated[
         Path | None, typer.Option(help="Another sample: CSV with columns mention and concept_id (or NIL).")
     ] = None,
+    train: Annotated[
+        bool,
+        typer.Option("--train", help="Show what training on the ontology brings instead; needs alphita[train,plots]."),
+    ] = False,
+    small: Annotated[
+        bool, typer.Option("--small", help="With --train: fewer steps, within ten minutes on a slow processor.")
+    ] = False,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
 ) -> None:
-    """Import the Human Phenotype Ontology, train on it, evaluate, and normalise messy clinical strings.
+    """Answer messy clinical strings with concepts of the Human Phenotype Ontology, and measure the answers.
 
-    Stages that are done already are skipped; a training run that was stopped goes on where it was.
+    With --train: train an encoder on the ontology, and compare it with what it started from. Stages that are done are
+    skipped; a training run that was stopped goes on where it was.
     """
     from alphita import machine
 
-    machine.set_threads(threads)
+    threads = machine.set_threads(threads)
     from alphita import quickstart as job
 
-    job.show(job.run(output, sample or job.sample_path()), output)
+    if small and not train:
+        raise UsageError("--small goes with --train")
+    asked = sample or job.sample_path()
+    if train:
+        from alphita import quickstart_training as training
+
+        folder = output or Path("quickstart_training")
+        training.show(training.run(folder, asked, settings=training.SMALL if small else {}), folder)
+    else:
+        folder = output or Path("quickstart")
+        job.show(job.run(folder, asked, threads=threads), folder)

@@ -76,7 +76,7 @@ def import_(
     from alphita.normalizer.tables import Table
     from alphita.service import review_files
 
-    reader = _names.chosen(answers, from_, "--from")
+    reader = _names.chosen(answers, from_, "--from", to_read=True)
     review_files.check_name(project)
     opened = _index(index)
     header = Header(prefixes=options.prefixes_of(prefix))

@@ -24,7 +24,7 @@ Device = Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cu
 
 @app.command("build")
 def build(
-    model: Annotated[str, typer.Option(help="Encoder: a model folder, a hub name, or 'minilm'.")],
+    model: Annotated[str, typer.Option(help="Encoder: alphita-en, minilm, a model folder or a hub name.")],
     terminology: Annotated[
         Path, typer.Option("--terminology", "-t", help="Products, from 'alphita terminology import products'.")
     ],

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alphita.errors import AlphitaError, UsageError, require
+from alphita.cli._source_options import TO
+from alphita.errors import AlphitaError, UsageError
 
 if TYPE_CHECKING:
     from alphita.service.settings import Settings
 
 WHO, HOW_MUCH, HOW = "Who may ask", "How much", "How"
 BACKLOG = 512
-DEMO = Path("demo")
 
 
 def serve(
-    index: Annotated[Path | None, typer.Option(help="Index folder, from 'alphita index'.")] = None,
+    to: Annotated[str | None, typer.Option("--to", "--index", help=TO)] = None,
     mappings: Annotated[
         Path | None, typer.Option("--mappings", "-m", help="Store of reviews, one SQLite file; made if it is missing.")
     ] = None,
@@ -31,7 +31,7 @@ def serve(
     ] = None,
     demo: Annotated[
         bool,
-        typer.Option("--demo", help="Open a review of the quickstart's data, or of a small sample made in ./demo."),
+        typer.Option("--demo", help="Open a review of messy clinical strings, kept in ./demo; it needs nothing."),
     ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=WHO)] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0: any free one.", rich_help_panel=WHO)] = 8080,
@@ -87,6 +87,11 @@ def serve(
         bool,
         typer.Option("--log-mentions", help="Log the strings, which may be patient data.", rich_help_panel=HOW),
     ] = False,
+    error: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Allowed share of errors among what is accepted; 0.05 by default.",
+                     rich_help_panel=HOW),
+    ] = None,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8.", rich_help_panel=HOW)] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=HOW)] = "auto",
     threads: Annotated[
@@ -98,8 +103,6 @@ def serve(
     Logs go to stderr as JSON lines, without the strings asked for. The server ends by Ctrl+C or SIGTERM, when the
     requests that it is at are answered.
     """
-    for package in ("fastapi", "uvicorn", "prometheus_client"):
-        require(package, "serve")
     from alphita.service import keys as doors
     from alphita.service.headers import LOOPBACK_NAMES
     from alphita.service.settings import Settings
@@ -124,44 +127,48 @@ def serve(
         settings = settings.model_copy(update={"hosts": names})
     elif allow_host:
         settings = settings.model_copy(update={"hosts": tuple(allow_host)})
-    _run(settings, index, mappings, terminology, demo, {"precision": precision, "device": device, "threads": threads})
+    _run(
+        settings,
+        to,
+        mappings,
+        terminology,
+        demo,
+        {"error": error, "precision": precision, "device": device, "threads": threads},
+    )
 
 
 def _run(
-    settings: Settings, index: Path | None, mappings: Path | None, terminology: Path | None, demo: bool,
+    settings: Settings, to: Path | str | None, mappings: Path | None, terminology: Path | None, demo: bool,
     options: dict[str, Any],
 ) -> None:  # fmt: skip
     from alphita import machine, progress
 
     options["threads"] = machine.set_threads(options["threads"])
+    from alphita.index.sources import index_of
     from alphita.mappings.review.store import ReviewStore
     from alphita.normalizer.normalizer import Normalizer
     from alphita.service import app, logs
+    from alphita.service import demo as made
     from alphita.terminology.store import load_terminology
 
-    sample = None
     if demo:
-        if index or mappings or terminology:
-            raise UsageError("--demo brings its own index, terminology and store; leave those out")
-        from alphita import quickstart
-        from alphita.service import demo as made
-
-        sample = quickstart.sample_path()
-        lies = made.prepare(DEMO, sample)
-        index, mappings, terminology = lies.index, lies.mappings, lies.terminology
-    elif index is None:
-        raise UsageError("give --index FOLDER, or --demo to try it")
+        if to or mappings or terminology:
+            raise UsageError("--demo brings its own terminology and store; leave those out")
+        to, mappings = made.SOURCE, made.STORE
+    elif to is None:
+        raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
     listening = _listen(settings)
     with listening:
-        normalizer = Normalizer.load(index, **options)
+        index = index_of(to, threads=options["threads"])
+        normalizer = Normalizer(index, **options)
         normalizer.encoder()  # a damaged model is told of now, not with the first request
-        if sample is not None:
-            made.fill(lies, normalizer, sample)
+        if demo:
+            made.fill(made.STORE, normalizer)
         opened = load_terminology(terminology) if terminology is not None else None
         if opened is not None and opened.content_hash != normalizer.index.manifest["terminology_hash"]:
             progress.say(
-                f"{index} was not built from {terminology} as it is: concepts of the one may be missing in the other; "
-                f"give the index's own terminology, or build it again: alphita index --terminology {terminology} …"
+                f"{to} was not built from {terminology} as it is: concepts of the one may be missing in the other; "
+                f"give the index's own terminology, or build it again: alphita index {terminology} …"
             )
         store = ReviewStore.open(mappings, create=True) if mappings is not None else None
         try:

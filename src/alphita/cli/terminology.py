@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from alphita import artefact, config, machine, progress, registry
+from alphita import artefact, machine, progress, registry
 from alphita.cli import terminology_changes, terminology_merge, terminology_subset, terminology_verbalise
 from alphita.errors import Rejects, UsageError
 
 if TYPE_CHECKING:
+    from alphita import config
     from alphita.terminology.describe import Description
 
 LOADERS = "alphita.terminology.loaders"
@@ -46,6 +47,8 @@ def import_(
     force: Annotated[bool, typer.Option("--force", help="Move an existing folder aside and make a new one.")] = False,
 ) -> None:
     """Read a terminology's files into a .terminology folder."""
+    from alphita import config
+
     machine.set_threads(threads)
     if list_:
         _list(format_)
@@ -168,6 +171,8 @@ def _find(path: str, packaged: bool) -> Path:
 
 
 def _list(only: str) -> None:
+    from alphita import config
+
     for name in [only] if only else registry.names(LOADERS):
         loader = registry.load(LOADERS, name)
         print(f"{name}: {loader.DESCRIPTION}")

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from alphita import artefact, config, machine, progress
+from alphita import artefact, machine, progress
 from alphita.errors import Rejects, UsageError
 
 SHOWN = 8
@@ -40,6 +40,8 @@ def merge(
     Beside OUT.terminology come OUT.terminology.joined.tsv (what was joined, and why), .conflicts.tsv (what was refused,
     with the chain that would have put two concepts of one source together) and .merge.json (all counts).
     """
+    from alphita import config
+
     machine.set_threads(threads)
     from alphita.terminology import merge as merging
     from alphita.terminology import store

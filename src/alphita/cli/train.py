@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from alphita import config, registry
+from alphita import registry
 from alphita.cli._settings import SettingsCommand, plain
 from alphita.errors import UsageError
 from alphita.progress import say
@@ -54,7 +54,7 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
         terminology: Annotated[Path, typer.Option("--terminology", "-t", help="The terminology to learn from.")],
         out: Annotated[Path, typer.Option("--output", "-o", help="The model folder to create.")],
         encoder: Annotated[
-            str, typer.Option(help="The encoder to start from: minilm, a folder or a hub name.")
+            str, typer.Option(help="The encoder to start from: alphita-en, minilm, a folder or a hub name.")
         ] = "minilm",
         split: Annotated[Path | None, typer.Option(help="A split whose held-out strings are not trained on.")] = None,
         settings: Annotated[list[str] | None, typer.Option("--set", help="A setting, key=value; repeatable.")] = None,
@@ -116,7 +116,7 @@ def run(
     Raises:
         UsageError: options exclude each other, or the recipe's models cannot be exported so.
     """
-    from alphita import machine
+    from alphita import config, machine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
     from alphita.training import runs
@@ -171,6 +171,7 @@ def run(
 
 
 def _export_config(settings: Sequence[str]) -> Distilling:
+    from alphita import config
     from alphita.training.plain_export import Distilling
 
     return config.resolve(Distilling, sets=settings)

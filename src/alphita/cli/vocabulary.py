@@ -40,7 +40,7 @@ def _vocabulary() -> None:
 def extend(
     output: Annotated[Path, typer.Option("--output", "-o", help="The model folder to create.")],
     encoder: Annotated[
-        str, typer.Option(help="The encoder to extend, of WordPiece tokens: minilm, a folder or a hub name.")
+        str, typer.Option(help="Of WordPiece tokens, to extend: alphita-en, minilm, a folder or a hub name.")
     ] = "minilm",
     corpus: Annotated[
         list[Path] | None,

@@ -39,6 +39,7 @@ from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.normalizer import job as one_file
 from alphita.normalizer.batches import Settings, opened
 from alphita.normalizer.job import REJECTED, Summary
+from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.records import ABBREVIATION, EXACT, NEAREST, NIL
 from alphita.normalizer.tables import DEFAULT_COLUMN, Table
 
@@ -130,7 +131,7 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
     with locked(shards.out):
         done = look(Place(shards.out), identity, resume=resume, force=force)
         if done is not None:
-            return _outcome(plan, done, start, rows)
+            return _outcome(plan, done, start, rows, normalizer)
         plan.make_folders()
         key = plan.save(identity)
         if memory is not None:
@@ -143,7 +144,7 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
             _discard_if_nothing_is_done(plan)
             raise
         done = _finish(plan, identity, dict(engine.facts()), seconds)
-        return _outcome(plan, done, start, resumed)
+        return _outcome(plan, done, start, resumed, normalizer)
 
 
 def _steps(plan: Plan, key: str, engine: Engine) -> dict[str, float]:
@@ -221,16 +222,19 @@ def _distinct(plan: Plan) -> int:
     return total
 
 
-def _outcome(plan: Plan, manifest: dict[str, Any], start: float, resumed: int) -> Outcome:
+def _outcome(plan: Plan, manifest: dict[str, Any], start: float, resumed: int, normalizer: Normalizer) -> Outcome:
     counts, out = Counter(manifest["counts"]), Place(plan.out)
     seconds = time.monotonic() - start
     rows = one_file.rows_of(counts)
-    calibrated = bool(manifest["job"].get("calibration hash"))
+    calibration = normalizer.calibration
+    calibrated = calibration is not None
     summary = Summary(
         rows, counts[EXACT], counts[ABBREVIATION], counts[NEAREST], counts[NIL], counts[REJECTED],
         counts[one_file.ACCEPTED] if calibrated else None, counts[one_file.FOR_REVIEW] if calibrated else None,
         resumed, round(seconds, 3), round((rows - resumed) / max(seconds, 1e-9), 1), str(out),
         str(out / REJECTS) if REJECTS in manifest["files"] else None, None, {}, counts[one_file.REVIEWED],
+        normalizer.error if calibrated else None, normalizer.assurance,
+        calibration.origin if calibration is not None else "",
     )  # fmt: skip
     parts = sum(name.startswith("part-") for name in manifest["files"])
     return Outcome(summary, parts, manifest["distinct"], manifest["engine"], manifest["seconds"])

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from alphita import artefact, machine, progress
 from alphita.encoder import layout
 from alphita.encoder.batches import Batch, by_token_budget
-from alphita.encoder.resolve import resolve
+from alphita.encoder.resolve import resolve, with_weights
 from alphita.encoder.term_tokenizer import TermTokenizer
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import AlphitaError, InputError, UsageError, require
 from alphita.registry import unknown
 
 if TYPE_CHECKING:
     import torch
 
-    from alphita.encoder.torch_runtime import TermModule
+    from alphita.encoder.torch_runtime import TermModule, TorchRuntime
 
 PRECISIONS = ("auto", "fp32", "bf16", "int8")
 # Tokenized at once: enough to find rows of one length, few enough that their tokens fit the memory.
@@ -84,9 +84,11 @@ class TermEncoder:
         settings: pooling, maximal length, normalisation.
     """
 
-    def __init__(self, folder: Path, settings: layout.Settings, tokenizer: TermTokenizer, runtime: Runtime) -> None:
+    def __init__(
+        self, folder: Path, settings: layout.Settings, tokenizer: TermTokenizer, runtime: Runtime, device: str = "auto"
+    ) -> None:
         """Use `TermEncoder.load`."""
-        self.folder, self.settings = folder, settings
+        self.folder, self.settings, self._device = folder, settings, device
         self._tokenizer, self._runtime = tokenizer, runtime
 
     @classmethod
@@ -103,9 +105,9 @@ class TermEncoder:
         """Open an encoder.
 
         Args:
-            name: `minilm`, a model folder, or a hub name.
+            name: `alphita-en`, `alphita-en`, `minilm`, a model folder, or a hub name.
             precision: "fp32"; "bf16"; "int8" (ONNX, from the exported file); "auto": bf16 on a GPU or a processor that
-                is faster so, else fp32; without torch the exported ONNX file.
+                is faster so, else fp32; without torch, and of a model that comes in int8 alone, the exported ONNX file.
             pooling: "mean", "cls" or "legacy_coder", in place of the model's own.
             max_length: tokens a term, in place of the model's own.
             device: "cpu", "cuda" or "auto".
@@ -114,7 +116,7 @@ class TermEncoder:
         Raises:
             InputError: no such encoder, or its files are damaged.
             UsageError: an unknown precision, pooling or device.
-            MissingExtra: torch is not installed and there is no ONNX file.
+            MissingExtra: it needs torch, which is not installed.
         """
         if precision not in PRECISIONS:
             raise UsageError(unknown("precision", precision, PRECISIONS))
@@ -125,19 +127,16 @@ class TermEncoder:
         transformer, settings = layout.read(folder, pooling=pooling, max_length=max_length)
         tokenizer = TermTokenizer(transformer, settings)
         runtime: Runtime
-        if precision == "int8" or (precision != "bf16" and importlib.util.find_spec("torch") is None):
+        no_torch = precision != "bf16" and importlib.util.find_spec("torch") is None
+        # Its pooling stands in the exported graph; another is for torch.
+        as_exported = layout.int8_alone(folder) and layout.noted(folder, "pooling") == settings.pooling
+        if precision == "int8" or no_torch or (precision == "auto" and as_exported):
             from alphita.encoder.onnx_runtime import OnnxRuntime
 
             runtime = OnnxRuntime(folder, settings, tokenizer.hash, precision=precision, threads=threads)
-            return cls(folder, settings, tokenizer, runtime)
-        from alphita.errors import require
-
-        require("torch", "train")
-        from alphita.encoder.torch_runtime import TorchRuntime, choose
-
-        device, used = choose(device, precision)
-        runtime = TorchRuntime(transformer, settings, precision=used, device=device, pad_id=tokenizer.pad_id)
-        return cls(folder, settings, tokenizer, runtime)
+        else:
+            runtime = _in_torch(folder, transformer, settings, tokenizer.pad_id, precision, device)
+        return cls(folder, settings, tokenizer, runtime, device)
 
     @property
     def dim(self) -> int:
@@ -238,8 +237,8 @@ class TermEncoder:
     def save(self, path: Path | str, *, onnx: bool | None = None) -> None:
         """Write the model folder, which `SentenceTransformer(path)` opens with the same vectors.
 
-        `legacy_coder` pooling and injected entities have no counterpart there: such a folder opens with
-        `TermEncoder.load` only.
+        `legacy_coder` pooling, injected entities and a model in int8 alone have no counterpart there: such a folder
+        opens with `TermEncoder.load` only.
 
         Args:
             path: the folder; made if need be.
@@ -254,6 +253,8 @@ class TermEncoder:
         self._runtime.save(path)
         self._tokenizer.save(path)
         notes = {"weights_hash": self._runtime.weights_hash(), "tokenizer_hash": self.tokenizer_hash}
+        if layout.int8_alone(path):
+            notes["full_precision"] = layout.noted(self.folder, "full_precision")
         layout.write(path, self.settings, self.dim, **notes)
         if onnx is None:
             onnx = self._runtime.exportable and importlib.util.find_spec("onnx") is not None
@@ -283,5 +284,31 @@ class TermEncoder:
 
     def _torch(self) -> Any:  # noqa: ANN401 - a TorchRuntime; torch may be absent
         if not hasattr(self._runtime, "pad"):
-            raise AlphitaError("this encoder runs on ONNX and cannot be trained; load it with precision='fp32'")
+            if not layout.int8_alone(self.folder):
+                raise AlphitaError("this encoder runs on ONNX and cannot be trained; load it with precision='fp32'")
+            self._runtime = _in_torch(
+                self.folder, self.folder, self.settings, self._tokenizer.pad_id, "auto", self._device
+            )
         return self._runtime
+
+
+def _in_torch(
+    folder: Path, transformer: Path, settings: layout.Settings, pad_id: int, precision: str, device: str
+) -> TorchRuntime:
+    """Open a model in torch; one that comes in int8 alone, from the encoder whose weights it has.
+
+    Raises:
+        InputError: it has no such encoder, or that has other weights.
+        MissingExtra: torch is not installed.
+    """
+    require("torch", "train")
+    from alphita.encoder.torch_runtime import TorchRuntime, choose
+
+    device, used = choose(device, precision)
+    source = with_weights(folder)
+    if source != folder:
+        transformer, _ = layout.read(source)
+    runtime = TorchRuntime(transformer, settings, precision=used, device=device, pad_id=pad_id)
+    if source != folder and runtime.weights_hash() != layout.noted(folder, "weights_hash"):
+        raise InputError(f"has other weights than {folder} was made from", file=source)
+    return runtime

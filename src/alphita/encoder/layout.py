@@ -157,6 +157,12 @@ def _positions(file: Path) -> int:
     return positions - before
 
 
+def int8_alone(folder: Path) -> bool:
+    """Tell whether the model in `folder` has no weights for torch, only the form that is exported to int8."""
+    weights = (*folder.glob("*.safetensors*"), *folder.glob("pytorch_model*"))
+    return not weights and (folder / ONNX_FILES["int8"]).is_file()
+
+
 def injected(folder: Path) -> bool:
     """Tell whether the model in `folder` has entities injected (see `injected_bert`)."""
     config = _json(folder / "config.json")
@@ -171,7 +177,8 @@ def noted(folder: Path, key: str) -> Any:  # noqa: ANN401 - a JSON value
 def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
     """Write what turns a transformers folder into one that `SentenceTransformer(folder)` opens with the same vectors.
 
-    `legacy_coder` and injected entities have no counterpart there; such a folder opens with `TermEncoder.load` only.
+    `legacy_coder`, injected entities and int8 alone have no counterpart there; such a folder opens with
+    `TermEncoder.load` only.
 
     Args:
         folder: holds the transformer and its tokenizer.
@@ -179,7 +186,7 @@ def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
         dim: numbers in a vector.
         notes: what else goes into alphita.json: hashes of the weights and the tokenizer.
     """
-    alone = settings.pooling == "legacy_coder" or injected(folder)
+    alone = settings.pooling == "legacy_coder" or injected(folder) or int8_alone(folder)
     only = {"opens_with": "alphita.TermEncoder.load only"} if alone else {}
     _write(folder / SETTINGS, {**asdict(settings), "dim": dim, **notes, **only})
     if alone:

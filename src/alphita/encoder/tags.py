@@ -42,7 +42,7 @@ def with_tags(encoder: str | Path, folder: Path, *, seed: int = 0) -> Tagged:
     """Write an encoder with tags into `folder`; one that has them already is left where it is.
 
     Args:
-        encoder: `minilm`, a model folder, or a hub name.
+        encoder: `alphita-en`, `minilm`, a model folder, or a hub name.
         folder: an empty folder.
         seed: of the noise.
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from alphita import artefact
 from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.resolve import resolve
+from alphita.encoder.resolve import resolve, with_weights
 from alphita.encoder.wordpieces import new_ids, open_wordpiece, split, why_not
 from alphita.errors import InputError, UsageError
 
@@ -70,7 +70,7 @@ def extend(
     A head for masked language modelling, in the encoder's file or beside it, is extended alike and kept.
 
     Args:
-        encoder: `minilm`, a model folder, or a hub name, of WordPiece tokens.
+        encoder: `alphita-en`, `minilm`, a model folder, or a hub name, of WordPiece tokens.
         tokens: the new tokens, `##` before those inside words; what cannot be added is left out and counted.
         out: the model folder to create; `TermEncoder.load` and `SentenceTransformer` open it.
         seed: of the noise.
@@ -98,7 +98,7 @@ def extend(
         stage = Path(scratch)
         source.save(stage, onnx=False)
         _extend_tokenizer(stage, ids, {token.content: n for n, token in like.get_added_tokens_decoder().items()})
-        _extend_weights(layout.read(resolve(str(encoder)))[0], stage, list(ids.values()), spelt, seed)
+        _extend_weights(layout.read(with_weights(resolve(str(encoder))))[0], stage, list(ids.values()), spelt, seed)
         with artefact.create(out, "model", force=force) as draft:
             # Loaded and saved once more, its hashes are those of what it now is.
             TermEncoder.load(stage, precision="fp32", device="cpu").save(draft.path, onnx=False)

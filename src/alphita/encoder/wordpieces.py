@@ -52,7 +52,7 @@ def open_wordpiece(encoder: str | Path) -> Tokenizer:
     """Return an encoder's tokenizer, which neither cuts nor pads.
 
     Args:
-        encoder: `minilm`, a model folder, or a hub name.
+        encoder: `alphita-en`, `minilm`, a model folder, or a hub name.
 
     Raises:
         InputError: no such encoder.

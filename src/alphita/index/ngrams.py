@@ -322,7 +322,8 @@ class Ngrams:
         at_once = max(1, min(TABLE_NUMBERS // width, len(asked)))
         table = np.zeros(at_once * width, np.float32)
         for first in range(0, len(asked), at_once):
-            some = queries[asked[first : first + at_once]]
+            # Taking rows out costs as much as all else here of one query.
+            some = queries if at_once == queries.shape[0] else queries[asked[first : first + at_once]]
             lines = np.repeat(np.arange(some.shape[0]) * width, np.diff(some.indptr)) + some.indices
             table[lines] = some.data * self.idf[some.indices]
             ends = starts[first : first + some.shape[0] + 1]

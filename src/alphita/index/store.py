@@ -126,6 +126,7 @@ def build(
             ngrams.build(SortedStrings(content.strings), folder / "ngrams")
         encoder.save(draft.path / "model")
         trained = training.keep(encoder, draft.path / "model")
+        training.keep_calibration(encoder, draft.path / "model")
         facts = {
             "backend": backend,
             "search": search,

@@ -1,4 +1,6 @@
-"""What an index remembers of its encoder's training, so that nobody calibrates on strings that it was trained on."""
+"""What an index keeps of its encoder beside the weights: its training, so that nobody calibrates on strings that it was
+trained on, and the general calibration that comes with it.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from alphita.artefact import MANIFEST
 from alphita.errors import InputError
 
 FILE = "training.json"
+CALIBRATION = "calibration"
 FIELDS = ("recipe", "terminology", "split")
 
 
@@ -38,3 +42,14 @@ def keep(encoder: object, model: Path) -> dict[str, Any] | None:
         raise InputError(f"damaged record of training: {error}", file=path, remedy="train the model again") from None
     shutil.copyfile(path, model / FILE)
     return found
+
+
+def keep_calibration(encoder: object, model: Path) -> None:
+    """Copy the general calibration that lies beside an encoder, if there is one, into the index's model folder."""
+    folder = getattr(encoder, "folder", None)
+    if folder is None or not (Path(folder) / CALIBRATION / MANIFEST).is_file():
+        return
+    manifest = json.loads((Path(folder) / CALIBRATION / MANIFEST).read_text(encoding="utf-8"))
+    # One that was lent to an index of this encoder was made for that index alone.
+    if manifest.get("general"):
+        shutil.copytree(Path(folder) / CALIBRATION, model / CALIBRATION)

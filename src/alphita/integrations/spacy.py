@@ -1,6 +1,6 @@
 """A spaCy component: entities or spans -> concepts.
 
-    nlp.add_pipe("alphita", config={"index": "open.index"})
+    nlp.add_pipe("alphita", config={"to": "hpo"})
     for entity in nlp("He had a heart attack.").ents:
         print(entity.text, entity.kb_id_, entity._.alphita.similarity)
 
@@ -11,7 +11,7 @@ It sets on each entity of `doc.ents`, or on each span of one group of `doc.spans
     span.kb_id_         the same CURIE; left as it is for NIL
 
 `nlp.pipe` looks up the mentions of a whole batch of docs together. A saved pipeline keeps the component's settings, not
-the index: move it, and say so by `spacy.load(path, config={"components": {"alphita": {"index": "new.index"}}})`.
+the index: move it, and say so by `spacy.load(path, config={"components": {"alphita": {"to": "new.index"}}})`.
 
 Use one process (`n_process=1`, as is spaCy's default): the encoder uses all cores. With more, each process opens the
 index for itself; call `multiprocessing.set_start_method("spawn")` first, for a forked process would stand still at the
@@ -24,12 +24,10 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from alphita import artefact
 from alphita.errors import MissingExtra, UsageError
-from alphita.index.store import KIND
+from alphita.index.sources import index_of, located
 from alphita.normalizer.filters import Filters
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.records import Candidate, Result
@@ -56,7 +54,7 @@ class Settings:
     """What a component is asked to do; its config in a pipeline.
 
     Attributes:
-        index: the index's folder.
+        to: what to answer with, as for `alphita.load`: "hpo", a terminology's file, an index folder.
         top_k: candidates kept of each span.
         error: the allowed error, 0 to 1, at which answers are accepted unseen; None: the usual one, if calibrated.
         context: let the doc's text decide what abbreviations mean.
@@ -66,7 +64,7 @@ class Settings:
         options: further options of `Normalizer`: floor, target, abbreviations, threads, ...; `filters` as a table.
     """
 
-    index: str
+    to: str
     top_k: int
     error: float | None
     context: bool
@@ -87,7 +85,7 @@ class Settings:
 def make(
     nlp: Language,
     name: str,
-    index: str,
+    to: str,
     top_k: int,
     error: float | None,
     context: bool,
@@ -100,10 +98,10 @@ def make(
 
     Raises:
         UsageError: a value out of range, an unknown option, or attributes of these names that are another's.
-        InputError: there is no index at this place.
+        InputError: there is nothing at this place.
     """
     labels = None if only_labels is None else tuple(only_labels)
-    return ConceptNormalizer(name, Settings(index, top_k, error, context, labels, spans_key, prefix, options))
+    return ConceptNormalizer(name, Settings(to, top_k, error, context, labels, spans_key, prefix, options))
 
 
 class _Found(NamedTuple):
@@ -121,12 +119,12 @@ class ConceptNormalizer(Pipe):
 
         Raises:
             UsageError: a value out of range, an unknown option, or attributes of these names that are another's.
-            InputError: there is no index at this place.
+            InputError: there is nothing at this place.
         """
         _check(settings)
         self.name, self.settings = name, settings
-        self._path = Path(settings.index).absolute()
-        artefact.open_manifest(self._path, KIND)
+        # By a whole path, for the program may change its folder before the first span comes.
+        self._to = located(settings.to)
         self._normalizer: Normalizer | None = None
         self._process = os.getpid()
         register(settings.prefix)
@@ -152,7 +150,7 @@ class ConceptNormalizer(Pipe):
             options = dict(self.settings.options)
             if "filters" in options:
                 options["filters"] = _filters(options["filters"])
-            self._normalizer = Normalizer.load(self._path, error=self.settings.error, **options)
+            self._normalizer = Normalizer(index_of(self._to), error=self.settings.error, **options)
             self._process = os.getpid()
         if self._process != os.getpid():
             raise UsageError(
@@ -201,7 +199,9 @@ class ConceptNormalizer(Pipe):
         mentions = [span.text for found in batch for _, span in found.spans]
         if not mentions:
             return
-        contexts = [found.doc.text for found in batch for _ in found.spans] if self.settings.context else None
+        contexts = None
+        if self.settings.context:
+            contexts = [_context(found.doc.text, span.text) for found in batch for _, span in found.spans]
         results = iter(self.normalizer.normalize(mentions, top_k=self.settings.top_k, contexts=contexts))
         for found in batch:
             for place, span in found.spans:
@@ -209,6 +209,11 @@ class ConceptNormalizer(Pipe):
                 span._.set(self.settings.prefix + VALUES, asdict(result))
                 if result.concept_id is not None:
                     _set_kb_id(span, result.concept_id, self.settings.spans_key, place)
+
+
+def _context(text: str, mention: str) -> str | None:
+    """Return the text that a mention stands in; None for one that is the mention alone, which tells nothing of it."""
+    return None if text.strip() == mention.strip() else text
 
 
 @dataclass(frozen=True)

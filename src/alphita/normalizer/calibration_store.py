@@ -1,8 +1,9 @@
 """The calibration of an index: ranker, calibrator, thresholds and what was measured. Lies in X.index/calibration.
 
-It is an artefact of its own, made for one index and refused by any other:
+It is an artefact of its own, made for one index and refused by any other; or a general one (see `general`), made for
+one encoder and refused with any other, which lies in X.index/model/calibration:
 
-    manifest.json      the index's hash, the split's, settings, counts
+    manifest.json      the index's hash, or the encoder's; the split's, settings, counts
     arrays.safetensors ranker and calibrators, plain arrays
     figures.json       expected calibration error, risk and coverage, accuracies by ranking
     abbreviations.json what the terminology's abbreviations stand for
@@ -15,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,8 @@ from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration import COMMON, Calibrator, Isotonic, Logistic
-from alphita.normalizer.features import MENTION_NAMES, NAMES, Features, Languages
-from alphita.normalizer.meaning import Definitions
+from alphita.normalizer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, Features, Languages
+from alphita.normalizer.meaning import Cosines, Definitions
 from alphita.normalizer.ranker import DIGITS, Probabilities, Ranker
 from alphita.normalizer.table import Table
 
@@ -35,7 +36,19 @@ if TYPE_CHECKING:
 KIND = "calibration"
 FOLDER = "calibration"
 REMEDY = "fit it again: alphita calibrate --index INDEX --split SPLIT --force"
-EVIDENCE = ("log_probability", "log_odds_to_second", "log_odds_to_nil", "equal", "cosine", "letters", "edit_ratio")
+# How sure an answer's confidence is: thresholds were tested on strings of this very index, or taken over from others.
+CERTIFIED: Final = "certified"
+ESTIMATED: Final = "estimated"
+Assurance = Literal["certified", "estimated"]
+# What speaks for the best candidate: of the ranker, of the candidate, of the mention. A short mention that equals no
+# term is an abbreviation more often than a slip.
+OF_CANDIDATE = (
+    "equal", "cosine", "letters", "edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention",
+)  # fmt: skip
+OF_MENTION = ("characters", "known_words")
+EVIDENCE = (
+    "log_probability", "log_odds_to_second", "log_odds_to_nil", *OF_CANDIDATE, *OF_MENTION, "short_and_not_equal",
+)  # fmt: skip
 TINY = 1e-9
 
 
@@ -69,6 +82,8 @@ class Calibration:
         figures: what was measured on the calibration data, as JSON.
         definitions: vectors of the concepts' definitions, which the ranker looks at.
         abbreviations: those of the terminology.
+        cosines: makes the cosines of the index's encoder those of the one that the ranker was fitted with, if it is
+            another.
         fields: for the manifest: hashes, settings, counts.
     """
 
@@ -79,8 +94,29 @@ class Calibration:
     figures: Mapping[str, Any] = field(default_factory=dict)
     definitions: Definitions | None = None
     abbreviations: Abbreviations | None = None
+    cosines: Cosines | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     pictures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_general(self) -> bool:
+        """Whether it was made for an encoder, and so for every index of it."""
+        return bool(self.fields.get("general"))
+
+    @property
+    def assurance(self) -> Assurance:
+        """Whether its thresholds were tested on strings of the index that it is for."""
+        return ESTIMATED if self.is_general or "carried_over_from" in self.fields else CERTIFIED
+
+    @property
+    def origin(self) -> str:
+        """Where it is from, in words; empty for what was fitted on its own index."""
+        if self.is_general:
+            return "general calibration, fitted on " + ", ".join(one["name"] for one in self.fields["vocabularies"])
+        carried = self.fields.get("carried_over_from")
+        if not carried:
+            return ""
+        return "taken over from another index" if "index" in carried else "general calibration, lent by another model"
 
     def __call__(self, table: Table, features: Features, languages: Languages | None = None) -> Answers:
         """Answer the questions whose candidates are in `table`.
@@ -127,6 +163,8 @@ class Calibration:
             arrays |= {f"calibrator.{group}.{name}": values for name, values in calibrator.to_arrays().items()}
         if self.definitions is not None:
             arrays |= {f"definitions.{name}": values for name, values in self.definitions._asdict().items()}
+        if self.cosines is not None:
+            arrays |= {f"cosines.{name}": values for name, values in self.cosines._asdict().items()}
         settings = {
             "calibrators": kinds, "nil_threshold": self.nil_threshold,
             "accept": [[error, threshold] for error, threshold in self.accept.items()],
@@ -139,7 +177,8 @@ class Calibration:
             )
             (draft.path / "settings.json").write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
             (draft.path / "figures.json").write_text(json.dumps(self.figures, indent=1) + "\n", encoding="utf-8")
-            if self.abbreviations is not None:
+            # Those of a general one are of the index that it was loaded for.
+            if self.abbreviations is not None and not self.is_general:
                 kept = json.dumps(self.abbreviations.to_json(), ensure_ascii=False)
                 (draft.path / "abbreviations.json").write_text(kept + "\n", encoding="utf-8")
             for name, picture in self.pictures.items():
@@ -148,11 +187,16 @@ class Calibration:
             draft.fields.update({name: value for name, value in self.fields.items() if name not in artefact.RESERVED})
 
     @classmethod
-    def load(cls, path: Path, index: Index) -> Calibration:
-        """Open the calibration of an index.
+    def load(cls, path: Path, index: Index, *, encoder: str | None = None) -> Calibration:
+        """Open the calibration of an index, or a general one for it.
+
+        Args:
+            path: its folder.
+            index: what it is to be used for.
+            encoder: content hash of the encoder that a general one is to be of; the index's by default.
 
         Raises:
-            InputError: it is none, is damaged, or was made for another index or with other features.
+            InputError: it is none, is damaged, or was made for another index or encoder, or with other features.
         """
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
@@ -162,9 +206,7 @@ class Calibration:
         except InputError as error:
             raise InputError(error.problem, file=error.file or path, field=error.field, value=error.value,
                              remedy=REMEDY) from None  # fmt: skip
-        if manifest.get("index_hash") != index.content_hash:
-            raise InputError("this calibration was made for another index", file=path, field="index_hash",
-                             value=manifest.get("index_hash"), remedy=REMEDY)  # fmt: skip
+        _check_made_for(manifest, index, encoder or index.manifest["model_hash"], path)
         try:
             settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
             arrays = load_file(path / "arrays.safetensors")
@@ -173,6 +215,8 @@ class Calibration:
             abbreviations = (
                 Abbreviations.from_json(json.loads(kept.read_text(encoding="utf-8"))) if kept.exists() else None
             )
+            if manifest.get("general"):
+                abbreviations = Abbreviations.of_index(index)
             wanted = [list(NAMES), list(MENTION_NAMES), list(EVIDENCE)]
             if [settings["features"], settings["mention_features"], settings["evidence"]] != wanted:
                 raise InputError("this calibration was made by another version of alphita", file=path, remedy=REMEDY)
@@ -186,10 +230,13 @@ class Calibration:
             accept = {float(error): threshold for error, threshold in settings["accept"]}
             nil_threshold = float(settings["nil_threshold"])
             kept_definitions = Definitions(**definitions) if definitions else None
-            _check_shapes(ranker, calibrators, kept_definitions, index)
+            cosines = Cosines(**found) if (found := _under(arrays, "cosines.")) else None
+            _check_shapes(ranker, calibrators, kept_definitions, cosines, index)
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise InputError(f"damaged calibration: {error}", file=path, remedy=REMEDY) from None
-        return cls(ranker, calibrators, nil_threshold, accept, figures, kept_definitions, abbreviations, manifest)
+        return cls(
+            ranker, calibrators, nil_threshold, accept, figures, kept_definitions, abbreviations, cosines, manifest
+        )
 
 
 def ordered(table: Table, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -220,18 +267,34 @@ def evidence_of(
     several = np.flatnonzero(np.diff(table.offsets) > 1)
     second[several] = np.maximum(probabilities.probability[order[table.offsets[several] + 1]], TINY)
     first = np.maximum(probabilities.probability[row], TINY)
-    columns = {name: place for place, name in enumerate(NAMES)}
-    found[filled, 0] = np.log(first)
-    found[filled, 1] = np.log(first) - np.log(second[filled])
-    found[filled, 2] = np.log(first) - np.log(np.maximum(probabilities.nil[filled], TINY))
-    for place, name in enumerate(EVIDENCE[3:], 3):
-        found[filled, place] = features.candidates[row, columns[name]]
+    columns: dict[str, NDArray[Any]] = {
+        "log_probability": np.log(first),
+        "log_odds_to_second": np.log(first) - np.log(second[filled]),
+        "log_odds_to_nil": np.log(first) - np.log(np.maximum(probabilities.nil[filled], TINY)),
+        **{name: features.candidates[row, NAMES.index(name)] for name in OF_CANDIDATE},
+        **{name: features.mentions[filled, MENTION_NAMES.index(name)] for name in OF_MENTION},
+    }
+    is_short = columns["characters"] < np.log1p(SHORT_CAPITALS + 0.5)
+    columns["short_and_not_equal"] = is_short & (columns["equal"] == 0)
+    for place, name in enumerate(EVIDENCE):
+        found[filled, place] = columns[name]
     return found
 
 
+def _check_made_for(manifest: Mapping[str, Any], index: Index, encoder: str, path: Path) -> None:
+    if manifest.get("general"):
+        if manifest.get("model_hash") != encoder:
+            raise InputError("this calibration was made for another encoder", file=path, field="model_hash",
+                             value=manifest.get("model_hash"), remedy=REMEDY)  # fmt: skip
+    elif manifest.get("index_hash") != index.content_hash:
+        raise InputError("this calibration was made for another index", file=path, field="index_hash",
+                         value=manifest.get("index_hash"), remedy=REMEDY)  # fmt: skip
+
+
 def _check_shapes(
-    ranker: Ranker, calibrators: Mapping[str, Calibrator], definitions: Definitions | None, index: Index
-) -> None:
+    ranker: Ranker, calibrators: Mapping[str, Calibrator], definitions: Definitions | None, cosines: Cosines | None,
+    index: Index,
+) -> None:  # fmt: skip
     """Raise ValueError if arrays do not fit the features, the evidence or the index: a blank question is answered."""
     if not ranker.candidates or not ranker.mentions:
         raise ValueError("it has no ranker")
@@ -245,6 +308,8 @@ def _check_shapes(
         definitions.row.shape != (len(index.segment.concepts),) or definitions.vectors.shape[1:] != (index.dim,)
     ):
         raise ValueError("its definitions are not of this index's concepts")
+    if cosines is not None and (cosines.own.shape != cosines.lender.shape or (np.diff(cosines.own) < 0).any()):
+        raise ValueError("its cosines do not fit together")
 
 
 def _under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:

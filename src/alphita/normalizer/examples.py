@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.normalizer.hiding import Hidden
 from alphita.normalizer.noise import noisy
@@ -87,20 +88,30 @@ def synonyms(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], 
 def own_synonyms(index: Index, *, seed: int, most: int = MOST_SYNONYMS) -> tuple[list[str], NDArray[np.int64]]:
     """Return strings of the index that name one concept, exactly, which has other strings, with their concepts."""
     segment = index.segment
-    terms = segment.terms
-    exact = pc.equal(terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False)
-    single = np.flatnonzero(np.diff(segment.offsets) == 1)
-    term = np.asarray(segment.offsets[single])
-    concept = segment.term_concept[term].astype(np.int64)
+    term, concept = _of_one_concept(segment)
     several = np.bincount(segment.term_concept, minlength=len(segment.concepts)) > 1
-    kept = (
-        exact[term]
-        & several[concept]
-        & ~np.asarray(segment.terms.column("preferred").to_numpy(zero_copy_only=False))[term]
-    )
-    single, concept = single[kept], concept[kept]
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(single))[:most])
-    return [index.strings[row] for row in single[chosen].tolist()], concept[chosen]
+    preferred = np.asarray(segment.terms.column("preferred").to_numpy(zero_copy_only=False))
+    return _drawn(index, np.where(several[concept] & ~preferred[term], concept, -1), seed, most)
+
+
+def own_names(index: Index, *, seed: int, most: int) -> tuple[list[str], NDArray[np.int64]]:
+    """Return strings of the index that name one concept, exactly, preferred names among them, with their concepts."""
+    return _drawn(index, _of_one_concept(index.segment)[1], seed, most)
+
+
+def _of_one_concept(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return for each string its first term, and the concept that it names exactly; -1 where that is not one alone."""
+    term = np.asarray(segment.offsets[:-1])
+    exact = pc.equal(segment.terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False)
+    single = (np.diff(segment.offsets) == 1) & exact[term]
+    return term, np.where(single, segment.term_concept[term].astype(np.int64), -1)
+
+
+def _drawn(index: Index, concept: NDArray[np.int64], seed: int, most: int) -> tuple[list[str], NDArray[np.int64]]:
+    """Draw so many of the strings with a concept, (n_strings,), -1: none."""
+    rows = np.flatnonzero(concept >= 0)
+    rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:most])]
+    return [index.strings[row] for row in rows.tolist()], concept[rows]
 
 
 def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, hide: bool, seed: int) -> Examples:

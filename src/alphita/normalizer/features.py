@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.normalizer.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
 from alphita.normalizer.constraints import Profiler, Profiles
-from alphita.normalizer.meaning import Definitions, Meaning
+from alphita.normalizer.meaning import Cosines, Definitions, Meaning
 from alphita.normalizer.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
 from alphita.normalizer.table import Table
 from alphita.normalizer.words import Words
@@ -108,9 +108,16 @@ class Features(NamedTuple):
 class Featurizer:
     """Makes features of candidates of one index; keeps what is known of the index's strings."""
 
-    def __init__(self, index: Index, definitions: Definitions | None = None) -> None:
-        """Prepare for an index; `definitions` are the vectors of its concepts' definitions."""
-        self.meaning = Meaning(index, definitions)
+    def __init__(self, index: Index, definitions: Definitions | None = None, cosines: Cosines | None = None) -> None:
+        """Prepare for an index.
+
+        Args:
+            index: whose candidates they are.
+            definitions: vectors of its concepts' definitions.
+            cosines: makes cosines those of the encoder that the ranker was fitted with; None: they are.
+        """
+        self.cosines = cosines
+        self.meaning = Meaning(index, definitions, cosines)
         self.segment = index.segment
         self.profiler = Profiler()
         self._terms = _term_features(index.segment)
@@ -129,6 +136,8 @@ class Featurizer:
             table: the candidates.
             context: of the requests.
         """
+        if self.cosines is not None:
+            table = table._replace(cosine=self.cosines(table.cosine), best_cosine=self.cosines(table.best_cosine))
         distinct, place = np.unique(table.string, return_inverse=True)
         texts = self.segment.strings.array.take(pa.array(distinct)).to_pylist()
         found = Strings(texts, self._vocabulary.words(texts), self._profiles(distinct, texts))

@@ -78,11 +78,11 @@ def fit(
     learned = see(pipeline, to_learn)
     draft, crossed = _learn(pipeline, learned, seed)
 
-    tested = _test(pipeline, draft, to_test)
-    certificates = _certify(draft, crossed, tested)
+    tested = answer(pipeline, draft, to_test)
+    certificates = certify(draft, crossed, tested.given, tested.right)
     figures = {
-        **_figures(tested, certificates, draft.nil_threshold, known.origin),
-        "learned_from": _counts(learned.examples),
+        **figures_of(tested, certificates, draft.nil_threshold, known.origin),
+        "learned_from": counts_of(learned.examples),
         "rankings": _by_ranking(index, encoder, tested),
     }
     fields = {
@@ -123,27 +123,52 @@ def _learn(pipeline: Pipeline, learned: Seen, seed: int) -> tuple[Calibration, C
     """Fit ranker, calibrators and the NIL threshold; nothing is accepted yet."""
     progress.say(f"fitting the ranker on {len(learned.examples.mentions):,} examples")
     fitted = ranker.train(learned.training, seed=seed)
-    crossed = _cross_validate(learned, seed)
-    languages = _languages(languages_of(pipeline.index.segment), learned.table.term[crossed.top])
-    calibrators = calibration.fit_calibrators(crossed.evidence, crossed.right, languages, seed=seed)
-    # Chosen on what was learned from: it decides which answers are tested, so it must not see them.
-    nil_threshold = risk_coverage.nil_threshold(crossed.nil, crossed.named, lost=LOST)
-    draft = Calibration(
-        fitted, calibrators, nil_threshold, {}, definitions=pipeline.definitions, abbreviations=pipeline.abbreviations
-    )
-    return draft, crossed
-
-
-def _cross_validate(seen: Seen, seed: int) -> Crossed:
-    """Answer the examples of the population, each by a ranker fitted on the other folds."""
-    kinds = np.array(seen.examples.kinds)
+    kinds = np.array(learned.examples.kinds)
     fold = np.random.default_rng(seed).permutation(len(kinds)) % FOLDS
     population = np.isin(kinds, (SYNONYM, LABELLED)) | _thinned(kinds, seed)
-    parts = []
-    for number in range(FOLDS):
+    crossed = together([one for _, one in cross_validate(learned, fold, population, seed)])
+    languages = _languages(languages_of(pipeline.index.segment), learned.table.term[crossed.top])
+    draft = calibrated(fitted, crossed, languages, seed)
+    return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.abbreviations), crossed
+
+
+def cross_validate(
+    seen: Seen, fold: NDArray[np.int64], population: NDArray[np.bool_], seed: int
+) -> Iterator[tuple[Ranker, Crossed]]:
+    """Yield for each fold the ranker fitted on the others, and what it answers to the fold's.
+
+    Args:
+        seen: n examples.
+        fold: (n,) the number of each one's fold, from 0.
+        population: (n,) those that are answered.
+        seed: of the rankers.
+    """
+    for number in range(int(fold.max()) + 1):
         fitted = ranker.train(_some(seen.training, np.flatnonzero(fold != number)), seed=seed)
-        parts.append(_crossed(seen, fitted, (fold == number) & population))
+        yield fitted, _crossed(seen, fitted, (fold == number) & population)
+
+
+def together(parts: Sequence[Crossed]) -> Crossed:
+    """Return the answers of several rankers as one."""
     return Crossed(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def calibrated(
+    fitted: Ranker, crossed: Crossed, languages: Sequence[str | None], seed: int, *, lost: float = LOST
+) -> Calibration:
+    """Return a ranker with calibrators and the NIL threshold; nothing is accepted yet.
+
+    Args:
+        fitted: the ranker.
+        crossed: n answers of rankers like it.
+        languages: of each one's best candidate, where it may have a calibrator of its own.
+        seed: of the folds.
+        lost: in-terminology mentions that may be lost to NIL.
+    """
+    calibrators = calibration.fit_calibrators(crossed.evidence, crossed.right, languages, seed=seed)
+    # Chosen on what was learned from: it decides which answers are tested, so it must not see them.
+    nil_threshold = risk_coverage.nil_threshold(crossed.nil, crossed.named, lost=lost)
+    return Calibration(fitted, calibrators, nil_threshold, {})
 
 
 def _crossed(seen: Seen, fitted: Ranker, asked: NDArray[np.bool_]) -> Crossed:
@@ -205,28 +230,38 @@ class Tested(NamedTuple):
         return np.where(self.nil, 0.0, self.answers.confidence)
 
 
-def _test(pipeline: Pipeline, draft: Calibration, some: Examples) -> Tested:
+def answer(pipeline: Pipeline, draft: Calibration, some: Examples) -> Tested:
+    """Answer examples that nothing was fitted on."""
     seen = see(pipeline, some)
     answers = draft(seen.table, seen.features, languages_of(pipeline.index.segment))
     return Tested(seen, answers, seen.is_right(answers), answers.nil > draft.nil_threshold)
 
 
-def _certify(draft: Calibration, crossed: Crossed, tested: Tested) -> dict[float, Certificate]:
-    """Test thresholds for every allowed error, in an order fixed by what was learned from."""
+def certify(
+    draft: Calibration, crossed: Crossed, given: NDArray[np.float64], right: NDArray[np.bool_]
+) -> dict[float, Certificate]:
+    """Test thresholds for every allowed error, in an order fixed by what was learned from.
+
+    Args:
+        draft: what answered.
+        crossed: what it learned from.
+        given: (n,) confidence in the answers that are tested, 0 for NIL.
+        right: (n,) whether they are right.
+    """
     expected = draft.calibrators[COMMON].apply(crossed.evidence)
     certificates = {}
     for error in ERRORS:
-        order = risk_coverage.threshold_order(expected, crossed.right, error=error, size=len(tested.right))
-        certificates[error] = risk_coverage.certify(tested.given, tested.right, error=error, order=order)
+        order = risk_coverage.threshold_order(expected, crossed.right, error=error, size=len(right))
+        certificates[error] = risk_coverage.certify(given, right, error=error, order=order)
     return certificates
 
 
-def _figures(
+def figures_of(
     tested: Tested, certificates: Mapping[float, Certificate], nil_threshold: float, origin: str
 ) -> dict[str, Any]:
     """Return what is measured of the learned ranker, as JSON."""
     confidence, named = tested.answers.confidence, tested.seen.examples.concepts >= 0
-    population = _population_text(tested.seen.examples, origin)
+    population = population_text(tested.seen.examples, origin)
     table = risk_coverage.table(
         confidence, tested.right, certificates=certificates, nil=tested.nil, names_concept=named, population=population
     )
@@ -234,15 +269,16 @@ def _figures(
     recognised = {kind: float(tested.nil[kinds == kind].mean()) for kind in (REMOVED, FOREIGN) if (kinds == kind).any()}
     return {
         "population": population,
-        "tested_on": _counts(tested.seen.examples),
+        "tested_on": counts_of(tested.seen.examples),
         "nil": {"threshold": nil_threshold, "lost": float(tested.nil[named].mean()), "recognised": recognised},
         "calibration": reliability.figures(confidence, tested.right),
         "risk_coverage": table.to_json(),
     }
 
 
-def _population_text(tested: Examples, origin: str) -> str:
-    counts = _counts(tested)
+def population_text(tested: Examples, origin: str) -> str:
+    """Return in words what is measured on."""
+    counts = counts_of(tested)
     text = (
         f"{counts.get(SYNONYM, 0):,} strings of {origin}, with {counts.get(REMOVED, 0):,} names of removed "
         f"concepts and {counts.get(FOREIGN, 0):,} foreign strings among them"
@@ -250,7 +286,8 @@ def _population_text(tested: Examples, origin: str) -> str:
     return text + (f", and {counts[LABELLED]:,} labelled mentions" if LABELLED in counts else "")
 
 
-def _counts(some: Examples) -> dict[str, int]:
+def counts_of(some: Examples) -> dict[str, int]:
+    """Count examples by kind."""
     kinds, counts = np.unique(np.array(some.kinds), return_counts=True)
     return dict(zip(kinds.tolist(), counts.tolist(), strict=True))
 
@@ -272,7 +309,7 @@ def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) ->
     for name in registry.names(RANKINGS):
         module = registry.load(RANKINGS, name)
         if module.LEARNED:
-            places = _places(seen.table, tested.answers.order, seen.examples.concepts)[named]
+            places = places_of(seen.table, tested.answers.order, seen.examples.concepts)[named]
         elif module.ROUTES & LETTERS and index.ngrams is None:
             continue
         else:
@@ -283,12 +320,12 @@ def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) ->
             for rows, table in looked_up[routes]:
                 standing = index.segment.standing[table.term]
                 order = np.lexsort((standing, -np.round(module.score(table), 6), table.request))
-                places[rows] = _places(table, order, some.concepts[rows])
+                places[rows] = places_of(table, order, some.concepts[rows])
         found[name] = {f"accuracy@{k}": float((places < k).mean()) for k in KS}
     return found
 
 
-def _places(table: Table, order: NDArray[np.int64], concepts: NDArray[np.int64]) -> NDArray[np.int64]:
+def places_of(table: Table, order: NDArray[np.int64], concepts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place, from 0, of each request's right concept, (n,), NOWHERE where it is no candidate."""
     request = table.request[order]
     place = np.arange(len(order)) - table.offsets[request]

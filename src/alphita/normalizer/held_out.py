@@ -166,9 +166,9 @@ def taught(index: Index, known: Known, seed: int) -> Examples:
 
 
 def _own_learned(index: Index, seed: int) -> tuple[list[str], NDArray[np.int64]]:
-    """Return strings of the index, of those concepts only that are learned from."""
+    """Return strings of the index, preferred names among them, of those concepts only that are learned from."""
     most = max(examples.MOST_NOISE, examples.MOST_ITSELF)
-    strings, concepts = examples.own_synonyms(index, seed=seed + 1, most=round(most / LEARNED_FROM))
+    strings, concepts = examples.own_names(index, seed=seed + 1, most=round(most / LEARNED_FROM))
     kept = [row for row, concept in enumerate(concepts.tolist()) if is_learned_from(index, concept, seed)]
     return [strings[row] for row in kept], concepts[kept]
 

@@ -148,6 +148,9 @@ class Summary:
         audit: the file of accepted rows to review; None if none were asked for, or there are none.
         lost: what the output's format could not hold, counted by field or in words.
         reviewed: rows answered by what people settled before.
+        error: the allowed error at which answers were accepted; None without calibration.
+        assurance: "certified" or "estimated", see `Normalizer.assurance`; None without calibration.
+        origin: where an estimated confidence is from, in words; empty for one fitted on the index itself.
     """
 
     rows: int
@@ -166,13 +169,18 @@ class Summary:
     audit: str | None
     lost: dict[str, int]
     reviewed: int = 0
+    error: float | None = None
+    assurance: str | None = None
+    origin: str = ""
 
     @classmethod
     def of(
-        cls, chunks: Iterable[Chunk], resumed: int, start: float, out: str, *, calibrated: bool,
+        cls, chunks: Iterable[Chunk], resumed: int, start: float, out: str, normalizer: Normalizer, *,
         rejects: Path | None = None, audit: Path | None = None,
     ) -> Summary:  # fmt: skip
         """Add up the counts of all chunks; `start` is when this run began, by `time.monotonic`."""
+        calibration = normalizer.calibration
+        calibrated = calibration is not None
         total: Counter[str] = Counter()
         lost: Counter[str] = Counter()
         for chunk in chunks:
@@ -185,7 +193,8 @@ class Summary:
             total[ACCEPTED] if calibrated else None, total[FOR_REVIEW] if calibrated else None, resumed,
             round(seconds, 3), round((rows - resumed) / max(seconds, 1e-9), 1), out,
             None if rejects is None else str(rejects), None if audit is None else str(audit),
-            dict((+lost).most_common()), total[REVIEWED],
+            dict((+lost).most_common()), total[REVIEWED], normalizer.error if calibrated else None,
+            normalizer.assurance, calibration.origin if calibration is not None else "",
         )  # fmt: skip
 
 

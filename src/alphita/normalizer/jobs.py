@@ -103,15 +103,14 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
     writer = format_of(job)
     check(normalizer, job, writer, resume=resume, force=force)
     start = time.monotonic()
-    calibrated = normalizer.calibration is not None
-    if calibrated and (normalizer.filters is not None or normalizer.target is not None):
+    if normalizer.calibration is not None and (normalizer.filters is not None or normalizer.target is not None):
         progress.say("confidence was measured without filters and target; an audit (--audit) measures it with them")
     today = datetime.now(UTC).date().isoformat()
     if job.to_stdout:
         header = header_of(normalizer, job, today)
         check_concepts(normalizer, job, writer, header)
         chunks = list(_to_stdout(normalizer, job, writer, header))
-        return Summary.of(chunks, 0, start, "stdout", calibrated=calibrated)
+        return Summary.of(chunks, 0, start, "stdout", normalizer)
     out = Path(job.out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -132,9 +131,7 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
                 if not journal.chunks or job.table.is_stream:
                     _discard(out, journal)
                 raise
-            return Summary.of(
-                journal.chunks, resumed, start, str(out), calibrated=calibrated, rejects=rejects, audit=audit
-            )  # fmt: skip
+            return Summary.of(journal.chunks, resumed, start, str(out), normalizer, rejects=rejects, audit=audit)
     except OSError as error:
         kept = not job.table.is_stream and beside(out, ".journal").exists()
         what_now = "make room and go on with --resume" if kept else "nothing was changed"

@@ -39,6 +39,22 @@ class Definitions(NamedTuple):
     vectors: NDArray[np.float16]
 
 
+class Cosines(NamedTuple):
+    """Cosines of one encoder as those of another: what the one gives to as large a share of the pairs as the other.
+
+    Attributes:
+        own: (k,) increasing cosines of the index's encoder.
+        lender: (k,) of the encoder whose ranker reads them, at the same quantiles.
+    """
+
+    own: NDArray[np.float64]
+    lender: NDArray[np.float64]
+
+    def __call__(self, values: Float32) -> Float32:
+        """Return cosines of the index's encoder as the lender's."""
+        return np.interp(values, self.own, self.lender).astype(np.float32)
+
+
 def encode_definitions(index: Index, encoder: Callable[[], Encoder]) -> Definitions:
     """Encode the definitions of an index's concepts."""
     table = index.segment.concepts
@@ -56,9 +72,9 @@ def encode_definitions(index: Index, encoder: Callable[[], Encoder]) -> Definiti
 class Meaning:
     """Compares mentions with concepts as wholes."""
 
-    def __init__(self, index: Index, definitions: Definitions | None) -> None:
+    def __init__(self, index: Index, definitions: Definitions | None, cosines: Cosines | None = None) -> None:
         """Prepare for an index; the middles of its concepts are worked out when they are first asked for."""
-        self.index, self.definitions = index, definitions
+        self.index, self.definitions, self.cosines = index, definitions, cosines
         self._sums: tuple[Float32, Float32] | None = None
 
     def features(
@@ -76,7 +92,8 @@ class Meaning:
         found: dict[str, NDArray[np.generic]] = {name: np.zeros(c, np.float32) for name in names}
         if vectors is None or not c:
             return found
-        found["middle"] = self._middles(table, vectors, hidden_strings)
+        middles = self._middles(table, vectors, hidden_strings)
+        found["middle"] = middles if self.cosines is None else self.cosines(middles)
         if self.definitions is not None:
             row = self.definitions.row[table.concept]
             held = np.flatnonzero(row >= 0)

@@ -15,7 +15,7 @@ from alphita import registry
 from alphita.errors import UsageError
 from alphita.index.store import Encoder, Index
 from alphita.normalizer.abbreviations import Abbreviations
-from alphita.normalizer.calibration_store import FOLDER, Answers, Calibration, ordered
+from alphita.normalizer.calibration_store import FOLDER, Answers, Assurance, Calibration, ordered
 from alphita.normalizer.candidates import DEPTH, EXACT
 from alphita.normalizer.features import languages_of
 from alphita.normalizer.filters import Filters, Restricted, allowed_concepts
@@ -26,7 +26,7 @@ from alphita.normalizer.table import MOST_CONCEPTS
 
 RANKINGS = "alphita.normalizer.rankings"
 AUTO = "auto"
-DEFAULT_ERROR = 0.01
+DEFAULT_ERROR = 0.05
 # Distinct mentions answered together: their candidates' features take some hundred megabytes.
 MENTIONS_AT_ONCE = 8_192
 # Strings looked at first for one concept wanted: most strings name one concept, most concepts have few.
@@ -59,7 +59,8 @@ class Normalizer:
             encoder: use this one instead of loading the index's own; it must be the same model.
             ranking: a module of `alphita.normalizer.rankings`; "auto": `learned` if there is a calibration, else
                 `vectors`.
-            calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, if any.
+            calibration: what `alphita calibrate` made, or its folder; by default the one inside the index, else the
+                general one that came with its model, if any.
             floor: similarity, -1 to 1, below which the best term is no answer (NIL); a learned ranking has its own.
             error: the allowed error, 0 to 1, at which answers are accepted unseen; needs a calibration. By default
                 `DEFAULT_ERROR` with one, and without one nothing is accepted.
@@ -102,8 +103,14 @@ class Normalizer:
         self._pipeline = Pipeline(
             searched, self.encoder, self.abbreviations, respell=self._ranking.LEARNED, allowed=terms,
             definitions=self.calibration.definitions if self.calibration is not None else None,
+            cosines=self.calibration.cosines if self.calibration is not None else None,
         )  # fmt: skip
         self._languages = languages_of(index.segment) if self.calibration is not None else None
+
+    @property
+    def assurance(self) -> Assurance | None:
+        """How sure the confidence is: "certified" on this index's own strings, "estimated" on others; None: none."""
+        return self.calibration.assurance if self.calibration is not None else None
 
     @classmethod
     def load(cls, path: Path | str, *, verify: bool | None = None, **options: Any) -> Normalizer:  # noqa: ANN401
@@ -249,10 +256,12 @@ def _calibration(index: Index, given: Calibration | Path | str | None, ranking: 
         return None
     if isinstance(given, Calibration):
         return given
-    folder = Path(given) if given is not None else index.path / FOLDER
-    if given is None and not folder.exists():
-        return None
-    return Calibration.load(folder, index)
+    if given is not None:
+        return Calibration.load(Path(given), index)
+    for folder in (index.path / FOLDER, index.model_path / FOLDER):
+        if folder.exists():
+            return Calibration.load(folder, index)
+    return None
 
 
 def _allowed(error: float | None, calibration: Calibration | None, index: Index) -> float:

@@ -16,7 +16,7 @@ from alphita.normalizer.abbreviations import Abbreviations, Expansion
 from alphita.normalizer.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, Pairs, gather
 from alphita.normalizer.features import SHORT_CAPITALS, Context, Features, Featurizer
 from alphita.normalizer.hiding import Hidden, Hiding
-from alphita.normalizer.meaning import Definitions
+from alphita.normalizer.meaning import Cosines, Definitions
 from alphita.normalizer.spelling import ABBREVIATION, Reading, Speller
 from alphita.normalizer.table import MOST_CONCEPTS, Requests, Table, collect, requests_of
 from alphita.normalizer.tokens import whole_words
@@ -77,6 +77,7 @@ class Pipeline:
         *,
         respell: bool = False,
         definitions: Definitions | None = None,
+        cosines: Cosines | None = None,
         allowed: NDArray[np.bool_] | None = None,
     ) -> None:
         """Look in an index.
@@ -87,10 +88,11 @@ class Pipeline:
             abbreviations: those that are expanded; None: none are.
             respell: look up misspelt words put right, and mentions without idle words, too.
             definitions: vectors of the concepts' definitions, for the features.
+            cosines: what the features make of cosines; None: they are taken as they are.
             allowed: (n_terms,) the terms that may speak for a concept; None: all.
         """
         self.index, self.encoder, self.abbreviations, self.respell = index, encoder, abbreviations, respell
-        self.definitions, self.allowed = definitions, allowed
+        self.definitions, self.cosines, self.allowed = definitions, cosines, allowed
         self._featurizer: Featurizer | None = None
         self._speller: Speller | None = None
         # Several threads may ask at once; what is made at the first question is made once.
@@ -252,7 +254,7 @@ class Pipeline:
     def _features(self, queries: Sequence[str], table: Table, context: Context) -> Features:
         with self._making:
             if self._featurizer is None:
-                self._featurizer = Featurizer(self.index, self.definitions)
+                self._featurizer = Featurizer(self.index, self.definitions, self.cosines)
         return self._featurizer(queries, table, context)
 
 

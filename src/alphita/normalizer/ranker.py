@@ -281,9 +281,11 @@ _LEARNED = ("weight", "bias", "out", "out_bias")
 def _start(inputs: NDArray[np.float32], random: np.random.Generator) -> Network:
     d = inputs.shape[1]
     scale = inputs.std(axis=0, dtype=np.float64)
+    varied = scale > 1e-6
+    # What is the same everywhere here teaches nothing, and must have no say where it is another.
+    weight = random.normal(0, np.sqrt(2 / d), (d, HIDDEN)) * varied[:, None]
     return Network(
-        inputs.mean(axis=0, dtype=np.float64), np.where(scale > 1e-6, scale, 1.0),
-        random.normal(0, np.sqrt(2 / d), (d, HIDDEN)), np.zeros(HIDDEN),
+        inputs.mean(axis=0, dtype=np.float64), np.where(varied, scale, 1.0), weight, np.zeros(HIDDEN),
         random.normal(0, np.sqrt(1 / HIDDEN), HIDDEN), np.zeros(1),
     )  # fmt: skip
 

@@ -54,7 +54,7 @@ def see(pipeline: Pipeline, some: Examples) -> Seen:
                 _seen(pipeline, some.take(np.arange(start, min(start + EXAMPLES_AT_ONCE, len(some.mentions)))))
             )
             bar.advance(len(parts[-1].examples.mentions))
-    return _together(parts)
+    return together(parts)
 
 
 def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Asked]:
@@ -83,7 +83,8 @@ def _seen(pipeline: Pipeline, some: Examples) -> Seen:
     return Seen(some, table, training)
 
 
-def _together(parts: Sequence[Seen]) -> Seen:
+def together(parts: Sequence[Seen]) -> Seen:
+    """Return several as one; the rows that the table counts (strings, concepts) are those of each part's own index."""
     shift_requests = np.cumsum([0, *(len(part.examples.mentions) for part in parts)])
     shift_rows = np.cumsum([0, *(len(part.table.request) for part in parts)])
     offsets = np.concatenate(

@@ -101,15 +101,18 @@ class Words:
 
     def overlap(self, rows: NDArray[np.int64], other: Words, other_rows: NDArray[np.int64]) -> Overlap:
         """Compare string rows[i] of these with string other_rows[i] of `other`, for all i."""
-        from scipy import sparse
-
         width = int(max(self.number.max(initial=0), other.number.max(initial=0))) + 1
-        left = sparse.csr_matrix((self.weight, self.number, self.offsets), shape=(len(self.counts), width))
-        right = sparse.csr_matrix((np.ones(len(other.number)), other.number, other.offsets), (len(other.counts), width))
+        # Ascending: the words of a string are.
+        held = np.repeat(np.arange(len(other.counts)), other.counts) * width + other.number
         shared = np.zeros(len(rows))
-        for start in range(0, len(rows), STRINGS_AT_ONCE):
+        for start in range(0, len(rows) if len(held) else 0, STRINGS_AT_ONCE):
             part = slice(start, start + STRINGS_AT_ONCE)
-            shared[part] = np.asarray(left[rows[part]].multiply(right[other_rows[part]]).sum(axis=1)).ravel()
+            counts = self.counts[rows[part]]
+            pair = np.repeat(np.arange(len(counts)), counts)
+            word = np.arange(len(pair)) + np.repeat(self.offsets[rows[part]] - (np.cumsum(counts) - counts), counts)
+            wanted = other_rows[part][pair] * width + self.number[word]
+            has = held[np.searchsorted(held, wanted).clip(max=len(held) - 1)] == wanted
+            shared[part] = np.bincount(pair[has], self.weight[word[has]], minlength=len(counts))
         of_left = shared / np.maximum(self.total[rows], 1e-9)
         of_right = shared / np.maximum(other.total[other_rows], 1e-9)
         same = (of_left > 1 - 1e-9) & (of_right > 1 - 1e-9)

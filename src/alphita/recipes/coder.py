@@ -112,7 +112,7 @@ def train(
 
     Args:
         terminology: the knowledge graph: terms and relations.
-        encoder: `minilm`, a folder or a hub name to start from.
+        encoder: `alphita-en`, `minilm`, a folder or a hub name to start from.
         out: the model folder to create; unfinished work lies in `OUT.training` beside it.
         config: the settings.
         split: strings and triples held out: removed from the names and the graph before training.

@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita import __version__
 from alphita.mappings.review.store import ReviewStore
+from alphita.normalizer.calibration_store import Assurance
 from alphita.normalizer.normalizer import Normalizer
 from alphita.service import failures, fhir, keys, logs, metrics, normalizing, reference, remembering, reviewing
 from alphita.service.batching import Batcher
@@ -56,6 +57,7 @@ class Readiness(BaseModel):
     index: str
     model: str
     calibrated: bool
+    assurance: Assurance | None
 
 
 class Ahead:
@@ -160,9 +162,10 @@ def create(
     async def ready(response: Response) -> dict[str, Any]:
         """Tell whether the server can answer: 200 if so, else 503."""
         response.status_code = 200 if status["status"] == "ready" else 503
-        calibrated = normalizer.calibration is not None
-        return {**status, "index": normalizer.index.content_hash, "model": manifest["model_hash"],
-                "calibrated": calibrated}  # fmt: skip
+        return {
+            **status, "index": normalizer.index.content_hash, "model": manifest["model_hash"],
+            "calibrated": normalizer.calibration is not None, "assurance": normalizer.assurance,
+        }  # fmt: skip
 
     @app.get("/metrics", tags=["Operation"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def prometheus() -> Response:

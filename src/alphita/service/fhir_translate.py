@@ -8,6 +8,10 @@ source system that of `codings.source_system`; a row without a code of its own i
 equivalence is that of the translation: asked in reverse, what the map calls wider is narrower. In R5 the relationship
 stays the map's, for its words name source and target. Value sets are not known here but for all codes of a system; R4's
 `source`, which only tells a server which map to take, is passed over.
+
+Where people settled on what the normaliser had answered, its confidence and decision come along: in R5 as properties of
+the match; in R4, whose matches have none, as extensions of it; and in R5 for NIL, which is no match, as extensions of
+the result.
 """
 
 from __future__ import annotations
@@ -43,6 +47,8 @@ NOT_DONE = {
 # A value set of all codes of a system.
 ALL_CODES = "?fhir_vs"
 REVERSED = {"wider": "narrower", "narrower": "wider"}
+# Of what the normaliser had said: an extension's url, a property's uri.
+SAID = "https://github.com/alphita/alphita/StructureDefinition/normalizer-"
 Coding = tuple[str, str]
 
 
@@ -184,23 +190,27 @@ def _systems(row: Settled) -> tuple[str, str]:
 def answer(found: Iterable[Match], question: Asked, release: Release) -> dict[str, Any]:
     """Return the Parameters resource: result, message, and each match once."""
     said: list[list[dict[str, Any]]] = []
-    is_nil = has_match = False
+    matches: list[dict[str, Any]] = []
+    nil: Settled | None = None
+    has_match = False
     for match in found:
         if match.found is None:
-            is_nil = True
+            nil = nil or match.row
             if release == "r5":
                 continue
-        else:
-            has_match = True
         parts = _parts(match, question, release)
         if parts not in said:
             said.append(parts)
-    entries = [parameter("result", valueBoolean=has_match)]
+            matches.append(_match(parts, match.row, release))
+        has_match |= match.found is not None
+    result = parameter("result", valueBoolean=has_match)
+    entries = [result]
     if not has_match:
-        why = "reviewed: no concept of the target fits" if is_nil else "no reviewed mapping of this code"
+        why = "reviewed: no concept of the target fits" if nil else "no reviewed mapping of this code"
         entries.append(parameter("message", valueString=why))
-    entries += [parameter("match", part=parts) for parts in said]
-    return {"resourceType": "Parameters", "parameter": entries}
+        if nil and release == "r5":
+            result.update(_extensions(nil))
+    return {"resourceType": "Parameters", "parameter": [*entries, *matches]}
 
 
 def _parts(match: Match, question: Asked, release: Release) -> list[dict[str, Any]]:
@@ -218,3 +228,27 @@ def _parts(match: Match, question: Asked, release: Release) -> list[dict[str, An
         facts = {"system": system, "code": code, "display": match.display}
         parts.append(parameter("concept", valueCoding={name: value for name, value in facts.items() if value}))
     return [*parts, parameter(origin, valueUri=files.set_id(match.row.project))]
+
+
+def _match(parts: list[dict[str, Any]], row: Settled, release: Release) -> dict[str, Any]:
+    """Return a match with what the normaliser had said."""
+    if release == "r4":
+        return parameter("match", **_extensions(row), part=parts)
+    properties = [
+        parameter("property", part=[parameter("uri", valueUri=uri), parameter("value", **value)])
+        for uri, value in _said(row)
+    ]
+    return parameter("match", part=[*parts, *properties])
+
+
+def _extensions(row: Settled) -> dict[str, Any]:
+    found = [{"url": uri, **value} for uri, value in _said(row)]
+    return {"extension": found} if found else {}
+
+
+def _said(row: Settled) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield uri and value of what the normaliser had said."""
+    if row.confidence is not None:
+        yield SAID + "confidence", {"valueDecimal": row.confidence}
+    if row.decision is not None:
+        yield SAID + "decision", {"valueCode": row.decision}

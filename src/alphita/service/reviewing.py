@@ -61,7 +61,7 @@ MEDIA_TYPES = {
     "csv": "text/csv; charset=utf-8", "usagi": "text/csv; charset=utf-8", "omop": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson", "sssom": "text/tab-separated-values; charset=utf-8",
     "fhir_r4": "application/fhir+json", "fhir_r5": "application/fhir+json",
-    "parquet": "application/vnd.apache.parquet",
+    "parquet": "application/vnd.apache.parquet", "html": "text/html; charset=utf-8",
 }  # fmt: skip
 LOSSES, SET_ASIDE = "X-Alphita-Losses", "X-Alphita-Set-Aside"
 
@@ -104,6 +104,7 @@ def router(
             "reviewer": reviewer, "projects": [project_json(one) for one in store.projects()] if store else [],
             "version": __version__, "release": review_files.release_of(index), "model": index.manifest["model_hash"],
             "terminology": index.manifest["terminology_hash"], "calibrated": normalizer.calibration is not None,
+            "assurance": normalizer.assurance,
         }  # fmt: skip
 
     if store is not None:
@@ -283,7 +284,7 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
         """Read a file of mappings into a project, which is made if there is none of its name."""
         kind = _kind(request)
         reader = _names.chosen(
-            Path(filename), format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")), "format"
+            Path(filename), format_ or ("" if filename else BY_MEDIA_TYPE.get(kind, "csv")), "format", to_read=True
         )
         left_out: Counter[str] = Counter()
         with tempfile.TemporaryDirectory() as folder:

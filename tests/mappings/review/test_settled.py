@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from alphita.mappings.review.records import Decision, Project, Row
@@ -54,6 +56,18 @@ def test_by_code(store, settled):
     decide(store, "b", 0, "2", "choose", "HP:9", concept_name="nine")
     assert settled.by_code("1") == [one, Settled("b", "B", "1", "arm", "HP:9", "nine", "exact")]
     assert settled.by_code("toe") == settled.by_code("") == []
+
+
+def test_what_the_normaliser_said_of_its_own_answer(store, settled):
+    answer = replace(row("2", "knee", "HP:4").candidates[0], confidence=0.75, decision="review")
+    store.add_rows("a", [replace(row("2", "knee", "HP:4"), candidates=(answer,))])
+    decide(store, "a", 3, "1")
+    assert [one[-2:] for one in settled.by_code("2")] == [(0.75, "review")]
+    assert [one[-2:] for one in settled.by_concept("HP:4".__eq__)] == [(0.75, "review")]
+    decide(store, "a", 3, "2", "choose", "HP:5")
+    assert [one[-2:] for one in settled.by_code("2")] == [(None, None)]
+    decide(store, "a", 3, "3", "nil")
+    assert [one[-2:] for one in settled.by_code("2")] == [(None, None)]
 
 
 def test_a_string_is_a_code_where_there_is_none(store, settled):

@@ -3,7 +3,7 @@
 On the command line a system is written `KIND`, `KIND:ARGUMENT` or, for an encoder, just its name, each with options
 after commas:
 
-    minilm      path/to/model      GanjinZero/coder_eng,pooling=legacy_coder,max_length=32
+    alphita-en      minilm      path/to/model      GanjinZero/coder_eng,pooling=legacy_coder,max_length=32
     tfidf       bm25      exact_match      edit_distance
     word_vectors:glove.txt      concept_vectors:cui2vec.csv      graph_vectors:open.vectors
     normalizer:path/to/model,ranking=learned
@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import registry
+from alphita.encoder.resolve import SHIPPED
 from alphita.errors import UsageError
 
 PACKAGE = "alphita.evaluation.systems"
 ENCODER = "encoder"
-MINILM = "minilm"
+NAMED = (*SHIPPED, "minilm")
 
 
 @runtime_checkable
@@ -140,10 +141,10 @@ def load_system(spec: str) -> System | ConceptSystem:
         if colon and not Path(head).exists() and "/" not in kind:
             raise UsageError(registry.unknown("system", kind, kinds))
         # The hub's names hold a slash, so a single word that is no folder can only be meant for one of these.
-        if not colon and "/" not in head and head != MINILM and not Path(head).expanduser().exists():
+        if not colon and "/" not in head and head not in NAMED and not Path(head).expanduser().exists():
             choices = [one for one in kinds if one != ENCODER]
             raise UsageError(
-                f"{registry.unknown('system', head, [*choices, MINILM])}, or give the folder of a model or a hub name "
+                f"{registry.unknown('system', head, [*choices, *NAMED])}, or give the folder of a model or a hub name "
                 "like owner/model"
             )
         kind, argument = ENCODER, head

@@ -121,7 +121,7 @@ def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
     """Open an encoder.
 
     Args:
-        argument: minilm, a folder or a hub name.
+        argument: alphita-en, minilm, a folder or a hub name.
         options: `pooling` (mean, cls, legacy_coder), `max_length`, `precision`, `device`, `cased` (true: strings keep
             their case), `name` (in reports).
     """

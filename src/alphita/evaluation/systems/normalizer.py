@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from alphita import registry
 from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.resolve import DEFAULT
 from alphita.errors import UsageError
 from alphita.evaluation.systems import Answer, encoder, refuse_unknown
 from alphita.index.store import Index, build
@@ -164,7 +165,7 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     """Open the normaliser with an encoder.
 
     Args:
-        argument: minilm, a folder or a hub name.
+        argument: alphita-en (also if it is empty), alphita-en, minilm, a folder or a hub name.
         options: `ranking` (learned), `contexts` (true or false), `split` (a folder), `calibration` (an index),
             `seed`, `precision`, `name`.
     """
@@ -177,7 +178,7 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     seed = options.get("seed", "0")
     if not seed.isdecimal():
         raise UsageError(f"option seed of the normalizer is a whole number, 0 or more, not {seed!r}")
-    argument = argument or "minilm"
+    argument = argument or DEFAULT
     opened = TermEncoder.load(argument, precision=options.get("precision", "auto"))
     short = Path(argument).name if Path(argument).exists() else argument
     facts = {

@@ -97,6 +97,8 @@ class Format(Protocol):
     SUFFIXES: tuple[str, ...]
     # Whether the part file already is the output, so that it can go to stdout as it grows.
     STREAMS: bool
+    # Whether its files can be read again; `read` of a format for people only says what to give instead.
+    READS: bool
     # Whether the prefixes of concept ids must be declared.
     PREFIXED: bool
     # The fields that the format cannot hold, or not for every mapping; the empty tuple: it holds all.
@@ -149,7 +151,7 @@ class Format(Protocol):
         """Read a file; a bad row is set aside.
 
         Raises:
-            InputError: the file as a whole cannot be read as this format.
+            InputError: the file as a whole cannot be read as this format, or no file of the format can (`READS`).
         """
         ...
 

@@ -11,20 +11,32 @@ from alphita.errors import UsageError
 PACKAGE = "alphita.mappings.formats"
 
 
-def chosen(path: Path, name: str, option: str) -> ModuleType:
+def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> ModuleType:
     """Return the format called `name`, or, if that is "", the one whose suffix fits the file's name best.
+
+    Args:
+        path: the file.
+        name: of the format, or "".
+        option: by which a format is named.
+        to_read: do not offer formats that cannot be read. One that is asked for by name or suffix is returned all the
+            same: its `read` says what to give instead.
 
     Raises:
         UsageError: there is no such format, or no suffix fits; the message names `option`.
     """
-    choices = registry.names(PACKAGE)
+    modules = {choice: registry.load(PACKAGE, choice) for choice in registry.names(PACKAGE)}
+    offered = [choice for choice, module in modules.items() if module.READS or not to_read]
     if name:
-        return registry.load(PACKAGE, name)
-    modules = [registry.load(PACKAGE, choice) for choice in choices]
+        if name not in modules:
+            raise UsageError(registry.unknown("format", name, offered))
+        return modules[name]
     fitting = [
-        (len(suffix), module) for module in modules for suffix in module.SUFFIXES if path.name.lower().endswith(suffix)
+        (len(suffix), module)
+        for module in modules.values()
+        for suffix in module.SUFFIXES
+        if path.name.lower().endswith(suffix)
     ]
     if not fitting:
-        raise UsageError(f"cannot tell the format of {path} by its name; say {option}, one of {choices}")
+        raise UsageError(f"cannot tell the format of {path} by its name; say {option}, one of {offered}")
     found: ModuleType = max(fitting, key=lambda one: one[0])[1]
     return found

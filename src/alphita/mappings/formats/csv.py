@@ -17,6 +17,7 @@ from alphita.mappings.record import COLUMNS, Mapping
 DESCRIPTION = "comma-separated, with a header"
 SUFFIXES = (".csv",)
 STREAMS = True
+READS = True
 PREFIXED = False
 LOSSES: tuple[str, ...] = ()
 END = "\r\n"

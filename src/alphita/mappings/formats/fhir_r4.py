@@ -18,6 +18,7 @@ from alphita.mappings.record import Mapping
 DESCRIPTION = "FHIR R4 ConceptMap (JSON)"
 SUFFIXES = (".conceptmap.r4.json", ".r4.json")
 STREAMS = False
+READS = True
 PREFIXED = True
 LOSSES = (
     "mention", "frequency", "rank", "concept_name", "matched_term", "similarity", "confidence", "decision", "method",

@@ -19,6 +19,7 @@ from alphita.mappings.record import Mapping
 DESCRIPTION = "FHIR R5 ConceptMap (JSON)"
 SUFFIXES = (".conceptmap.json", ".conceptmap.r5.json", ".r5.json")
 STREAMS = False
+READS = True
 PREFIXED = True
 LOSSES = (
     "mention", "frequency", "rank", "concept_name", "matched_term", "similarity", "confidence", "decision", "method",

@@ -19,6 +19,7 @@ from alphita.mappings.record import COLUMNS, Mapping
 DESCRIPTION = "JSON Lines, one object a line"
 SUFFIXES = (".jsonl", ".ndjson")
 STREAMS = True
+READS = True
 PREFIXED = False
 LOSSES: tuple[str, ...] = ()
 

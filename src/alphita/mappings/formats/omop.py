@@ -30,6 +30,7 @@ from alphita.mappings.record import Mapping
 DESCRIPTION = "OMOP SOURCE_TO_CONCEPT_MAP, comma-separated"
 SUFFIXES = (".source_to_concept_map.csv", ".stcm.csv")
 STREAMS = False
+READS = True
 PREFIXED = False
 LOSSES = (
     "mention_code", "mention", "frequency", "rank", "concept_name", "matched_term", "similarity", "confidence",

@@ -19,6 +19,7 @@ from alphita.mappings.record import COLUMNS, Mapping
 DESCRIPTION = "Apache Parquet"
 SUFFIXES = (".parquet",)
 STREAMS = False
+READS = True
 PREFIXED = False
 LOSSES: tuple[str, ...] = ()
 

@@ -35,6 +35,7 @@ from alphita.terminology import prefixes
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
 SUFFIXES = (".sssom.tsv", ".tsv")
 STREAMS = False
+READS = True
 PREFIXED = True
 LOSSES = (
     "mention_code", "rank", "frequency", "concept_name", "matched_term", "similarity", "decision", "method", "routes",

@@ -35,6 +35,7 @@ from alphita.mappings.record import Mapping, MappingType
 DESCRIPTION = "Usagi's mapping file, for review in Usagi"
 SUFFIXES = (".usagi.csv",)
 STREAMS = True
+READS = True
 PREFIXED = False
 LOSSES = (
     "mention_code", "mention", "rank", "concept_name", "matched_term", "similarity", "confidence", "decision", "method",

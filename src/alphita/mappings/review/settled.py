@@ -27,6 +27,8 @@ class Settled(NamedTuple):
         concept_id: CURIE (several, joined by `|`, where one concept has several codes); None: no concept fits.
         concept_name: its preferred term, if it is known.
         relation: exact, broad, narrow or related; None without a concept.
+        confidence: what the normaliser gave, where people settled on its answer; else None.
+        decision: likewise: "accept", "review" or "nil".
     """
 
     project: str
@@ -36,6 +38,8 @@ class Settled(NamedTuple):
     concept_id: str | None
     concept_name: str | None
     relation: str | None
+    confidence: float | None = None
+    decision: str | None = None
 
 
 class SettledMappings:
@@ -70,8 +74,12 @@ class SettledMappings:
 
 def _settled(connection: sqlite3.Connection, values: tuple[Any, ...]) -> Settled:
     project, source, row, code, mention, concept_id, name, relation = values
+    (known,) = connection.execute("SELECT candidates FROM detail WHERE row = ?", (row,)).fetchone()
+    candidates = json.loads(known)
     if concept_id is not None and name is None:
-        (known,) = connection.execute("SELECT candidates FROM detail WHERE row = ?", (row,)).fetchone()
-        names = (one.get("concept_name") for one in json.loads(known) if one.get("concept_id") == concept_id)
+        names = (one.get("concept_name") for one in candidates if one.get("concept_id") == concept_id)
         name = next(names, None)
-    return Settled(project, source, code or mention, mention, concept_id, name, relation)
+    answer = candidates[0] if candidates else {}
+    is_answer = answer.get("concept_id") == concept_id
+    said = [answer.get(one) if is_answer else None for one in ("confidence", "decision")]
+    return Settled(project, source, code or mention, mention, concept_id, name, relation, *said)

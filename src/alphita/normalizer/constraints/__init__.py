@@ -206,6 +206,9 @@ class Profiler:
         table = np.zeros((len(strings), len(self._rules)), dtype=np.int64, order="F")
         speaks = np.zeros(len(strings), dtype=np.uint16)
         for column, rule in enumerate(self._rules):
+            # Most strings say nothing of most attributes.
+            if not rows[column]:
+                continue
             table[rows[column], column] = codes[column]
             speaks |= rule.speaks(table[:, column]).astype(np.uint16) << np.uint16(column)
         return Profiles(self.rules, table, speaks)
@@ -232,6 +235,8 @@ class Profiler:
         for column, rule in enumerate(self._rules):
             bit = np.uint16(1 << column)
             pairs = np.flatnonzero(either & bit)
+            if not len(pairs):
+                continue
             mine, other = left.codes[left_rows[pairs], column], right.codes[right_rows[pairs], column]
             clash = rule.contradict(mine, other)
             contradicts[pairs[clash]] |= bit

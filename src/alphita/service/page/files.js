@@ -5,7 +5,7 @@ import { byId, closable, fill, make, several } from "./dom.js";
 
 const NAMES = {
   csv: "CSV", jsonl: "JSON Lines", parquet: "Parquet", sssom: "SSSOM", usagi: "Usagi", omop: "OMOP source_to_concept_map",
-  fhir_r4: "FHIR R4 ConceptMap", fhir_r5: "FHIR R5 ConceptMap",
+  fhir_r4: "FHIR R4 ConceptMap", fhir_r5: "FHIR R5 ConceptMap", html: "HTML page, to be read by people",
 };
 const SAID = "alphita.export."; // what the file says of itself, by project
 

@@ -4,6 +4,7 @@ Each module has
 
 - `DESCRIPTION: str`, one line for `--help`;
 - `Options`, a `Config` of what can be chosen (every option has a default that works);
+- `recognises(seen) -> dict | None`: whether a file or folder is of this format, from a first look at it; see `Loader`;
 - `load(paths, options, rejects) -> Tables`.
 
 A bad row goes to `rejects` with its file and line and never ends the work; a file that is not of the format at all, or
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from alphita.config import Config
     from alphita.errors import Rejects
+    from alphita.terminology.loaders._look import Look
     from alphita.terminology.model import Tables
 
 PACKAGE = "alphita.terminology.loaders"
@@ -30,6 +32,19 @@ class Loader(Protocol):
 
     DESCRIPTION: str
     Options: type[Config]
+
+    def recognises(self, seen: Look) -> dict[str, str] | None:
+        """Return the options with which `load` reads what was seen, or None: it is not of this format.
+
+        It goes by content where `load` does, and by the files' names where `load` needs them. No file is read beyond
+        its first 64 KB, but workbooks. What recognises is not to take what another loader reads better: two that do are
+        an error in `detect`, which asks `products` and `table` only about what is no other's. A format that only adds
+        to a terminology has an option `onto`, and recognises its files all the same.
+
+        Raises:
+            InputError: it is of this format, and cannot be read as it was given; the remedy says what to give.
+        """
+        ...
 
     def load(self, paths: Sequence[Path], options: Config, rejects: Rejects) -> Tables:
         """Read the files into tables."""

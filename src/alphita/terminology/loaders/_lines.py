@@ -13,7 +13,7 @@ from alphita.terminology.loaders._files import Member, reading
 
 # A line longer than this is not of a terminology; reading stops growing there.
 MAX_LINE_BYTES = 16 * 2**20
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def check_encoding(encoding: str) -> str:
@@ -47,7 +47,7 @@ def lines(file: Path | Member, encoding: str, rejects: Rejects) -> Iterator[tupl
         while raw := _next_line(opened, member, number):
             number += 1
             if number == 1:
-                if raw.startswith(_UTF16):
+                if raw.startswith(UTF16):
                     raise InputError(
                         "this file is UTF-16", file=member.place, remedy="name its encoding: encoding=utf-16"
                     )

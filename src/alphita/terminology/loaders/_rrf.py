@@ -16,6 +16,7 @@ from alphita.terminology import model, prefixes
 from alphita.terminology.loaders._rrf_ids import Int32
 from alphita.terminology.loaders._rrf_relations import read_relations
 from alphita.terminology.loaders._rrf_release import Release as Release
+from alphita.terminology.loaders._rrf_release import recognised as recognised
 from alphita.terminology.loaders._rrf_sieve import LANGUAGES, Sieve, not_an_id
 from alphita.terminology.loaders._rrf_sieve import Dialect as Dialect
 from alphita.terminology.loaders._rrf_sieve import Filters as Filters

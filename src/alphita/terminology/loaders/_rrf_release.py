@@ -11,7 +11,7 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders import _files, _lines
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 
 BLOCK_BYTES = 32 * 2**20
 PIPE, NEWLINE = ord("|"), ord("\n")
+M = TypeVar("M", bound=Member)
 
 
 class Release:
@@ -41,7 +43,7 @@ class Release:
         self.parts: dict[str, list[Member]] = {}
         self.all_parts = _files.members(paths)
         for name in layouts:
-            self.parts[name] = self._choose(name)
+            self.parts[name] = parts_of(self.all_parts, name)
         self._hashing = ThreadPoolExecutor(max_workers=1)
         self._hashed: dict[Member, Future[dict[str, Any]]] = {}
 
@@ -52,17 +54,6 @@ class Release:
     def __exit__(self, *_: object) -> None:
         """End the thread that hashes."""
         self._hashing.shutdown(cancel_futures=True)
-
-    def _choose(self, name: str) -> list[Member]:
-        """Return the file of that name: plain, gzipped, or cut into MRCONSO.RRF.aa.gz, .ab.gz, ..."""
-        for pattern in (f"{name}.RRF", f"{name}.RRF.[A-Z][A-Z]*"):
-            chosen = [part for part in self.all_parts if fnmatch.fnmatchcase(part.name.upper(), pattern)]
-            # The one nearest to the top: RxNorm has a second, smaller release in the folder `prescribe`.
-            folders = {part: part.place.rpartition("/")[0] for part in chosen}
-            if chosen:
-                top = min(folders.values(), key=lambda folder: (folder.count("/"), "prescrib" in folder, folder))
-                return sorted((part for part in chosen if folders[part] == top), key=lambda part: part.name)
-        return []
 
     def has(self, name: str) -> bool:
         """Tell whether the release has that file."""
@@ -148,6 +139,35 @@ class Release:
                 f"MRFILES.RRF says {self.rows[name]:,} rows, the file has {checker.line:,}: cut short, or filtered?"
             )
             self.rejects.add(problem, file=shown)
+
+
+def parts_of(members: Sequence[M], name: str) -> list[M]:
+    """Return the file of that name: plain, gzipped, or cut into MRCONSO.RRF.aa.gz, .ab.gz, ..."""
+    for pattern in (f"{name}.RRF", f"{name}.RRF.[A-Z][A-Z]*"):
+        chosen = [part for part in members if fnmatch.fnmatchcase(part.name.upper(), pattern)]
+        # The one nearest to the top: RxNorm has a second, smaller release in the folder `prescribe`.
+        folders = {part: part.place.rpartition("/")[0] for part in chosen}
+        if chosen:
+            top = min(folders.values(), key=lambda folder: (folder.count("/"), "prescrib" in folder, folder))
+            return sorted((part for part in chosen if folders[part] == top), key=lambda part: part.name)
+    return []
+
+
+def recognised(seen: Look, layouts: Mapping[str, str], terms: str) -> dict[str, str] | None:
+    """Tell by its file of terms whether a release is there; see `Loader.recognises`.
+
+    Raises:
+        InputError: other files of such a release are there, and not that one.
+    """
+    if parts := parts_of(seen.members, terms):
+        return {} if "|" in parts[0].first_line else None
+    others = [f"{name}.RRF" for name in layouts if parts_of(seen.members, name)]
+    if not others:
+        return None
+    raise InputError(
+        f"{', '.join(others)} of a release, without the terms in {terms}.RRF", file=seen.path,
+        remedy="give the folder of the release, or its zip file",
+    )  # fmt: skip
 
 
 def _raw_blocks(parts: Sequence[Member]) -> Iterator[bytes]:

@@ -41,6 +41,10 @@ MOST_LINES = 1_000
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet", *workbooks.SUFFIXES)
 
 
+PARQUET_MAGIC = b"PAR1"
+# What stands between cells, the likelier first.
+DELIMITERS = ",\t;|"
+
 # Before the first block, for a header of several lines has let some wait.
 _NOTHING: Block = (0, "")
 
@@ -102,14 +106,15 @@ def chosen(paths: Sequence[Path], format_: Format, dropped: Counter[str]) -> lis
         UsageError: a sheet is named, and none of them is a workbook.
     """
     found = _files.chosen(paths, ENDINGS, dropped)
-    if format_.sheet and not any(map(_is_workbook, found)):
+    if format_.sheet and not any(map(is_workbook, found)):
         raise UsageError(
             f"there are sheets in workbooks only, and none is given; leave out --set sheet={format_.sheet}"
         )
     return found
 
 
-def _is_workbook(member: Member) -> bool:
+def is_workbook(member: Member) -> bool:
+    """Tell whether a file is a workbook, by its name."""
     return PurePath(member.name).suffix.lower() in workbooks.SUFFIXES
 
 
@@ -126,10 +131,10 @@ def opened(member: Member, format_: Format, rejects: Rejects, *, fractions: bool
         InputError: the file is empty, no table, or unreadable.
         UsageError: the delimiter is no single character, or the encoding unknown.
     """
-    if _is_workbook(member):
+    if is_workbook(member):
         return _Workbook(member, format_.sheet)
     with member.open() as file:
-        is_parquet = _files.read_block(file, member.place, 4) == b"PAR1"
+        is_parquet = _files.read_block(file, member.place, 4) == PARQUET_MAGIC
     return _Parquet(member, fractions) if is_parquet else _Delimited(member, format_, rejects)
 
 
@@ -431,4 +436,4 @@ def _delimiter(member: Member, header: str) -> str:
     suffixes = [suffix.lower() for suffix in PurePath(member.name).suffixes]
     if ".tsv" in suffixes or ".tab" in suffixes:
         return "\t"
-    return max(",\t;|", key=lambda sign: (header.count(sign), sign == ","))
+    return max(DELIMITERS, key=lambda sign: (header.count(sign), sign == ","))

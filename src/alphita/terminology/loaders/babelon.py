@@ -24,6 +24,7 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _lines, _tsv
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
@@ -32,6 +33,7 @@ DESCRIPTION = "translations of an ontology, such as HPO's; adds to a terminology
 
 # Names of the files that are read, where they lie among others.
 ENDINGS = (".tsv",)
+NEEDED = ("subject_id", "translation_value")
 NOT_TRANSLATED = "NOT_TRANSLATED"
 STATUSES = {"OFFICIAL": "official", "UNDER_REVIEW": "candidate", "CANDIDATE": "candidate"}
 MACHINE = "ALGORITHM"
@@ -58,6 +60,12 @@ class Options(Config):
     encoding: str = Field("utf-8", description="of the files")
 
 
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: the columns that both kinds of its tables have."""
+    file = seen.first(lambda file: {*NEEDED} <= {*_header(file.lines())[1]}, ENDINGS)
+    return None if file is None else file.settings
+
+
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read the base terminology and add the translations in the files.
 
@@ -77,6 +85,12 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     tables.sources += sources
     tables.dropped = dict(Counter(tables.dropped) + reader.dropped)
     return tables
+
+
+def _header(lines: _tsv.Lines) -> tuple[int, list[str]]:
+    """Return the line of the header and the names in it; no names where there is none."""
+    first = next(((number, line) for number, line in lines if line.strip() and not line.startswith("#")), None)
+    return (0, []) if first is None else (first[0], [name.lower().replace(" ", "_") for name in _tsv.cells(first[1])])
 
 
 @dataclass
@@ -108,15 +122,14 @@ class _Reader:
         """Read one file; return its entry for the manifest."""
         self.member = member
         lines = _lines.lines(member, self.options.encoding, self.rejects)
-        first = next(((number, line) for number, line in lines if line.strip() and not line.startswith("#")), None)
-        if first is None:
+        place, header = _header(lines)
+        if not header:
             raise InputError("no header in this file", file=member.place, remedy=_REMEDY)
-        header = [name.lower().replace(" ", "_") for name in _tsv.cells(first[1])]
-        _tsv.check_header(header, ("subject_id", "translation_value"), member.place, first[0], _REMEDY)
+        _tsv.check_header(header, NEEDED, member.place, place, _REMEDY)
         rows = _tsv.rows(lines, header, member.place, self.rejects)
         version = None
         if "predicate_id" in header:
-            _tsv.check_header(header, ("translation_language", "translation_status"), member.place, first[0], _REMEDY)
+            _tsv.check_header(header, ("translation_language", "translation_status"), member.place, place, _REMEDY)
             version = self._babelon(rows)
         else:
             self._synonyms(rows)

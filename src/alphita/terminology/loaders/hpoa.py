@@ -24,6 +24,7 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _lines, _tsv
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
 
@@ -63,6 +64,12 @@ class Options(Config):
     encoding: str = Field("utf-8", description="of the files")
 
 
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: the columns that are needed, in either spelling."""
+    file = seen.first(lambda file: {*NEEDED} <= {*_header(file.lines(), {})[1]}, ENDINGS)
+    return None if file is None else file.settings
+
+
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read the base terminology and add the diseases and annotations in the files.
 
@@ -82,6 +89,22 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     tables.sources += sources
     tables.dropped = dict(Counter(tables.dropped) + reader.dropped)
     return tables
+
+
+def _header(lines: _tsv.Lines, remarks: dict[str, str]) -> tuple[int, list[str]]:
+    """Return the line of the header, and the names in it, none where there is no header.
+
+    Args:
+        lines: of the file.
+        remarks: takes those before the header.
+    """
+    for number, line in lines:
+        header = [name.lower().replace("_", "") for name in _tsv.cells(line.removeprefix("#"))]
+        if "databaseid" in header or (line.strip() and not line.startswith("#")):
+            return number, header
+        key, _, value = line.removeprefix("#").partition(":")
+        remarks[key.strip().lower()] = value.strip()
+    return 0, []
 
 
 @dataclass
@@ -110,15 +133,10 @@ class _Reader:
         self.file = member.place
         lines = _lines.lines(member, self.options.encoding, self.rejects)
         remarks: dict[str, str] = {}
-        for number, line in lines:
-            header = [name.lower().replace("_", "") for name in _tsv.cells(line.removeprefix("#"))]
-            if "databaseid" in header or (line.strip() and not line.startswith("#")):
-                _tsv.check_header(header, NEEDED, self.file, number, _REMEDY)
-                break
-            key, _, value = line.removeprefix("#").partition(":")
-            remarks[key.strip().lower()] = value.strip()
-        else:
+        place, header = _header(lines, remarks)
+        if not header:
             raise InputError("no header in this file", file=self.file, remedy=_REMEDY)
+        _tsv.check_header(header, NEEDED, self.file, place, _REMEDY)
         for number, row in _tsv.rows(lines, header, self.file, self.rejects):
             self._row(number, row)
         version = remarks.get("version") or remarks.get("date")

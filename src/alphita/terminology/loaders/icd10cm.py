@@ -37,9 +37,12 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _lines
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Beginning, Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "ICD-10-CM: tabular list (XML) or CMS's order file"
+# Names of the files that are read, where they lie among others.
+ENDINGS = (".xml", ".txt")
 PREFIX = "ICD10CM"
 LICENCE = "public domain (US government work)"
 
@@ -92,6 +95,11 @@ class _Node:
     has_codes: bool = False
 
 
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: XML with the tabular list's root, or rows of an order file."""
+    return None if seen.first(lambda file: _is_read(seen, file), ENDINGS) is None else {}
+
+
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read tabular XML files, or order files where there are none of those, into tables.
 
@@ -107,7 +115,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
 
 def _chosen(paths: Sequence[Path], dropped: Counter[str]) -> list[Member]:
     """Return the files to read; in folders and archives others are left out by their names, and counted."""
-    there = _files.chosen(paths, (".xml", ".txt"), dropped)
+    there = _files.chosen(paths, ENDINGS, dropped)
     named = {Member(Path(path)) for path in paths}
     found = [
         file for file in there
@@ -137,6 +145,12 @@ def _is_order(file: Member) -> bool:
 def _is_tabular(file: Member) -> bool:
     with file.open() as opened:
         return b"<ICD10CM.tabular" in opened.read(_BYTES_AT_ONCE)
+
+
+def _is_read(seen: Look, file: Beginning) -> bool:
+    # Among others an order file is told by its name, too: see `_chosen`.
+    is_order = (seen.is_file or _ORDER_NAME.fullmatch(file.name)) and _ORDER_ROW.fullmatch(file.first_line)
+    return bool(is_order) or "<ICD10CM.tabular" in file.text
 
 
 class _Reader:

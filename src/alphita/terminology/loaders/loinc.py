@@ -22,6 +22,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.loaders._release import refuse
 from alphita.terminology.model import Tables
 
@@ -32,7 +33,8 @@ AXES = ("COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TY
 STATUSES = ("ACTIVE", "TRIAL", "DISCOURAGED", "DEPRECATED")
 HIERARCHIES = ("componenthierarchybysystem.csv", "multiaxialhierarchy.csv", "multi-axial_hierarchy.csv")
 PART_LINKS = ("loincpartlink_primary.csv", "loincpartlink_supplementary.csv", "loincpartlink.csv")
-OTHERS = ("loinc.csv", "loinctablecore.csv", "mapto.csv", "part.csv", "consumername.csv")
+TERMS = ("loinc.csv", "loinctablecore.csv")
+OTHERS = (*TERMS, "mapto.csv", "part.csv", "consumername.csv")
 # There the release has a second Loinc.csv, of the terms of panels alone.
 PANELS = "panelsandforms"
 # deAT24LinguisticVariant.csv
@@ -53,6 +55,12 @@ class Options(Config):
     )  # fmt: skip
 
 
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: Loinc.csv or LoincTableCore.csv, with the columns that are needed."""
+    file = seen.first(lambda file: file.name.lower() in TERMS and _folder(file) != PANELS)
+    return None if file is None or not {"LOINC_NUM", "LONG_COMMON_NAME"} <= {*_names(file.first_line)} else {}
+
+
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read a release into tables.
 
@@ -61,6 +69,10 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: a language that cannot be understood.
     """
     return _Reader(_files.members(paths), options, rejects).read()
+
+
+def _names(header: str) -> list[str]:
+    return [name.strip(' "').upper() for name in header.split(",")]
 
 
 def _folder(member: Member) -> str:
@@ -94,7 +106,7 @@ class _Reader:
                 self.files[name] = member
             else:
                 self.dropped["files of the release that are not read"] += 1
-        if not {"loinc.csv", "loinctablecore.csv"} & self.files.keys():
+        if not self.files.keys() & {*TERMS}:
             raise InputError(
                 f"no Loinc.csv among the {len(members)} files", file=members[0].path if members else None,
                 remedy="give the release's folder, its zip archive, or LoincTable/Loinc.csv",

@@ -24,10 +24,13 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _semantic_types, _text_blocks
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Beginning, Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OBO ontologies: HPO, DOID, Uberon, ..."
 
+# Names of the files that are read, where they lie among others.
+ENDINGS = (".obo",)
 SCOPES = {"EXACT": "exact", "NARROW": "narrow", "BROAD": "broad", "RELATED": "related"}
 # OBO 1.0 wrote the scope into the tag.
 OLD_SYNONYMS = {f"{scope}_synonym": scope for scope in model.SCOPES}
@@ -38,6 +41,7 @@ MAPPING = re.compile(
 
 _TAG = re.compile(r"([A-Za-z][\w.\-]*)\s*:(?!//)\s*(.*)")
 _STANZA = re.compile(r"\[(\w+)\]\s*(?:!.*)?")
+_OBO = re.compile(r"^(?:format-version\s*:|\[Term\])", re.MULTILINE)
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(.)")
 _COMMENT = re.compile(r"(?<!\\)\s+!.*")
@@ -67,6 +71,12 @@ class Options(Config):
     )  # fmt: skip
 
 
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: its first line is a tag or a stanza, and it says its format or has a term."""
+    file = seen.first(_is_obo, ENDINGS)
+    return None if file is None else file.settings
+
+
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read OBO files into tables; ids must be unique over all of them.
 
@@ -75,12 +85,17 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: an unknown encoding.
     """
     reader = _Reader(options, rejects)
-    sources = [reader.read(file) for file in _files.chosen(paths, (".obo",), reader.dropped)]
+    sources = [reader.read(file) for file in _files.chosen(paths, ENDINGS, reader.dropped)]
     columns = reader.columns
     if options.semantic_type and options.semantic_type != "namespace":
         roots = [prefixes.normalize(root) for root in options.semantic_type.split(",")]
         _semantic_types.from_branches(columns, roots)
     return Tables(**columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+
+
+def _is_obo(file: Beginning) -> bool:
+    first = next((line for _, line in file.lines() if line.strip() and not line.startswith("!")), "")
+    return bool((_TAG.fullmatch(first) or _STANZA.fullmatch(first)) and _OBO.search(file.text))
 
 
 class _Reader:

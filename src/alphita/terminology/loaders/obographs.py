@@ -25,6 +25,7 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _semantic_types
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OBO graphs (JSON): MAxO, DOID, HPO, Mondo, ..."
@@ -43,6 +44,8 @@ SYNONYM_TYPES = {
     "OMO:0003009": "legal name", "OMO:0003010": "international nonproprietary name", "OMO:0003011": "latin term",
     "OMO:0003012": "acronym",
 }  # fmt: skip
+# Of many other graphs in JSON the nodes have no "lbl".
+_GRAPHS = re.compile(r'\s*\{(?:\s*"graphs"\s*:\s*\[|(?=.*"nodes"\s*:).*"lbl"\s*:)', re.DOTALL)
 _NUMBERED = re.compile(r"[A-Za-z]+[_:]\d+")
 
 
@@ -57,6 +60,11 @@ class Options(Config):
         description="what to take as semantic type: 'namespace', or ids (DOID:4,...) whose children are the types of "
         "all that lies below them; empty: none",
     )  # fmt: skip
+
+
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: a JSON object with graphs, or with nodes that have labels."""
+    return None if seen.first(lambda file: _GRAPHS.match(file.text) is not None, ENDINGS) is None else {}
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:

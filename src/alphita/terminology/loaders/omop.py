@@ -24,12 +24,17 @@ from alphita.terminology import languages, model, prefixes
 from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.loaders._release import refuse
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv and its companions"
 
 PREFIX = "OMOP"
+CONCEPT_COLUMNS = (
+    "concept_id", "concept_name", "domain_id", "vocabulary_id", "concept_class_id", "standard_concept", "concept_code",
+    "valid_start_date", "valid_end_date", "invalid_reason",
+)  # fmt: skip
 MAPS_TO = "OMOP:maps_to"
 # Concepts of languages, by which CONCEPT_SYNONYM names them. What is not here is looked up by its name in CONCEPT.csv.
 LANGUAGES = {
@@ -66,6 +71,12 @@ class Options(Config):
     )
 
 
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: CONCEPT.csv, with its columns and tabs."""
+    file = seen.first(lambda file: _kind(file) == "concept")
+    return None if file is None or not {*CONCEPT_COLUMNS} <= {*file.first_line.lower().split("\t")} else {}
+
+
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read an Athena download into tables.
 
@@ -74,6 +85,10 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: an option that cannot be understood, or a vocabulary that is not there.
     """
     return _Reader(_files.members(paths), options, rejects).read()
+
+
+def _kind(member: Member) -> str:
+    return member.name.lower().removesuffix(".csv")
 
 
 class _Reader:
@@ -86,7 +101,7 @@ class _Reader:
         self.vocabularies = [word.strip() for word in options.vocabularies.split(",") if word.strip()]
         self.files: dict[str, Member] = {}
         for member in members:
-            kind = member.name.lower().removesuffix(".csv")
+            kind = _kind(member)
             if kind in ("concept", "concept_synonym", "concept_relationship", "vocabulary", "relationship"):
                 if kind in self.files:
                     raise UsageError(
@@ -180,11 +195,7 @@ class _Reader:
                 (pl.col("invalid_reason") != "").alias("retired"), "line",
             )  # fmt: skip
 
-        columns = [
-            "concept_id", "concept_name", "domain_id", "vocabulary_id", "concept_class_id", "standard_concept",
-            "concept_code", "valid_start_date", "valid_end_date", "invalid_reason",
-        ]  # fmt: skip
-        found = _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
+        found = _release.read_unquoted(member, CONCEPT_COLUMNS, self.rejects, prepare=prepare)
         found = check(found, ~pl.col("concept_id").is_first_distinct(), "this id was defined before", "concept_id")
         # "No matching concept": it would name whatever has no name.
         self.left_out: NDArray[np.int64] = np.zeros(1, np.int64)

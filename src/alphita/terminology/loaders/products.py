@@ -27,6 +27,7 @@ from alphita.terminology.languages import Language
 from alphita.terminology.loaders import _files, _table_rows
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Beginning, Look
 from alphita.terminology.model import Tables
 from alphita.terminology.text import clean
 
@@ -52,6 +53,12 @@ class Options(Config):
     sheet: str = Field("", description="of an Excel workbook; by default the only one with anything in it")
 
 
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: columns of titles, attribute names and values, under their default names."""
+    file = seen.first(_has_columns, _table_rows.ENDINGS)
+    return None if file is None else file.settings
+
+
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read tables of products.
 
@@ -65,6 +72,12 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     if not reader.ids:
         raise InputError("no usable row of products in these files", file=paths[0] if paths else None)
     return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
+
+
+def _has_columns(file: Beginning) -> bool:
+    defaults = Options()
+    wanted = {defaults.title_column, defaults.attribute_column, defaults.values_column}
+    return wanted <= {model.snake_case(name) for name in file.columns}
 
 
 class _Reader:

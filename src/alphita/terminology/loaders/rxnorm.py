@@ -18,6 +18,7 @@ from alphita.config import Config
 from alphita.errors import Rejects
 from alphita.terminology import model, prefixes
 from alphita.terminology.loaders import _rrf
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "RxNorm (RRF): RXNCONSO, RXNREL, RXNSTY, RXNSAT, ..."
@@ -65,6 +66,11 @@ class Options(Config):
     )  # fmt: skip
     self_relations: bool = Field(False, description="keep relations between two terms of one concept")
     retired: bool = Field(True, description="add the retired concepts of RXNCUI with their replacements")
+
+
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: RXNCONSO is there."""
+    return _rrf.recognised(seen, LAYOUTS, RXNORM.terms)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:

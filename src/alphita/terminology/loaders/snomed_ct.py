@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model
 from alphita.terminology.loaders import _files, _release
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.loaders._release import refuse
 from alphita.terminology.model import Tables
 
@@ -71,6 +72,20 @@ class Options(Config):
     inactive_concepts: bool = Field(True, description="read retired concepts, their terms and their replacements")
 
 
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: snapshots of concepts and of descriptions.
+
+    Raises:
+        InputError: other files of a release are there, and not these.
+    """
+    if not any(_OF_A_KIND.fullmatch(file.name) for file in seen.members):
+        return None
+    snapshots = [file for file in seen.members if "effectiveTime" in file.first_line]
+    named = [_COMPONENT.fullmatch(file.name) for file in snapshots]
+    _check_kinds({found[1] for found in named if found and found[2] == "Snapshot"}, seen.members)
+    return {}
+
+
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     """Read a release into tables.
 
@@ -79,6 +94,16 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: a dialect or a language that is not known, or that the release has not.
     """
     return _Reader(_files.members(paths), options, rejects).read()
+
+
+def _check_kinds(kinds: Collection[str], members: Sequence[Member]) -> None:
+    for kind in ("Concept", "Description"):
+        if kind not in kinds:
+            raise InputError(
+                f"no {kind} snapshot among the files; its name is like sct2_{kind}_Snapshot…_INT_20250101.txt",
+                file=members[0].path if members else None,
+                remedy="give the release's folder Snapshot, or its zip archive; Full and Delta are not read",
+            )  # fmt: skip
 
 
 class _Reader:
@@ -100,13 +125,7 @@ class _Reader:
                 if not found and _OF_A_KIND.fullmatch(member.name):
                     problem = "not read: its name has neither Snapshot nor Full nor Delta where RF2 wants it"
                     rejects.add(problem, file=member.place)
-        for kind in ("Concept", "Description"):
-            if kind not in self.files:
-                raise InputError(
-                    f"no {kind} snapshot among the files; its name is like sct2_{kind}_Snapshot…_INT_20250101.txt",
-                    file=members[0].path if members else None,
-                    remedy="give the release's folder Snapshot, or its zip archive; Full and Delta are not read",
-                )  # fmt: skip
+        _check_kinds(self.files, members)
         if others:
             self.dropped["files of the release that are not read"] = others
 

@@ -4,13 +4,13 @@ A file with the columns id and term has one term a row: the first term of an id 
 `preferred` says so. A file with the columns head and tail has one relation a row. Both kinds may be given together, in
 any number. What a column is called is an option; the columns that are there under their default names are used, and a
 column that was named but is not there is an error that lists those that are. All other columns are left out, and named
-in the manifest.
+in the manifest; so is one whose option is empty.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model, prefixes
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _table_rows
+from alphita.terminology.loaders import _files, _table_columns, _table_rows
 from alphita.terminology.loaders._files import Member
+from alphita.terminology.loaders._look import Look
+from alphita.terminology.loaders._table_cells import FALSE, TRUE, Defaults, is_odd, values_of
 from alphita.terminology.loaders._table_ids import WHITE, Ids, normalized
 from alphita.terminology.model import Tables
 
@@ -41,8 +43,6 @@ KEYS = {
 }
 # The type of columns with few distinct values.
 _FEW = pl.Categorical()
-_TRUE = frozenset({"1", "true", "t", "yes", "y"})
-_FALSE = frozenset({"", "0", "false", "f", "no", "n"})
 
 
 class Options(Config):
@@ -79,6 +79,11 @@ RELATION_COLUMNS = ("head_column", "relation_column", "tail_column")
 TERM_COLUMNS = tuple(name for name in Options.model_fields if name.endswith("_column") and name not in RELATION_COLUMNS)
 Row = dict[str, str]
 Check = Callable[[int, Row], bool]
+
+
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: columns of ids and of terms, under their usual names; see `_table_columns`."""
+    return _table_columns.recognised(seen, {name: str(getattr(Options(), name)) for name in TERM_COLUMNS})
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
@@ -140,12 +145,12 @@ class _Reader:
         options = self.options
         place = {name: at for at, name in reversed(list(enumerate(names)))}
         given = {field: getattr(options, field) for field in (*TERM_COLUMNS, *RELATION_COLUMNS)}
-        found = {field: place[name] for field, name in given.items() if name in place}
+        found = {field: place[name] for field, name in given.items() if name and name in place}
         relations = ("head_column" in found or "tail_column" in found) and "term_column" not in found
         wanted = RELATION_COLUMNS if relations else TERM_COLUMNS
         needed = {"head_column", "tail_column"} if relations else {"id_column", "term_column"}
         for field in wanted:
-            if field not in found and (field in needed or field in options.model_fields_set):
+            if field not in found and (field in needed or (given[field] and field in options.model_fields_set)):
                 raise UsageError(
                     f"{self.file}: no column {given[field]!r} (option {field}); its columns are {names}"
                     + ("" if relations else "; a table of relations needs 'head' and 'tail'")
@@ -205,27 +210,27 @@ class _Reader:
     # --- terms -------------------------------------------------------------------------------------------------------
 
     def _terms(self, cells: pl.DataFrame) -> None:
-        tags = {tag: languages.normalize(tag) or "" for tag in _values(cells, "language_column")}
-        types = {name: model.term_type(name) for name in _values(cells, "type_column")}
-        rows = self._identified(cells, "id_column", _is_odd(cells, tags), self._row_is_good)
+        tags = {tag: languages.normalize(tag) or "" for tag in values_of(cells, "language_column")}
+        types = {name: model.term_type(name) for name in values_of(cells, "type_column")}
+        rows = self._identified(cells, "id_column", is_odd(cells, tags), self._row_is_good)
         if rows.is_empty():
             return
         self.has_concepts = True
-        default = _Defaults(rows.columns)
+        default = Defaults(rows.columns)
         concept, prefix, language = pl.col("id_column.id"), pl.col("id_column.prefix"), self.options.language
         rows = rows.with_columns(
             default("language_column", language, pl.col("language_column").replace_strict(tags)).alias("language"),
             default("source_column", prefix).cast(_FEW).alias("source"),
             pl.lit(self.file).cast(_FEW).alias("file"), concept=concept,
         )  # fmt: skip
-        retired = default("retired_column", "").str.to_lowercase().is_in(_TRUE)
+        retired = default("retired_column", "").str.to_lowercase().is_in(TRUE)
         is_first = concept.is_first_distinct()
         self._add(
             "concepts", rows, id=concept, source=prefix.cast(_FEW), retired=retired.max().over(concept), keep=is_first
         )
         preferred = pl.lit(None, pl.Boolean)
         if "preferred_column" in rows.columns:
-            preferred = pl.col("preferred_column").str.to_lowercase().is_in(_TRUE)
+            preferred = pl.col("preferred_column").str.to_lowercase().is_in(TRUE)
         self._add(
             "terms", rows, "concept", "source", string=pl.col("term_column"), language=pl.col("language").cast(_FEW),
             scope=default("scope_column", "exact").str.to_lowercase().cast(_FEW),
@@ -271,7 +276,7 @@ class _Reader:
             self._refuse(languages.UNKNOWN, line, "language_column", tag)
             return False
         for field in ("preferred_column", "retired_column"):
-            if (value := row.get(field, "").lower()) not in _TRUE | _FALSE:
+            if (value := row.get(field, "").lower()) not in TRUE | FALSE:
                 self._refuse("must be 1/0, true/false or yes/no", line, field, value)
                 return False
         if not row["term_column"]:
@@ -288,7 +293,7 @@ class _Reader:
 
     def _relations(self, cells: pl.DataFrame) -> None:
         rows = self._identified(self._identified(cells, "head_column"), "tail_column")
-        default = _Defaults(rows.columns)
+        default = Defaults(rows.columns)
         self._add(
             "relations", rows, head=pl.col("head_column.id"),
             relation=default("relation_column", self.options.relation).cast(_FEW), tail=pl.col("tail_column.id"),
@@ -365,39 +370,3 @@ class _Reader:
         found = found if keep is None else found.filter("keep").drop("keep")
         if len(found):
             self.frames[table].append(found.select(sorted(found.columns)))
-
-
-class _Defaults:
-    """What stands in a column of cells, or else a default: where the cell is empty, or no such column is there."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self.columns = columns
-
-    def __call__(self, field: str, default: str | pl.Expr | None, value: pl.Expr | None = None) -> pl.Expr:
-        """Return the value of the cells (by default the cell itself) where they have one, else the default."""
-        other = default if isinstance(default, pl.Expr) else pl.lit(default, pl.String)
-        if field not in self.columns:
-            return other
-        return pl.when(pl.col(field) == "").then(other).otherwise(pl.col(field) if value is None else value)
-
-
-def _values(cells: pl.DataFrame, field: str) -> list[str]:
-    return cells[field].unique().to_list() if field in cells.columns else []
-
-
-def _is_odd(cells: pl.DataFrame, tags: dict[str, str]) -> pl.Series:
-    """Tell which rows of terms must be checked one by one; some of them may turn out good."""
-    allowed: dict[str, Collection[str]] = {
-        "scope_column": ["", *model.SCOPES], "status_column": ["", *model.STATUSES],
-        "preferred_column": _TRUE | _FALSE, "retired_column": _TRUE | _FALSE,
-    }  # fmt: skip
-    odd = [pl.col("term_column") == ""]
-    for field in cells.columns:
-        if field in allowed:
-            odd.append(~pl.col(field).str.to_lowercase().is_in(list(allowed[field])))
-        elif field == "language_column":
-            odd.append(pl.col(field).is_in([tag for tag, known in tags.items() if tag and not known]))
-        elif field != "line":
-            limit = model.MAX_TEXT_CHARACTERS if field == "definition_column" else model.MAX_TERM_CHARACTERS
-            odd.append(pl.col(field).str.len_bytes() > limit)
-    return cells.select(odd=pl.any_horizontal(odd))["odd"]

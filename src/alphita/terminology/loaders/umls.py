@@ -18,6 +18,7 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import Rejects
 from alphita.terminology.loaders import _rrf
+from alphita.terminology.loaders._look import Look
 from alphita.terminology.model import Tables
 
 DESCRIPTION = "UMLS Metathesaurus (RRF): MRCONSO, MRREL, MRSTY, MRDEF, ..."
@@ -61,6 +62,11 @@ class Options(Config):
     )  # fmt: skip
     self_relations: bool = Field(False, description="keep relations between two terms of one concept")
     retired: bool = Field(True, description="add the retired concepts of MRCUI with their replacements")
+
+
+def recognises(seen: Look) -> dict[str, str] | None:
+    """See `Loader.recognises`: MRCONSO is there."""
+    return _rrf.recognised(seen, LAYOUTS, UMLS.terms)
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The model that comes with Alphita, models/alphita-en: all-MiniLM-L6-v2 in int8, with the general calibration that every
+# index of it uses until `alphita calibrate` fits its own.
+#
+#   runs/alphita_en.sh FOLDER OUTPUT
+#
+# FOLDER has, in open_graph, tab-separated, each gzipped (.gz) or not:
+#
+#   terms.tsv          id, lang, term, type (pref, syn, syn_broad, syn_narrow, syn_related), status (OFFICIAL,
+#                      CANDIDATE, CANDIDATE/MT), source
+#   relations.tsv      head, relation, tail, source
+#
+# bench/general_calibration.py says which sources are taken; HPO comes from its package. On two cores it takes half an
+# hour; more threads for the small products of the ranker's fitting make it slower, not faster.
+set -euo pipefail
+
+data=${1:?usage: runs/alphita_en.sh FOLDER OUTPUT}
+output=${2:?usage: runs/alphita_en.sh FOLDER OUTPUT}
+alphita=${ALPHITA:-alphita}
+python=${PYTHON:-python3}
+here=$(cd "$(dirname "$0")" && pwd)
+
+# shellcheck source=runs/_data.bash
+source "$here/_data.bash"
+
+terms=$(input open_graph/terms.tsv)
+relations=$(input open_graph/relations.tsv)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+"$python" "$here/../bench/default_model.py" -o "$output"
+OPENBLAS_NUM_THREADS=1 "$python" "$here/../bench/general_calibration.py" "$output" "$terms" "$relations" --work "$work"
+# It answers: an index keeps the model and its calibration.
+$alphita index hpo --model "$output" -o "$work/hpo.index"
+echo "hart attack" | $alphita normalize - --to "$work/hpo.index" --format jsonl -o -

@@ -1,0 +1,159 @@
+"""The front door: `alphita.normalize`, `alphita.load` and `alphita.train`, which do the usual in one call."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alphita import config, registry
+from alphita.artefact import MANIFEST
+from alphita.encoder.resolve import DEFAULT
+from alphita.errors import UsageError
+
+if TYPE_CHECKING:
+    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.records import Result
+
+RECIPES = "alphita.recipes"
+# Options of each call; all others are the normaliser's own.
+ASKED = ("top_k", "explain", "contexts", "languages")
+
+
+def load(to: Path | str, **options: Any) -> Normalizer:  # noqa: ANN401
+    """Return a normaliser for a terminology: it maps strings to the concepts they name.
+
+        >>> normalizer = alphita.load("hpo")
+        >>> normalizer.normalize(["heart attack"], top_k=3)[0].concept_name
+        'Myocardial infarction'
+
+    Args:
+        to: "hpo" or "icd10cm"; a terminology's file or folder as it is published; an X.terminology or X.index folder.
+            What is not indexed yet is indexed first: for 40,000 names that takes half a minute, once.
+        **options: those of `alphita.Normalizer`: error, target, filters, abbreviations, ...
+
+    Raises:
+        UsageError: there is no such terminology, or an option is wrong.
+        InputError: it cannot be read.
+    """
+    from alphita.index.sources import index_of
+    from alphita.normalizer.normalizer import Normalizer
+
+    return Normalizer(index_of(to, threads=options.get("threads")), **options)
+
+
+def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **options: Any) -> Any:  # noqa: ANN401
+    """Map strings to the concepts they name, with confidence and a decision.
+
+        >>> for result in alphita.normalize(["heart attack", "broken tv remote"], to="hpo"):
+        ...     print(result.mention, result.concept_id, result.decision)
+        heart attack HP:0001658 accept
+        broken tv remote None nil
+        >>> alphita.normalize(polars.DataFrame({"complaint": ["heart attack"]}), to="hpo", column="complaint")
+
+    Args:
+        mentions: a list of strings; a series of polars or pandas; a data frame of one of them, with `column`.
+        to: see `alphita.load`. It is opened once, and kept for the next call.
+        column: of a data frame, where the strings are.
+        **options: `top_k` and `explain`, and with a list `contexts` and `languages`, as for `Normalizer.normalize`;
+            all others as for `alphita.load`.
+
+    Returns:
+        For a list one `Result` for each string; for a series or a frame a frame, with the answers as columns.
+
+    Raises:
+        UsageError: there is no such terminology, or an option is wrong.
+        InputError: the terminology cannot be read.
+    """
+    asked = {name: options.pop(name) for name in ASKED if name in options}
+    normalizer = _kept(to, options)
+    if _is_of(mentions, "DataFrame", "LazyFrame"):
+        from alphita.integrations.frames import normalize_column
+
+        if column is None:
+            raise UsageError("say which column of the frame has the strings: column='NAME'")
+        return normalize_column(mentions, column, normalizer, **asked)
+    if column is not None:
+        raise UsageError("column= goes with a data frame")
+    if _is_of(mentions, "Series"):
+        from alphita.integrations.frames import normalize_series
+
+        return normalize_series(mentions, normalizer, **asked)
+    found: list[Result] = normalizer.normalize(mentions, **asked)
+    return found
+
+
+def train(
+    recipe: str,
+    terminology: Path | str,
+    out: Path | str,
+    *,
+    encoder: str = DEFAULT,
+    split: Path | str | None = None,
+    resume: bool = False,
+    force: bool = False,
+    **settings: Any,  # noqa: ANN401
+) -> Path:
+    """Train an encoder on a terminology's own synonyms and relations; needs `pip install 'alphita[train]'`.
+
+        >>> alphita.train("coder", "hpo", "my-model", steps=800)
+
+    `alphita train --list` names the recipes; `alphita train RECIPE --help` all settings of one.
+
+    Args:
+        recipe: its name.
+        terminology: to learn from: whatever `alphita.load` takes, but for an index.
+        out: the model folder to create.
+        encoder: to start from: `alphita-en`, `alphita-en`, `minilm`, a folder or a hub name.
+        split: a split whose held-out strings are not trained on.
+        resume: go on with an unfinished run.
+        force: replace an existing model.
+        **settings: of the recipe.
+
+    Returns:
+        The model's folder: `alphita index SOURCE --model FOLDER` uses it.
+
+    Raises:
+        UsageError: an unknown recipe or setting.
+        MissingExtra: torch is not installed.
+    """
+    from alphita.errors import require
+    from alphita.index.sources import terminology_of
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import load_terminology
+
+    require("torch", "train")
+    chosen = registry.load(RECIPES, recipe)
+    resolved = config.resolve(chosen.Config, base=settings)
+    given = Split.load(Path(split)) if split is not None else None
+    terms = load_terminology(terminology_of(terminology))
+    chosen.train(terms, encoder, Path(out), resolved, split=given, resume=resume, force=force)
+    return Path(out)
+
+
+def _is_of(value: object, *names: str) -> bool:
+    """Return whether a value is of a class of polars or pandas with one of these names; neither is imported."""
+    libraries = (sys.modules.get("polars"), sys.modules.get("pandas"))
+    kinds = tuple(kind for library in libraries for name in names if (kind := getattr(library, name, None)) is not None)
+    return isinstance(value, kinds)
+
+
+def _kept(to: Path | str, options: dict[str, Any]) -> Normalizer:
+    """Return the normaliser of an earlier call with the same source and options, or a new one."""
+    path = Path(to).expanduser()
+    manifest = path / MANIFEST
+    file = manifest if manifest.exists() else path
+    changed = file.stat().st_mtime_ns if file.exists() else 0
+    given = tuple(sorted(options.items()))
+    try:
+        hash(given)
+    except TypeError:  # an option that holds arrays, such as a calibration
+        return load(to, **options)
+    return _opened(str(to), changed, given)
+
+
+@functools.lru_cache(maxsize=4)
+def _opened(to: str, changed: int, options: tuple[tuple[str, Any], ...]) -> Normalizer:
+    """Return a new normaliser; `changed` tells one version of the source from the next."""
+    return load(to, **dict(options))

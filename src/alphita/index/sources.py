@@ -1,0 +1,241 @@
+"""From what a user names to an index that answers: `--to` on the command line, `to=` in Python.
+
+    hpo, icd10cm            an open terminology that is installed with Alphita
+    hp.obo, a folder, ...   a terminology as it is published; its kind is told from its content (`terminology.detect`)
+    X.terminology           one that was imported
+    X.index                 one that was indexed
+
+What is not an index yet is imported and indexed with the default model. Both are kept in the cache, under the hash of
+all that they were made from: so a changed file, another model or another version of Alphita makes a new one, and the
+same content is never indexed twice. What was damaged there is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from alphita import __version__, artefact, machine, registry
+from alphita.encoder.resolve import DEFAULT, resolve
+from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.index.store import Index, build
+from alphita.index.training import CALIBRATION
+from alphita.progress import say
+from alphita.terminology.detect import Source, detect
+from alphita.terminology.packaged import PACKAGED, find_packaged
+from alphita.terminology.store import load_terminology
+from alphita.terminology.text import CLEANING_VERSION
+
+TERMINOLOGY, INDEX = "terminology", "index"
+LOADERS = "alphita.terminology.loaders"
+# What an artefact depends on beside its content.
+MADE_BY = [__version__, artefact.FORMAT_VERSION, CLEANING_VERSION]
+T = TypeVar("T")
+
+
+def index_of(to: Path | str, *, threads: int | None = None, verify: bool | None = None) -> Index:
+    """Return the index of what `to` names; it is made first if need be.
+
+    Args:
+        to: see above.
+        threads: of the encoder that makes the vectors.
+        verify: see `Index.open`; for an index folder that is given as it is.
+
+    Raises:
+        UsageError: there is no such name, file or folder.
+        InputError: the source is none that Alphita reads, or is damaged.
+    """
+    if _kind(to) == INDEX:
+        return Index.open(Path(to).expanduser(), verify=verify)
+    terminology = terminology_of(to)
+    key = artefact.hash_json([MADE_BY, artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"], _model()])
+    return _kept(INDEX, key, Index.open, lambda out: _index(terminology, out, str(to), threads))
+
+
+def terminology_of(source: Path | str) -> Path:
+    """Return the terminology folder of a source; it is imported first if need be.
+
+    Raises:
+        UsageError: there is no such name, file or folder, or it is an index.
+        InputError: the source is none that Alphita reads.
+    """
+    kind = _kind(source)
+    if kind == TERMINOLOGY:
+        return Path(source).expanduser()
+    if kind is not None:
+        raise UsageError(f"{source} is an {kind}; give the terminology that it was made from")
+    found = _found(source)
+    key = artefact.hash_json([MADE_BY, found.format, found.settings, [_content(path) for path in found.paths]])
+    return _kept(TERMINOLOGY, key, _intact_terminology, lambda out: _import(found, out, str(source)))
+
+
+def located(source: Path | str) -> str:
+    """Return a name that comes with Alphita as it is, and the whole path of a file or folder.
+
+    Raises:
+        UsageError: there is no such name, file or folder.
+        InputError: it is an artefact of another kind, or damaged.
+    """
+    path = Path(source).expanduser()
+    if path.exists():
+        if (kind := _kind(path)) is not None:
+            artefact.open_manifest(path, kind)
+        return str(path.absolute())
+    if str(source) in PACKAGED:
+        return str(source)
+    raise _no_such(source)
+
+
+def _no_such(source: Path | str) -> AlphitaError:
+    text = str(source)
+    if "/" in text or "." in text:
+        return InputError("no such file or folder", file=text)
+    known = registry.unknown("terminology", text, PACKAGED)
+    return UsageError(f"{known}, or give a terminology's file or folder: {text} is none")
+
+
+def _kind(source: Path | str) -> str | None:
+    """Return what kind of artefact a folder is; None: it is none of ours, or a name."""
+    manifest = Path(source).expanduser() / artefact.MANIFEST
+    try:
+        kind = json.loads(manifest.read_text(encoding="utf-8"))["kind"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if kind not in (TERMINOLOGY, INDEX):
+        raise InputError(f"this is a {kind}, and a terminology or an index is needed", file=source)
+    return str(kind)
+
+
+def _found(source: Path | str) -> Source:
+    """Return how a source is read: a file or folder of this name goes before a name that comes with Alphita."""
+    path = Path(source).expanduser()
+    if path.exists():
+        return detect(path)
+    if str(source) in PACKAGED:
+        return Source(PACKAGED[str(source)][2], (find_packaged(str(source)),), {})
+    raise _no_such(source)
+
+
+def _content(path: Path) -> list[list[str]]:
+    """Return name and hash of a file, or of all files of a folder; names count, for loaders may go by them."""
+    if not path.is_dir():
+        return [[path.name, artefact.hash_file(path)]]
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return [[file.relative_to(path).as_posix(), artefact.hash_file(file)] for file in files]
+
+
+@functools.cache
+def _model() -> list[str]:
+    """Return the hashes of the default model and of what lies beside it: an index keeps a copy of both."""
+    folder = resolve(DEFAULT)
+    hashes = [str(artefact.open_manifest(folder, "model")["content_hash"])]
+    if (folder / CALIBRATION).is_dir():
+        hashes.append(str(artefact.open_manifest(folder / CALIBRATION, "calibration")["content_hash"]))
+    return hashes
+
+
+def _import(source: Source, out: Path, name: str) -> None:
+    from alphita.terminology import store
+
+    say(f"reading {name} …")
+    loader = registry.load(LOADERS, source.format)
+    options = loader.Options(**source.settings)
+    report = out.with_name(out.name + ".rejects.csv")
+    with Rejects(report) as rejects:
+        used = {"format": source.format, **options.model_dump(mode="json")}
+        store.save(loader.load(list(source.paths), options, rejects), out, config=used, rejects=rejects)
+    if rejects.count:
+        say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
+
+
+def _index(terminology: Path, out: Path, name: str, threads: int | None) -> None:
+    from alphita.encoder.encoder import TermEncoder
+
+    say(f"indexing {name} with {DEFAULT}: this is done once, and kept in {out.parent.parent}")
+    build(load_terminology(terminology), TermEncoder.load(DEFAULT, threads=threads), out)
+
+
+def _intact_terminology(path: Path) -> Path:
+    artefact.verify(path, TERMINOLOGY)
+    return path
+
+
+def _kept(kind: str, key: str, open_: Callable[[Path], T], make: Callable[[Path], None]) -> T:
+    """Return what the cache keeps under a key, opened; made if it is missing or damaged.
+
+    Two processes that want the same wait for each other. Where the cache cannot be written, what is made serves this
+    process alone.
+
+    Args:
+        kind: of artefact.
+        key: hash of all that it is made from.
+        open_: opens one, and raises InputError if it is not intact.
+        make: makes one at a path.
+    """
+    name = f"{key[:32]}.{kind}"
+    target = machine.cache_dir() / kind / name
+    if (found := _opened(target, open_)) is not None:
+        return found
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = open(target.with_suffix(".lock"), "w")  # noqa: SIM115 - closed by `_alone`
+    except OSError as error:
+        say(f"the cache {target.parent} cannot be written ({error.strerror}); set ALPHITA_CACHE to keep what is made")
+        target = _of_this_process() / kind / name
+        if not target.exists():
+            make(target)
+        return open_(target)
+    with _alone(lock):
+        if (found := _opened(target, open_)) is not None:
+            return found
+        if target.exists():
+            shutil.rmtree(target)
+        try:
+            make(target)
+        except UsageError:
+            # Where files cannot be locked, another process may have made it meanwhile.
+            if (found := _opened(target, open_)) is None:
+                raise
+            return found
+        return open_(target)
+
+
+def _opened(target: Path, open_: Callable[[Path], T]) -> T | None:
+    if not target.exists():
+        return None
+    try:
+        return open_(target)
+    except InputError as error:
+        say(f"{target} is made again: {error.problem}")
+        return None
+
+
+@contextlib.contextmanager
+def _alone(lock: Any) -> Iterator[None]:  # noqa: ANN401 - an open file
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("another process is making the same; waiting for it …")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            say(f"files of {machine.cache_dir()} cannot be locked: another process may make the same")
+        yield
+
+
+@functools.cache
+def _of_this_process() -> Path:
+    folder = tempfile.TemporaryDirectory(prefix="alphita-")
+    _FOLDERS.append(folder)
+    return Path(folder.name)
+
+
+# Removed when the process ends.
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []

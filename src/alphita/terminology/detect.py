@@ -1,0 +1,152 @@
+"""Telling from its content which loader reads a file or folder, and with which options.
+
+Each loader knows its own (`recognises`). All are asked, but for those of tables: two that recognise a path are an
+error. What is none of theirs may be a table of products or of terms: `products` is asked, and then `table`. Before them
+comes what people give by mistake (a PDF, a program, a file of mappings, ...), to be called by its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alphita import registry
+from alphita.errors import InputError, UsageError
+from alphita.terminology import sssom
+from alphita.terminology.loaders import PACKAGE
+from alphita.terminology.loaders._look import Beginning, Look, import_command, look
+from alphita.terminology.model import snake_case
+
+# Any table might be theirs.
+TABLES = ("products", "table")
+# What is no terminology that a loader reads, by its first bytes: what it is, and what to do.
+_OTHERS: tuple[tuple[re.Pattern[bytes], str, str], ...] = tuple(
+    (re.compile(pattern, re.DOTALL | re.IGNORECASE), what, remedy)
+    for pattern, what, remedy in (
+        (rb"%PDF", "a PDF document", "give the data that it was made from"),
+        (rb"\x7fELF|MZ.{1,100}\0|#!|\xcf\xfa\xed\xfe|\xca\xfe\xba\xbe", "a program", "give a terminology's file"),
+        (rb"BZh\d|\xfd7zXZ|7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd|PK\x03\x04|.{257}ustar", "an archive", "unpack it"),
+        (rb"\xd0\xcf\x11\xe0", "a document of Office", "save its table as .xlsx or .csv"),
+        (rb"\x89PNG|\xff\xd8\xff|GIF8", "an image", "give a terminology's file"),
+        (rb"\s*<(?:!doctype )?html", "a web page", "fetch the file anew: its site may want you to log in first"),
+        (
+            rb"(?=\s*<).{0,4000}?(?:<rdf:RDF|<Ontology\b)|\s*@prefix |\s*Prefix\(", "an ontology in OWL or RDF",
+            "give its OBO or OBO graphs file; ROBOT makes one: robot convert --input X.owl --output X.obo",
+        ),
+        (rb'\s*\{.*"resourceType"\s*:', "a FHIR resource", "write its codes and displays into a table: id,term"),
+        (
+            rb"(?:[^|\r\n]*\|){18}\r?\n", "a table in UMLS's Rich Release Format, under another name",
+            "call it MRCONSO.RRF if it is of UMLS, RXNCONSO.RRF if it is of RxNorm",
+        ),
+        # Their first lines may look like those of tables.
+        (rb"(?:\xef\xbb\xbf)?\s*[\[{]", "JSON, but no OBO graphs", "give a file of a format that Alphita reads"),
+        (rb"(?:\xef\xbb\xbf)?\s*<\?xml", "XML of an unknown kind", "give a file of a format that Alphita reads"),
+    )
+)  # fmt: skip
+# Columns of files that map codes to concepts, in snake case.
+_MAPPINGS = (
+    frozenset(sssom.NEEDED), frozenset({"sourcecode", "conceptid"}), frozenset({"source_code", "target_concept_id"}),
+    frozenset({"source_concept_id", "target_concept_id"}), frozenset({"mention", "concept_id", "matched_term"}),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """How a terminology is read.
+
+    Attributes:
+        format: the loader's name.
+        paths: the files or folders.
+        settings: options of the loader that its content told.
+    """
+
+    format: str
+    paths: tuple[Path, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def detect(path: Path) -> Source:
+    """Return how a file or folder is read.
+
+    Raises:
+        InputError: it cannot be read; no loader recognises it, or several do; it only adds to another terminology; it
+            is a table whose header does not tell which columns hold ids and terms.
+    """
+    seen = look(path)
+    if seen.is_file and not seen.members[0].head:
+        raise InputError("the file is empty", file=path)
+    asked = [name for name in registry.names(PACKAGE) if name not in TABLES]
+    found = {name: settings for name in asked if (settings := _settings(name, seen)) is not None}
+    if len(found) > 1:
+        commands = " or ".join(import_command(name, path) for name in found)
+        raise InputError(f"may be read as {' or as '.join(found)}", file=path, remedy=f"say which: {commands}")
+    if not found:
+        return _table(seen)
+    ((name, settings),) = found.items()
+    if "onto" in registry.load(PACKAGE, name).Options.model_fields:
+        raise InputError(
+            f"this is of the format {name}, which adds to a terminology and is none by itself", file=path,
+            remedy=f"import it onto one: {import_command(name, path)} --onto BASE.terminology",
+        )  # fmt: skip
+    return Source(name, (path,), settings)
+
+
+def _settings(name: str, seen: Look) -> dict[str, str] | None:
+    try:
+        found: dict[str, str] | None = registry.load(PACKAGE, name).recognises(seen)
+    except UsageError as error:
+        # Of several sheets none was named, say.
+        raise InputError(str(error), remedy=f"say it in the import: {import_command(name, seen.path)}") from None
+    return found
+
+
+def _table(seen: Look) -> Source:
+    """Return how a table is read; what is none is called by its name."""
+    if seen.is_file:
+        _refuse_other(seen.members[0])
+    for name in TABLES:
+        if (settings := _settings(name, seen)) is not None:
+            return Source(name, (seen.path,), settings)
+    problem, remedy = "its kind cannot be told from its content", ""
+    if not seen.is_file:
+        inside = [member.name for member in seen.members[:5]]
+        what = "folder" if seen.path.is_dir() else "archive"
+        problem = f"its kind cannot be told: nothing in this {what} is known; it has {inside or 'no file'}"
+        remedy = "" if what == "folder" else "unpack it and give what is a terminology in there, or "
+    command = import_command("FORMAT", seen.path)
+    raise InputError(
+        problem, file=seen.path,
+        remedy=f"{remedy}say what it is: {command}, where FORMAT is one of {registry.names(PACKAGE)}; of a table the "
+        "first line must name its columns, such as id,term",
+    )  # fmt: skip
+
+
+def _refuse_other(file: Beginning) -> None:
+    """Refuse a file that is known to be none of a terminology.
+
+    Raises:
+        InputError: it is such a file, or text in an encoding that must be said.
+    """
+    if file.is_table_file:
+        return
+    for pattern, what, remedy in _OTHERS:
+        if pattern.match(file.head):
+            raise InputError(f"this is {what}, and no file of a terminology", file=file.place, remedy=remedy)
+    if file.is_binary:
+        raise InputError("this is a binary file, and none of a terminology that is known", file=file.place)
+    header = next((line for _, line in file.lines() if not line.startswith("#")), "")
+    columns = {snake_case(cell) for cell in re.split(r"[,;|\t]", header)}
+    if any(mapped <= columns for mapped in _MAPPINGS):
+        raise InputError(
+            "this is a file of mappings, and no terminology", file=file.place,
+            remedy="give the terminology whose concepts are to be found",
+        )  # fmt: skip
+    # A few bad bytes are for the rejects. Where most of what is not ASCII is bad, the encoding is another.
+    signs = [sign for sign in file.text if not sign.isascii()]
+    if 2 * signs.count("\ufffd") > len(signs):
+        raise InputError(
+            "this is not UTF-8", file=file.place,
+            remedy=f"name its encoding: {import_command('table', file.path, encoding='cp1252')}, or latin-1, gbk, ...",
+        )  # fmt: skip

@@ -1,0 +1,186 @@
+"""What `--to` names becomes an index, once: kept by content, made again when damaged, shared by processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from alphita import machine
+from alphita.encoder import resolve as resolving
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.index import sources
+from alphita.index.sources import index_of, located, terminology_of
+
+TABLE = "id,term\nX:1,Headache\nX:1,Cephalgia\nX:2,Fever\nX:3,Cough\n"
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("ALPHITA_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def table(tmp_path) -> Path:
+    path = tmp_path / "findings.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def made(cache: Path, kind: str) -> list[Path]:
+    return sorted((cache / kind).glob(f"*.{kind}"))
+
+
+def test_a_file_is_imported_and_indexed_once(cache, table, monkeypatch):
+    first = index_of(table)
+    assert [first.concept(row).id for row in first.concept_rows(["X:1", "X:2", "X:3"])] == ["X:1", "X:2", "X:3"]
+    monkeypatch.setattr(sources, "_index", None)
+    monkeypatch.setattr(sources, "_import", None)
+    assert index_of(str(table)).path == first.path
+    assert (len(made(cache, "index")), len(made(cache, "terminology"))) == (1, 1)
+
+
+def test_the_same_content_elsewhere_is_the_same_index_and_other_content_is_not(cache, table, tmp_path):
+    first = index_of(table)
+    (tmp_path / "copy").mkdir()
+    copy = tmp_path / "copy" / table.name
+    copy.write_text(TABLE)
+    assert index_of(copy).path == first.path
+    table.write_text(TABLE + "X:4,Rash\n")
+    assert index_of(table).path != first.path
+
+
+def test_terminologies_and_indexes_are_taken_as_they_are(cache, table):
+    terminology = terminology_of(table)
+    index = index_of(terminology)
+    assert terminology_of(terminology) == terminology
+    assert index_of(index.path).path == index.path
+    with pytest.raises(UsageError, match="is an index; give the terminology"):
+        terminology_of(index.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("hpoo", "did you mean 'hpo'"), ("snomed", "choose from"), ("no/such.obo", "no such file or folder"),
+        ("none.index", "no such file or folder"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("ask", [index_of, terminology_of, located])
+def test_what_is_not_there_is_told(cache, tmp_path, monkeypatch, name, problem, ask):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AlphitaError, match=problem):
+        ask(name)
+
+
+def test_a_file_goes_before_a_name(cache, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("hpo").write_text("format-version: 1.2\n\n[Term]\nid: X:1\nname: Headache\n")
+    assert located("hpo") == str(tmp_path / "hpo")
+    assert len(index_of("hpo")) == 1
+
+
+def test_a_model_is_no_terminology(cache):
+    with pytest.raises(InputError, match="this is a model, and a terminology or an index is needed"):
+        index_of(resolving.resolve("alphita-en"))
+
+
+@pytest.mark.parametrize("harm", ["emptied", "byte", "gone", "manifest", "version"])
+@pytest.mark.parametrize("kind", ["index", "terminology"])
+def test_what_is_damaged_is_made_again(cache, table, capsys, kind, harm):
+    content = index_of(table).content_hash
+    (folder,) = made(cache, kind)
+    file = max((file for file in folder.rglob("*") if file.is_file()), key=lambda file: file.stat().st_size)
+    if harm == "emptied":
+        file.write_bytes(b"")
+    elif harm == "byte":
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+    elif harm == "gone":
+        file.unlink()
+    else:
+        manifest = folder / "manifest.json"
+        facts = json.loads(manifest.read_text())
+        manifest.write_text("{" if harm == "manifest" else json.dumps(facts | {"format_version": 99}))
+    capsys.readouterr()
+    assert index_of(table).content_hash == content
+    assert f"{folder} is made again" in capsys.readouterr().err
+    assert sources._opened(folder, lambda path: path) == folder
+
+
+def test_another_version_makes_its_own(cache, table, monkeypatch):
+    first = index_of(table)
+    monkeypatch.setattr(sources, "MADE_BY", ["9.9.9"])
+    assert index_of(table).path != first.path
+    assert first.path.exists()
+
+
+def test_what_was_left_half_written_is_not_taken(cache, table):
+    folder = cache / "index"
+    folder.mkdir(parents=True)
+    (folder / ".abc.index.1-00000000.draft").mkdir()
+    assert len(index_of(table)) == 4
+
+
+def test_a_cache_that_cannot_be_written_serves_this_process(tmp_path, table, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path / "file" / "cache"))
+    first = index_of(table)
+    assert len(first) == 4
+    assert "cannot be written" in capsys.readouterr().err
+    assert not first.path.is_relative_to(tmp_path)
+    assert index_of(table).path == first.path
+
+
+def test_the_cache_is_its_owners(cache, table):
+    assert index_of(table).path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_two_processes_make_it_once(cache, table):
+    code = (
+        "import sys; from alphita.index.sources import index_of; index = index_of(sys.argv[1]); "
+        "print(len(index), index.path.stat().st_ino)"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(table)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
+    said = [process.communicate(timeout=120) for process in running]
+    assert [process.returncode for process in running] == [0, 0, 0], said
+    assert len({out for out, _ in said}) == 1
+    assert sum("indexing" in err for _, err in said) == 1
+
+
+def test_a_model_with_a_byte_changed_is_told(cache, table, tmp_path, monkeypatch):
+    import shutil
+
+    copy = tmp_path / "alphita-en"
+    shutil.copytree(resolving.resolve("alphita-en"), copy)
+    file = copy / "onnx" / "model_int8.onnx"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    monkeypatch.setattr("alphita.shipped.find", lambda name: copy)
+    sources._model.cache_clear()
+    with pytest.raises(InputError, match=r"hash of onnx/model_int8.onnx is not the manifest's"):
+        index_of(table)
+    sources._model.cache_clear()
+
+
+def test_rows_that_cannot_be_read_are_counted(cache, tmp_path, capsys):
+    path = tmp_path / "odd.csv"
+    path.write_text(TABLE + "X:9,\n,Rash\n")
+    assert len(index_of(path)) == 4
+    assert "rows were left out" in capsys.readouterr().err
+
+
+def test_caches_lie_where_the_machine_says(cache):
+    assert machine.cache_dir() == cache

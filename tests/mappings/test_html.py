@@ -1,0 +1,308 @@
+"""The HTML page: what it shows, what it folds, and that nothing in a mention can become a part of it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from alphita.cli.mappings import app
+from alphita.errors import InputError, Rejects
+from alphita.mappings.formats import Header, html
+from alphita.mappings.record import Mapping
+from tests.mappings import sample
+
+VOID = {"meta", "base", "input", "br", "col"}
+HEAD = Header(date="2026-02-03", target_system="HP", sources={"HP": "2025-01-16"}, source_vocabulary="CLINIC")
+TEXTS = [one.name for one in fields(Mapping) if one.type in ("str", "str | None") and one.name != "status"]
+TOE = {"concept_name": "Toe pain", "matched_term": "sore toe", "similarity": 0.91, "routes": "letters|vectors"}
+
+
+class Page(HTMLParser):
+    """Reads a page, strictly: every element that opens closes."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[tuple[str, dict[str, str | None]]] = []
+        self.elements: Counter[str] = Counter()
+        self.links: list[str] = []
+        self.mentions: list[dict[str, str]] = []
+        self.content, self.said = content, ""
+        self.feed(content)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.elements[tag] += 1
+        if tag == "a":
+            self.links.append(given["href"])
+        else:
+            assert not given.keys() & {"src", "href"}, "the page loads nothing"
+        assert not [name for name in given if name.startswith("on")]
+        if tag == "tbody":
+            self.mentions.append(given | {"text": "", "folded": ""})
+        if tag not in VOID:
+            self.open.append((tag, given))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        self.said += data
+        inside = [tag for tag, _ in self.open]
+        if "tbody" in inside:
+            self.mentions[-1]["folded" if "details" in inside and "summary" not in inside else "text"] += data
+
+
+def page(tmp_path, lines, head=HEAD, runs=None):
+    out = sample.write_runs(html, head, [lines] if runs is None else runs, tmp_path / "out.html")
+    return Page(out.read_text(encoding="utf-8"))
+
+
+def answer(row=1, **changed):
+    return sample.mapping(**{**TOE, "row": row, "mention_code": f"T{row}", **changed})
+
+
+def candidate(row=1, rank=2, **changed):
+    return answer(row, **{"rank": rank, "concept_id": "HP:0000002", "concept_name": "Toe", **changed})
+
+
+def test_a_row_says_what_was_answered_and_why(tmp_path):
+    found = page(tmp_path, [answer(frequency=1204, confidence=0.934, decision="accept")])
+    [row] = found.mentions
+    for said in ("sore toe", "T1", "1,204 times", "Toe pain", "HP:0000001", "0.93", "accept"):
+        assert said in row["text"]
+    assert "Nearest to “sore toe” (similarity 0.91); found by similar letters, similar meaning" in row["text"]
+    assert '<i style="width:93%">' in found.content
+    assert found.links == ["http://purl.obolibrary.org/obo/HP_0000001"]
+    explained = page(tmp_path, [answer(explanation="nearest to 'x' (exact synonym); found by letters")])
+    assert "nearest to 'x' (exact synonym)" in explained.mentions[0]["text"]
+    assert "found by letters" in explained.mentions[0]["text"]
+    assert "Nearest to" not in explained.mentions[0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"method": "exact", "routes": "exact"}, "Equal to “sore toe” (similarity 0.91); found by equal letters"),
+        ({"method": "abbreviation", "expansion": "a b"}, "Short for “a b”, equal or nearest to “sore toe”"),
+        ({"expansion": "sore toes"}, "Nearest to “sore toe”, read as “sore toes”"),
+        ({"method": "reviewed", "matched_term": None, "status": "approved"}, "Settled by people before"),
+        ({"matched_term": None}, "Method: nearest"),
+        ({"homonyms": "HP:3|HP:4"}, "also names HP:3, HP:4"),
+        ({"contradictions": "laterality: left against right"}, "Contradiction: laterality: left against right"),
+        ({"relation": "broad"}, "the concept is broader than the mention"),
+        ({"mapping_type": "maps_to_value"}, "maps to value"),
+    ],
+)
+def test_what_it_says_in_plain_words(tmp_path, changed, said):
+    assert said in page(tmp_path, [answer(**changed)]).mentions[0]["text"]
+
+
+# A value of its own for every field; of several values each.
+EACH: dict[str, object] = {one.name: f"«{one.name}»" for one in fields(Mapping)} | {
+    "row": 12, "frequency": 77, "rank": 4, "similarity": 0.61, "confidence": 0.83, "mapping_type": "«kind»",
+    "routes": "«a»|«b»", "homonyms": "«c»|«d»", "contradictions": "«e»|«f»",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("status", ["rejected", "unreviewed"])
+def test_all_that_a_mapping_says_is_there(tmp_path, status):
+    one = Mapping(**EACH | {"status": status})
+    # What nobody looked at is a further candidate of an answer.
+    first = sample.mapping("«mention»", "X:1", row=12, mention_code="«mention_code»", frequency=77)
+    found = page(tmp_path, [first, one] if status == "unreviewed" else [one])
+    [row] = found.mentions
+    shown = row["text"] + row["folded"] + "".join(re.findall(r"<li value=(\d+)>", found.content))
+    for name, value in EACH.items():
+        if name != "status":
+            assert all(each in shown for each in str(value).split("|")), name
+    assert status == "unreviewed" or status in shown
+    assert html.losses(HEAD, [one]) == {}
+
+
+def test_a_nil_shows_the_nearest(tmp_path):
+    lines = [
+        sample.mapping("invoice", None, matched_term="Invasion", similarity=0.28, confidence=0.98, decision="nil"),
+        sample.mapping("", None, row=2),
+    ]
+    found = page(tmp_path, lines)
+    near, nothing = (one["text"] for one in found.mentions)
+    for said in ("No concept fits", "nearest found: “Invasion”", "0.98", "NIL", "too far away"):
+        assert said in near
+    assert "No concept fits" in nothing
+    assert "nothing came near" in nothing
+    assert "(empty)" in nothing
+    assert [one["data-d"] for one in found.mentions] == ["nil", "nil"]
+
+
+def test_without_confidence_there_is_no_bar(tmp_path):
+    found = page(tmp_path, [answer(), sample.mapping("x", None, row=2)])
+    assert "class=bar" not in found.content
+    assert found.content.count('aria-label="no confidence">–<') == 2
+    assert "no decision" in found.mentions[0]["text"]
+    assert "alphita calibrate" in found.said
+    assert "of a hundred answers at 0.90, about ninety are" not in found.said
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(1.0, "1.00"), (0.9999, ">0.99"), (0.994, "0.99"), (0.004, "<0.01"), (0.0, "0.00")]
+)
+def test_no_confidence_is_rounded_to_certainty(tmp_path, number, shown):
+    row = page(tmp_path, [answer(confidence=number)]).mentions[0]
+    assert shown in row["text"]
+    assert float(row["data-c"]) == pytest.approx(number)
+
+
+def test_candidates_are_folded_beneath_their_mention(tmp_path):
+    lines = [answer(), candidate(rank=2), candidate(rank=3, concept_name="Foot"), answer(2), candidate(2)]
+    found = page(tmp_path, lines)
+    first, second = found.mentions
+    assert "2 further candidates" in first["text"]
+    assert "1 further candidate" in second["text"]
+    assert "Foot" in first["folded"]
+    assert "Foot" not in first["text"] + second["text"] + second["folded"]
+    assert found.content.count("<li value=3>") == 1
+    assert "<details open" not in found.content
+
+
+def test_several_targets_of_a_mention_stand_beneath_one_another(tmp_path):
+    value = answer(mapping_type="maps_to_value", concept_name="Severe")
+    rejected = candidate(status="rejected", reviewer="ann", reviewed_at="2026-01-12T09:00:00Z", decision="accept")
+    [row] = page(tmp_path, [answer(decision="accept"), value, rejected]).mentions
+    for said in ("Toe pain", "Severe", "maps to value", "rejected", "ann", "2026-01-12", "proposed: accept"):
+        assert said in row["text"]
+    assert row["text"].count("T1") == 1
+    assert row["data-d"] == "accept"
+
+
+@pytest.mark.parametrize("cuts", [[0, 1, 6], [0, 2, 6], [0, 3, 4, 6], [0, 1, 2, 3, 4, 5, 6]])
+def test_candidates_stay_with_their_mention_wherever_runs_are_cut(tmp_path, cuts):
+    lines = [answer(), candidate(rank=2), candidate(rank=3), answer(2), candidate(2), answer(3)]
+    whole = page(tmp_path, lines).content
+    assert page(tmp_path, lines, runs=[lines[start:end] for start, end in pairwise(cuts)]).content == whole
+
+
+def test_a_part_that_is_cut_back_goes_on(tmp_path):
+    part = tmp_path / "part"
+    first, second = html.encode(HEAD, [answer(), candidate()]), html.encode(HEAD, [answer(2)])
+    part.write_bytes(first + b"<tbody of which the rest was never written")
+    with open(part, "r+b") as file:
+        file.truncate(len(first))
+    with open(part, "ab") as file:
+        file.write(second)
+    html.finish(HEAD, part, tmp_path / "out.html")
+    assert (tmp_path / "out.html").read_text() == page(tmp_path, [answer(), candidate(), answer(2)]).content
+
+
+def test_the_top_counts_and_says_what_was_mapped_to_what(tmp_path):
+    decisions = ["accept"] * 3 + ["review", None, "perhaps"]
+    lines = [answer(row, decision=decision) for row, decision in enumerate(decisions, 1)]
+    lines += [candidate(6), sample.mapping("x", None, row=7, decision="nil", confidence=0.5)]
+    lines += [answer(8, status="approved", decision="accept")]
+    found = page(tmp_path, lines)
+    assert "8 mentions mapped to HP" in found.said
+    for said in ("Human Phenotype Ontology (HP) 2025-01-16", "CLINIC", "2026-02-03", f"alphita {HEAD.tool_version}"):
+        assert said in found.said
+    legend = re.search(r'<ul class="legend">(.*?)</ul>', found.content)[1]
+    shown = re.findall(r"<b>(\d+)</b> ([\w ]+?) <", legend)
+    assert shown == [("3", "accept"), ("1", "review"), ("1", "NIL"), ("2", "no decision"), ("1", "by people")]
+    assert "of a hundred answers at 0.90, about ninety are" in found.said
+    assert "proposed: perhaps" in found.mentions[5]["text"]
+
+
+def test_of_no_mentions_and_of_one(tmp_path):
+    none = page(tmp_path, [], Header())
+    assert "0 mentions mapped" in none.said
+    assert "There is no mention in this file." in none.said
+    assert "1 mention mapped<" in page(tmp_path, [answer()], Header()).content
+
+
+def test_a_page_of_too_many_mentions_is_told_of(tmp_path, monkeypatch):
+    monkeypatch.setattr(html, "MANY", 2)
+    told = []
+    head = replace(HEAD, tell=told.append)
+    page(tmp_path, [answer(row) for row in (1, 2)], head)
+    assert told == []
+    page(tmp_path, [answer(row) for row in (1, 2, 3)], head)
+    assert told == [f"{tmp_path / 'out.html'}: 3 mentions are much for one page; a browser shows up to 2 at ease"]
+
+
+def test_only_the_page_s_own_script_may_run(tmp_path):
+    content = page(tmp_path, [answer()]).content
+    [script] = re.findall(r"<script>(.*?)</script>", content, re.DOTALL)
+    said = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{said}'" in content
+    assert "url(" not in content
+    assert "@import" not in content
+
+
+ODD = st.text(st.one_of(st.sampled_from("<>&\"'/=\0\t\n\r|;`$\u202e\u2028\x7f\ud800"), st.characters()), max_size=20)
+
+
+@settings(max_examples=100, deadline=None)
+@given(values=st.dictionaries(st.sampled_from(TEXTS), ODD), ranks=st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_no_text_becomes_a_part_of_the_page(tmp_path_factory, values, ranks):
+    lines = [replace(answer(), rank=rank, **values) for rank in ranks]
+    folder = tmp_path_factory.mktemp("odd")
+    head = replace(HEAD, source_version=values.get("mention", ""), sources={values.get("comment", ""): "1"})
+    found = page(folder, lines, head)
+    plain = page(folder, [replace(answer(), rank=rank) for rank in ranks])
+    assert len(found.mentions) == 1
+    assert {"script", "style", "table", "form"} & found.elements.keys() == {"script", "style", "table", "form"}
+    assert found.elements.keys() <= plain.elements.keys() | {"p", "bdi", "code", "i", "b", "a", "span", "ol", "li"}
+    assert found.elements["script"] == 1
+    assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f]", found.content)
+    assert all(link.startswith(("http://", "https://")) for link in found.links)
+
+
+def test_what_cannot_be_shown_has_a_sign(tmp_path):
+    found = page(tmp_path, [answer(mention="a\0b\nc\x7fd\x85e\ud800f <b>&amp;</b>")])
+    assert "a␀b␊c␡d\ufffde\ufffdf <b>&amp;</b>" in found.mentions[0]["text"]
+    shown = page(tmp_path, [answer(mention="頭痛", matched_term="ألم", language='ar" x="')]).content
+    assert "<bdi class=m>頭痛</bdi>" in shown
+    assert '<bdi lang="ar&quot; x=&quot;">ألم</bdi>' in shown
+
+
+def test_only_addresses_of_the_web_are_links(tmp_path):
+    head = replace(
+        HEAD,
+        prefixes={"A": "javascript:alert(1)//", "B": "https://b.org/x#", "C": "https://fhir.org/system", "D": "urn:d:"},
+    )
+    lines = [answer(row, concept_id=f"{prefix}:1") for row, prefix in enumerate("ABCDE", 1)]
+    lines += [answer(6, concept_id="HP:1|LOINC:2"), answer(7, concept_id="no curie")]
+    assert page(tmp_path, lines, head).links == [
+        "https://b.org/x#1", "http://purl.obolibrary.org/obo/HP_1", "https://loinc.org/2"
+    ]  # fmt: skip
+
+
+def test_a_page_cannot_be_read(tmp_path):
+    out = sample.write(html, HEAD, [answer()], tmp_path / "out.html")
+    with pytest.raises(InputError, match=r"out\.html: an HTML page is for people.*; give the mappings as csv, jsonl"):
+        html.read(out, HEAD, Rejects())
+    for options in ([], ["--from", "html"]):
+        found = CliRunner().invoke(app, ["convert", str(out), "-o", str(tmp_path / "back.csv"), *options])
+        assert isinstance(found.exception, InputError)
+        assert "out.html" in str(found.exception)
+    assert [one.name for one in tmp_path.iterdir()] == ["out.html"]
+
+
+def test_convert_makes_a_private_page(tmp_path):
+    source, out = tmp_path / "in.csv", tmp_path / "out.html"
+    source.write_text("row,mention,rank,concept_id\n1,sore toe,1,HP:1\n1,sore toe,2,HP:2\n")
+    for options, private in (([], False), (["--private", "--force"], True)):
+        found = CliRunner().invoke(app, ["convert", str(source), "-o", str(out), *options])
+        assert found.exit_code == 0, found.output
+        assert found.stdout == f"{out}: 2 mappings read\n"
+        assert (not out.stat().st_mode & 0o077) == private
+    assert "1 further candidate" in Page(out.read_text()).said

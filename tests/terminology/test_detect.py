@@ -1,0 +1,372 @@
+"""Which loader reads a file or folder is told from its content, and it then reads it."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from alphita import registry
+from alphita.errors import InputError, Rejects
+from alphita.terminology.detect import detect
+from alphita.terminology.loaders import PACKAGE, _look
+from alphita.terminology.loaders._look import look
+from alphita.terminology.packaged import PACKAGED, find_packaged
+from tests.books import book
+from tests.terminology.conftest import FIXTURES
+from tests.terminology.test_icd10cm import order_file
+
+Write = Callable[[str, str | bytes], Path]
+EXAMPLES = {
+    "obo": FIXTURES / "small.obo",
+    "obographs": FIXTURES / "obographs" / "zz.json",
+    "icd10cm": FIXTURES / "small_tabular.xml",
+    "umls": FIXTURES / "umls",
+    "rxnorm": FIXTURES / "rxnorm",
+    "snomed_ct": FIXTURES / "snomed_ct",
+    "omop": FIXTURES / "omop",
+    "loinc": FIXTURES / "loinc",
+    "products": FIXTURES / "products" / "products.csv",
+    "table": FIXTURES / "terms.csv",
+}  # fmt: skip
+ADDING = {"babelon": FIXTURES / "babelon" / "zz-fr.babelon.tsv", "hpoa": FIXTURES / "hpoa" / "phenotype.hpoa"}
+RELEASES = ("umls", "rxnorm", "snomed_ct", "omop", "loinc")
+
+
+def packed(archive: Path, source: Path) -> Path:
+    files = [source] if source.is_file() else sorted(file for file in source.rglob("*") if file.is_file())
+    with zipfile.ZipFile(archive, "w") as opened:
+        for file in files:
+            opened.write(file, file.relative_to(source.parent))
+    return archive
+
+
+def check_read(path: Path, kind: str) -> Any:
+    """Detect, and read with what was told; return the tables."""
+    found = detect(path)
+    assert (found.format, found.paths) == (kind, (path,))
+    loader = registry.load(PACKAGE, kind)
+    tables = loader.load(list(found.paths), loader.Options(**found.settings), Rejects(None))
+    assert len(tables.terms) > 0
+    return tables
+
+
+# --- what each format looks like -------------------------------------------------------------------------------------
+
+
+def test_every_loader_has_an_example() -> None:
+    assert {*EXAMPLES, *ADDING} == set(registry.names(PACKAGE))
+
+
+@pytest.mark.parametrize("kind", registry.names(PACKAGE))
+def test_a_loader_recognises_its_own_and_no_one_elses(kind: str) -> None:
+    loader = registry.load(PACKAGE, kind)
+    for other, path in (EXAMPLES | ADDING).items():
+        try:
+            settings = loader.recognises(look(path))
+        except InputError:
+            # That ids and terms are in no column of such a table.
+            assert kind == "table"
+            assert other != "table"
+            continue
+        assert settings == ({} if other == kind else None), other
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_every_format_is_told_and_read(kind: str) -> None:
+    check_read(EXAMPLES[kind], kind)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EXAMPLES if kind not in RELEASES])
+def test_neither_name_nor_packing_nor_mark_nor_place_matters(kind: str, tmp_path: Path) -> None:
+    path = EXAMPLES[kind]
+    content = path.read_bytes()
+    for name, written in (
+        ("odd.name", content), ("packed", gzip.compress(content)), ("marked", b"\xef\xbb\xbf" + content),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(written)
+        check_read(tmp_path / name, kind)
+    (tmp_path / "folder" / "sub").mkdir(parents=True)
+    shutil.copy(path, tmp_path / "folder" / "sub" / path.name)
+    (tmp_path / "folder" / "LICENSE").write_text("Free.")
+    (tmp_path / "folder" / "empty.md").touch()
+    check_read(tmp_path / "folder", kind)
+    check_read(packed(tmp_path / "x.zip", tmp_path / "folder"), kind)
+
+
+@pytest.mark.parametrize("kind", RELEASES)
+def test_a_release_in_an_archive_and_gzipped(kind: str, tmp_path: Path) -> None:
+    check_read(packed(tmp_path / "release.zip", EXAMPLES[kind]), kind)
+    shutil.copytree(EXAMPLES[kind], tmp_path / "release")
+    for file in [file for file in (tmp_path / "release").rglob("*") if file.is_file()]:
+        file.with_name(file.name + ".gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    check_read(tmp_path / "release", kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("umls", "MRCONSO.RRF"), ("omop", "CONCEPT.csv"), ("loinc", "LoincTable/Loinc.csv")]
+)
+def test_the_file_of_a_release_that_is_enough(kind: str, name: str) -> None:
+    check_read(EXAMPLES[kind] / name, kind)
+
+
+def test_umls_in_parts(tmp_path: Path) -> None:
+    content = (EXAMPLES["umls"] / "MRCONSO.RRF").read_bytes()
+    for name, part in (("MRCONSO.RRF.aa.gz", content[:300]), ("MRCONSO.RRF.ab.gz", content[300:])):
+        (tmp_path / name).write_bytes(gzip.compress(part))
+    check_read(tmp_path, "umls")
+
+
+def test_an_order_file(write: Write) -> None:
+    check_read(write("icd10cm_order_2025.txt", order_file()), "icd10cm")
+    check_read(write("codes.txt", order_file()), "icd10cm")
+
+
+@pytest.mark.parametrize("content", ['{"nodes": [{"id": "A:1", "lbl": "One"}], "edges": []}',
+                                     '{"meta": {}, "graphs": [{"nodes": [{"id": "A:1", "lbl": "One"}]}]}'])  # fmt: skip
+def test_obo_graphs_of_other_shapes(write: Write, content: str) -> None:
+    check_read(write("x", content), "obographs")
+
+
+def test_obo_after_comments_and_without_its_version(write: Write) -> None:
+    check_read(write("x", "! made by hand\n\n[Term]\nid: A:1\nname: One\n"), "obo")
+
+
+@pytest.mark.parametrize("name", PACKAGED)
+def test_what_comes_with_alphita(name: str) -> None:
+    assert detect(find_packaged(name)).format == PACKAGED[name][2]
+
+
+@pytest.mark.parametrize(
+    "path", [*ADDING.values(), *(FIXTURES / name for name in ("babelon/zz-cs.synonyms.tsv", "hpoa/old.hpoa"))]
+)
+def test_what_only_adds_to_another_is_told(path: Path) -> None:
+    kind = path.parent.name
+    with pytest.raises(InputError, match=rf"import {kind} {path} .*--onto BASE\.terminology") as raised:
+        detect(path)
+    assert raised.value.file == path
+
+
+def test_no_more_than_the_beginning_is_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write("x.csv", "id,term\n" + "".join(f"A:{number},term {number}\n" for number in range(20_000)) + "B,bare\n")
+    [file] = look(path).members
+    assert len(file.head) <= _look.HEAD_BYTES
+    assert file.head.endswith(b"\n")
+    assert detect(path).settings == {}
+    long = write("x.obo", b"format-version: 1.2\nremark: " + b"x" * 200_000 + b"\n\n[Term]\nid: A:1\nname: One\n")
+    check_read(long, "obo")
+    monkeypatch.setattr(_look, "MOST_FILES", 1)
+    (path.parent / "more").touch()
+    with pytest.raises(InputError, match="more than 1 files in it"):
+        detect(path.parent)
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("id,term\nX:1,Fever", {}),
+        ("ID;Term\nX:1;Fever", {"id_column": "ID", "term_column": "Term"}),
+        ("Code,Description\nA01,Fever", {"id_column": "Code", "term_column": "Description", "prefix": "MY_LIST"}),
+        ("concept_id|concept_name\n7|Fever",
+         {"id_column": "concept_id", "term_column": "concept_name", "prefix": "MY_LIST"}),
+        ("n\tCURIE\tPreferred Name\n1\tHP:1\tFever", {"id_column": "CURIE", "term_column": "Preferred Name"}),
+        ("label,id\nFever,12", {"term_column": "label", "prefix": "MY_LIST"}),
+        # Of some of the ids alone: the loader leaves the others as they are.
+        ("id,term\nHP:1,Fever\n7,Cough", {"prefix": "MY_LIST"}),
+        # The column says whose codes they are.
+        ("SNOMED code,SNOMED term\n386661006,Fever",
+         {"id_column": "SNOMED code", "term_column": "SNOMED term", "prefix": "SNOMEDCT"}),
+        ("cui,name\nC0015967,Fever", {"id_column": "cui", "term_column": "name", "prefix": "UMLS"}),
+        ("icd10cm_code,label\nICD10CM:R50,Fever", {"id_column": "icd10cm_code", "term_column": "label"}),
+        # A better name goes before one that may be of something else.
+        ("id,term,preferred_term\nX:1,Fever,Fever", {}),
+        ("id,description,name\nX:1,it is hot,Fever", {"term_column": "name"}),
+        ("id,code,term\nX:1,1,Fever", {}),
+        # Other columns, called as the loader's own.
+        ("id,term,Lang,Semantic Type\nX:1,Fever,en,Sign",
+         {"language_column": "Lang", "semantic_type_column": "Semantic Type"}),
+        # Of other things than the loader's columns of these names.
+        ("id,term,status,retired\nX:1,Fever,active,2020-01-01", {"status_column": "", "retired_column": ""}),
+        ("id,term,status\nX:1,Fever,official\nX:2,Cough,active", {}),
+    ],
+)  # fmt: skip
+def test_columns_of_a_table_are_told(write: Write, text: str, settings: dict[str, str]) -> None:
+    path = write("my-list.csv", text + "\n")
+    assert detect(path).settings == settings
+    assert check_read(path, "table").terms["string"].to_list()[0] == "Fever"
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [("lab codes.csv", "LAB_CODES"), ("lab_2025-01-31.csv.gz", "LAB"), ("lab.20250131.csv", "LAB"),
+     ("icd10.csv", "ICD10"), ("2025.csv", "LOCAL"), ("!.csv", "LOCAL"), ("città.csv", "CITTÀ")],
+)  # fmt: skip
+def test_the_prefix_of_bare_codes(write: Write, name: str, prefix: str) -> None:
+    path = write(name, "code,name\n1,Fever\n")
+    assert detect(path).settings["prefix"] == prefix
+    assert check_read(path, "table").concepts["id"].to_list() == [f"{prefix}:1"]
+
+
+def test_other_kinds_of_tables(tmp_path: Path, write: Write) -> None:
+    wanted = {"id_column": "code", "term_column": "name", "prefix": "WARDS"}
+    pl.DataFrame({"code": [1], "name": ["Fever"], "more": [[1, 2]]}).write_parquet(tmp_path / "wards.parquet")
+    book(tmp_path / "wards.xlsx", one=[["code", "name"], ["1", "Fever"]], two=[])
+    write("wards.tab", "code\tname\n1\tFever\n")
+    for name in ("wards.parquet", "wards.xlsx", "wards.tab"):
+        assert detect(tmp_path / name).settings == wanted
+        assert check_read(tmp_path / name, "table").concepts["id"].to_list() == ["WARDS:1"]
+    wide = write("wards", ("code;name\n1;Fièvre\n" + "2;x\n" * 40_000).encode("utf-16"))
+    assert detect(wide).settings == wanted | {"encoding": "utf-16"}
+    assert "Fièvre" in check_read(wide, "table").terms["string"].to_list()
+
+
+def test_tables_of_terms_and_of_relations_together(tmp_path: Path) -> None:
+    folder = tmp_path / "local"
+    folder.mkdir()
+    shutil.copy(FIXTURES / "relations.tsv", folder)
+    with pytest.raises(InputError, match=r"relations between concepts, and no terms; .*import table TERMS"):
+        detect(folder)
+    shutil.copy(FIXTURES / "terms.csv", folder)
+    assert len(check_read(folder, "table").relations) > 0
+    (folder / "more.csv").write_text("code,name\n1,Fever\n")
+    with pytest.raises(InputError, match=r"terms\.csv: .* would be the options for it, but .*more\.csv"):
+        detect(folder)
+    (folder / "more.csv").write_text("Not to be read.\n")
+    with pytest.raises(InputError, match=r"more\.csv: among tables, and none itself"):
+        detect(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "command"),
+    [
+        ("mention,n\nfever,1\n", r"no column of ids, and no column of terms, among the columns \['mention', 'n'\]",
+         "id_column=COLUMN --set term_column=COLUMN"),
+        ("mention,concept_id\nfever,HP:1\n", "no column of terms", "id_column=concept_id --set term_column=COLUMN"),
+        ("code,it,en\n001,COLERA,cholera\n", "no column of terms", "id_column=code --set term_column=COLUMN"),
+        ("row,name\n1,fever\n", "no column of ids", "id_column=COLUMN --set term_column=name"),
+        ("id,concept_id,name\n1,HP:1,fever\n", "'id' and 'concept_id' may both be the id", "id_column=id"),
+        ("code,snomed_code,name\n1,2,fever\n", "'code' and 'snomed_code' may both be the id", "term_column=name"),
+        ("id,name,label\nA:1,fever,f\n", "'name' and 'label' may both be the term", "term_column=name"),
+        ("id,term,term\nA:1,fever,f\n", "'term' and 'term' may both be the term", "term_column=term"),
+        ("id,term,lang\nA:1,fever,english\n", "unknown language.*field 'lang', value 'english'",
+         "language_column= --set language=TAG"),
+    ],
+)  # fmt: skip
+def test_a_header_that_does_not_tell(write: Write, text: str, problem: str, command: str) -> None:
+    path = write("of wards.csv", text)
+    with pytest.raises(InputError, match=problem) as raised:
+        detect(path)
+    assert f"alphita terminology import table '{path}' --set id_column=" in str(raised.value)
+    assert command in str(raised.value)
+
+
+def test_a_table_in_another_encoding(write: Write) -> None:
+    with pytest.raises(InputError, match=r"not UTF-8; name its encoding: .*--set encoding=cp1252"):
+        detect(write("x.csv", "code,name\n1,Fièvre\n2,Fiebre\n".encode("cp1252")))
+    # A few bad bytes are for the rejects.
+    assert detect(write("x.csv", "code,name\n1,Fièvre\n2,Müdigkeit\n".encode() + b"3,\xe9\n")).format == "table"
+
+
+def test_several_sheets(tmp_path: Path) -> None:
+    path = book(tmp_path / "x.xlsx", one=[["id", "term"], ["A:1", "a"]], two=[["id", "term"], ["A:1", "b"]])
+    with pytest.raises(InputError, match=r"several sheets.*say it in the import: alphita terminology import"):
+        detect(path)
+
+
+# --- what is no terminology ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("x.csv", b"", "the file is empty"),
+        ("x.csv.gz", gzip.compress(b""), "the file is empty"),
+        ("x.pdf", b"%PDF-1.7 ...", "this is a PDF document"),
+        ("x.csv", b"\x7fELF\0\0\0", "this is a program"),
+        ("x.csv", b"MZ\x90\0\3\0\0\0", "this is a program"),
+        ("x.csv", b"#!/bin/sh\necho id,term\n", "this is a program"),
+        ("x.tar.gz", gzip.compress(bytes(257) + b"ustar" + bytes(250)), "this is an archive.*unpack it"),
+        ("x.csv.xz", b"\xfd7zXZ\0", "this is an archive.*unpack it"),
+        ("x.doc", b"\xd0\xcf\x11\xe0\xa1\xb1", "this is a document of Office"),
+        ("x.png", b"\x89PNG\r\n\x1a\n\0\0", "this is an image"),
+        ("hp.obo", b"<!DOCTYPE html>\n<html>Log in, please</html>", "this is a web page"),
+        ("hp.owl", b'<?xml version="1.0"?>\n<rdf:RDF xmlns="x">', "this is an ontology in OWL.*robot convert"),
+        ("hp.ttl", b"@prefix owl: <x> .\n", "this is an ontology in OWL"),
+        ("x.json", b'{"resourceType": "CodeSystem"}', "this is a FHIR resource"),
+        ("x.bin", bytes(range(256)) * 9, "this is a binary file"),
+        ("x.sssom.tsv", (FIXTURES / "sssom" / "demo.sssom.tsv").read_bytes(), "this is a file of mappings"),
+        ("x.csv", b"sourceCode,sourceName,mappingStatus,conceptId,conceptName\n", "this is a file of mappings"),
+        ("x.csv", b"source_code,source_concept_id,target_concept_id\n", "this is a file of mappings"),
+        ("x.csv", b"row,mention,concept_id,concept_name,matched_term\n", "this is a file of mappings"),
+        ("x.json", b'[{"a": 1, "b": 2}]', "this is JSON, but no OBO graphs"),
+        ("x.xml", b"<?xml version='1.0'?><a/>", "this is XML of an unknown kind"),
+        ("x", b"Fever\n", "kind cannot be told from its content; .*FORMAT is one of .*'babelon', 'hpoa'"),
+        ("x.txt", b"fever\ncough\n", "kind cannot be told.*a table the first line must name its columns"),
+        ("x.tsv", b"id,term\nA:1,fever\n", "its first line has no .*the option delimiter"),
+        ("x.parquet", b"PAR1 and nothing else", "not a readable Parquet file"),
+        ("x.zip", b"PK\x03\x04 cut", "damaged"),
+        ("x.obo.gz", gzip.compress(b"format-version: 1.2\n" * 9)[:30], "damaged or cut short"),
+        ("conso.txt", (FIXTURES / "umls" / "MRCONSO.RRF").read_bytes(), "call it MRCONSO.RRF"),
+    ],
+)
+def test_what_is_no_terminology_is_called_by_its_name(write: Write, name: str, content: bytes, problem: str) -> None:
+    with pytest.raises(InputError, match=re.compile(problem, re.DOTALL)) as raised:
+        detect(write(name, content))
+    assert name in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "problem"),
+    [
+        ("umls", "MRREL.RRF", r"MRREL\.RRF of a release, without the terms in MRCONSO\.RRF; give the folder"),
+        ("rxnorm", "rrf/RXNSAT.RRF", r"without the terms in RXNCONSO\.RRF"),
+        ("snomed_ct", "International/Full", "no Concept snapshot among the files"),
+        ("snomed_ct", "International/Snapshot/Terminology/sct2_Concept_Snapshot_INT_20260101.txt", "no Description"),
+        ("omop", "CONCEPT_SYNONYM.csv", "no column of terms"),
+        ("loinc", "LoincTable/MapTo.csv", "no column of ids"),
+    ],
+)
+def test_a_part_of_a_release(kind: str, name: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        detect(EXAMPLES[kind] / name)
+
+
+def test_folders_and_archives_with_nothing_known_in_them(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    with pytest.raises(InputError, match="nothing in this folder is known; it has no file"):
+        detect(folder)
+    (folder / "notes.txt").write_text("Nothing.\n")
+    (folder / "x.pdf").write_bytes(b"%PDF")
+    with pytest.raises(InputError, match=r"nothing in this folder is known; it has \['notes.txt', 'x.pdf'\]"):
+        detect(folder)
+    with pytest.raises(InputError, match=r"nothing in this archive is known; .*unpack it"):
+        detect(packed(tmp_path / "x.zip", folder))
+
+
+def test_what_two_loaders_read_is_for_the_user_to_say(tmp_path: Path) -> None:
+    for kind in ("umls", "rxnorm"):
+        shutil.copytree(EXAMPLES[kind], tmp_path / "both" / kind)
+    with pytest.raises(InputError, match=r"may be read as rxnorm or as umls; say which: .* rxnorm .* import umls"):
+        detect(tmp_path / "both")
+    shutil.copytree(EXAMPLES["umls"], tmp_path / "some")
+    shutil.copy(EXAMPLES["table"], tmp_path / "some")
+    check_read(tmp_path / "some", "umls")
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        detect(tmp_path / "none.obo")
+    with pytest.raises(InputError, match="neither a file nor a folder"):
+        detect(Path("/dev/null"))
