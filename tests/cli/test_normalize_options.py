@@ -62,7 +62,7 @@ def test_what_the_normalizer_is_given(index_path, source, tmp_path, monkeypatch)
     monkeypatch.setattr("alphita.normalizer.jobs.run", lambda *_, **__: 1 / 0)
     options = ["--ranking", "letters", "--error", "0.05", "--target", "T", "--floor", "0.3", "--calibration", "c"]
     with pytest.raises(ZeroDivisionError):
-        alphita("normalize", source, "--index", index_path, "-o", tmp_path / "o.csv", *options)
+        alphita("normalize", source, "--index", index_path, "--column", "text", "-o", tmp_path / "o.csv", *options)
     assert (given["ranking"], given["error"], given["target"], given["floor"]) == ("letters", 0.05, "T", 0.3)
     assert given["calibration"] == Path("c")
     assert given["filters"] is None
@@ -134,3 +134,13 @@ def test_help_names_every_format_and_ranking(capsys, monkeypatch):
     for package in ("alphita.mappings.formats", "alphita.normalizer.rankings"):
         assert ", ".join(registry.names(package)) in shown
     assert "stdin or a pipe is read once" in " ".join(shown.split())
+
+
+def test_a_wrong_column_is_told_before_anything_is_indexed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("ALPHITA_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "terms.csv").write_text("id,term\nX:1,Fever\n")
+    (tmp_path / "asked.csv").write_text("a,b\nfever,1\n")
+    words = ["normalize", tmp_path / "asked.csv", "--to", tmp_path / "terms.csv", "-o", tmp_path / "o.csv"]
+    assert alphita(*words, "--column", "c") == 2
+    assert "unknown column 'c'" in capsys.readouterr().err
+    assert not (tmp_path / "cache").exists()

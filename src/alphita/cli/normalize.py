@@ -228,6 +228,8 @@ def normalize(
         report=report, memory=_memory(mappings, mappings_source, project),
         reads={what: path for what, path in read.items() if path is not None},
     )  # fmt: skip
+    if not table.is_stream:
+        next(table.rows(), None)  # what is wrong with its columns is told before a terminology is indexed
     normalizer = Normalizer(
         index_of(to, threads=threads, verify=verify or None), ranking=ranking, calibration=calibration,
         floor=DEFAULT_FLOOR if floor is None else floor,
