@@ -31,16 +31,19 @@ def load(to: Path | str, **options: Any) -> Normalizer:  # noqa: ANN401
     Args:
         to: "hpo" or "icd10cm"; a terminology's file or folder as it is published; an X.terminology or X.index folder.
             What is not indexed yet is indexed first: for 40,000 names that takes half a minute, once.
-        **options: those of `alphita.Normalizer`: error, target, filters, abbreviations, ...
+        **options: `borrow`, `names` and `learn`: what the index is given beside the terminology, all by default (see
+            `alphita.index.enrichment.Choice`); and those of `alphita.Normalizer`: error, target, filters, ...
 
     Raises:
         UsageError: there is no such terminology, or an option is wrong.
         InputError: it cannot be read.
     """
+    from alphita.index.choice import Choice
     from alphita.index.sources import index_of
     from alphita.normalizer.normalizer import Normalizer
 
-    return Normalizer(index_of(to, threads=options.get("threads")), **options)
+    chosen = {name: options.pop(name) for name in Choice._fields if name in options}
+    return Normalizer(index_of(to, Choice(**chosen), threads=options.get("threads")), **options)
 
 
 def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **options: Any) -> Any:  # noqa: ANN401

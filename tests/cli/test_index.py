@@ -18,9 +18,24 @@ def _stand_ins(monkeypatch):
 
 def test_an_index_is_built_and_counted(tmp_path, capsys):
     out = tmp_path / "x.index"
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--backend", "exact") == 0
-    assert f"{out}: 12 strings of 14 terms and 7 concepts, 64 numbers each" in capsys.readouterr().out
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--backend", "exact", "--no-borrow") == 0
+    assert f"{out}: 12 strings of 14 terms and 7 concepts, 64 numbers each\n" in capsys.readouterr().out
     assert Index.open(out).manifest["backend"] == "exact"
+
+
+def test_what_it_is_given_beside_the_terminology_is_told(tmp_path, capsys):
+    out = tmp_path / "x.index"
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out) == 0
+    said, index = capsys.readouterr().out, Index.open(out)
+    borrowed = int(index.segment.borrowed.sum())
+    assert borrowed > 10
+    assert f"{borrowed:,} of the names are borrowed from other vocabularies (--no-borrow" in said
+    assert "head: this encoder takes none" in said
+    assert len(index.segment.short_forms) > 1_000
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--force", "--learn", "no") == 0
+    assert "head:" not in capsys.readouterr().out
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--force", "--learn", "days") == 2
+    assert "unknown learning 'days'" in capsys.readouterr().err
 
 
 def test_held_out_strings_are_left_out(tmp_path, capsys, monkeypatch):
@@ -29,7 +44,7 @@ def test_held_out_strings_are_left_out(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr("alphita.terminology.splits.Split.load", lambda path: Held())
     out = tmp_path / "x.index"
-    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--exclude-split", "s") == 0
+    assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, "--exclude-split", "s", "--no-borrow") == 0
     assert "(1 held-out strings left out)" in capsys.readouterr().out
     assert Index.open(out).rows(["cephalgia"]).tolist() == [-1]
 
@@ -80,7 +95,7 @@ def test_an_engine_encodes(tmp_path, capsys, monkeypatch):
     options = ["--engine", "ray", "--workers", 2, "--address", "head:6379", "--gpus-per-worker", 0.5, "--parts", parts]
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", out, *options) == 0
     assert asked == [("ray", 2, "head:6379", 0.5)]
-    assert f"{out}: 12 strings" in capsys.readouterr().out
+    assert f"{out}: " in capsys.readouterr().out
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", tmp_path / "alone.index") == 0
     assert Index.open(out).content_hash == Index.open(tmp_path / "alone.index").content_hash
 
@@ -98,7 +113,7 @@ def test_an_index_is_updated_with_its_own_model(tmp_path, capsys):
     assert alphita("index", "--model", "m", "--terminology", "t", "-o", old) == 0
     capsys.readouterr()
     assert alphita("index", "--update", old, "--terminology", "t", "-o", out) == 0
-    assert f"vectors of 12 strings taken from {old}, 0 encoded" in capsys.readouterr().err
+    assert f"vectors of {len(Index.open(old))} strings taken from {old}, 0 encoded" in capsys.readouterr().err
     assert Index.open(out).vectors.tobytes() == Index.open(old).vectors.tobytes()
 
 
@@ -114,3 +129,18 @@ def test_an_index_is_updated_with_its_own_model(tmp_path, capsys):
 def test_what_does_not_go_together_is_refused(tmp_path, capsys, options, message):
     assert alphita("index", "-o", tmp_path / "x.index", *options) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_whole_encoder_is_trained_on_demand(tmp_path, capsys, monkeypatch):
+    out, asked, loaded = tmp_path / "x.index", [], []
+    monkeypatch.setattr("alphita.front.train", lambda *given, **settings: asked.append((given, settings)))
+    monkeypatch.setattr(
+        "alphita.encoder.encoder.TermEncoder.load", lambda path, **_: loaded.append(path) or HashEncoder()
+    )
+    assert alphita("index", "--terminology", "t", "-o", out, "--learn", "full") == 0
+    ((recipe, terminology, model), settings) = asked[0]
+    assert (recipe, str(terminology), model) == ("coder", "t", tmp_path / "x.index.model")
+    assert (settings["resume"], settings["steps"]) == (True, 800)
+    assert loaded[0] == str(model)
+    assert alphita("index", "--terminology", "t", "-o", tmp_path / "y", "--learn", "full", "--model", "m") == 2
+    assert "leave out --model" in capsys.readouterr().err

@@ -18,6 +18,7 @@ from alphita.evaluation.systems import PACKAGE, ConceptSystem, System, VectorSys
 from alphita.evaluation.systems.bm25 import Bm25System
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.evaluation.systems.normalizer import NormalizerSystem
+from alphita.index.choice import Choice
 from alphita.index.neighbours import nearest
 from alphita.terminology.text import DEFAULT_RULES, RULES, clean_many
 from tests.doubles import HashEncoder
@@ -65,6 +66,8 @@ def system_of(kind: str):
             contexts=True,
             split=None,
             calibration=None,
+            fit_own=False,
+            choice=Choice(borrow=False, learn="no"),
             seed=0,
             facts={"kind": "normalizer"},
         )

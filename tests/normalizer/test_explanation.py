@@ -87,8 +87,8 @@ class TestFields:
     def test_an_expansion_is_named(self, rich, tmp_path):
         (tmp_path / "own.csv").write_text("short,long\nHA,headache\n")
         why = explain(rich, "HA", abbreviations=tmp_path / "own.csv")
-        assert why.expansion == "read as 'headache' (abbreviation)"
-        assert "read as 'headache' (abbreviation)" in str(why)
+        assert why.expansion == "read as 'headache' (abbreviation, from your list)"
+        assert "read as 'headache' (abbreviation, from your list)" in str(why)
 
     @pytest.mark.parametrize("mention", ["", " ,; "])
     def test_nothing_in_the_mention(self, rich, mention):

@@ -71,7 +71,7 @@ def test_the_figures_say_what_was_measured_on_what(fitted, index):
     tested = figures["tested_on"]
     assert f"{tested['synonym']:,} strings of the index's own synonyms" in figures["population"]
     assert figures["calibration"]["n"] == sum(tested.values())
-    assert set(figures["learned_from"]) == {"synonym", "noise", "itself", "removed", "foreign"}
+    assert set(figures["learned_from"]) == {"synonym", "noise", "noisy synonym", "itself", "removed", "foreign"}
     nil = figures["nil"]
     assert nil["threshold"] == fitted.nil_threshold
     assert set(nil["recognised"]) == {"removed", "foreign"}

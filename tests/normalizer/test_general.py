@@ -16,7 +16,7 @@ from alphita.normalizer import fitting, general
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import FOLDER, Calibration
 from alphita.normalizer.carrying import carry_over, lend
-from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM
+from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, NOISY_SYNONYM, REMOVED, SYNONYM
 from alphita.normalizer.features import Context, Featurizer
 from alphita.normalizer.general import Vocabulary, fit_general, thresholds
 from alphita.normalizer.jobs import Job, run
@@ -89,7 +89,7 @@ def test_it_says_what_it_was_fitted_on(fitted, vocabularies):
     assert fitted.definitions is None
     assert set(fitted.calibrators) == {"all"}
     assert "of one, two, three, each answered by what was fitted on the others" in fitted.figures["population"]
-    assert set(fitted.figures["learned_from"]) == {SYNONYM, NOISE, ITSELF, REMOVED, FOREIGN}
+    assert set(fitted.figures["learned_from"]) == {SYNONYM, NOISE, NOISY_SYNONYM, ITSELF, REMOVED, FOREIGN}
     assert max(fitted.figures["learned_from"].values()) < 3 * 900
 
 

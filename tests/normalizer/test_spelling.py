@@ -165,6 +165,12 @@ class TestShortened:
             ("a seizure", "seizure"),
             ("r/o h/o cold nos", "cold"),
             ("history of pain in the head", "pain in the head"),  # inside it says something
+            ("R51 - headache", "headache"),
+            ("786.05: headache", "headache"),
+            ("headache (R51)", "headache"),
+            ("267036007 |headache|", "headache"),
+            ("ICD10 G43.909 migraine", "migraine"),
+            ("HP:0001250 seizure", "seizure"),
             ("patient presents with", ""),
             ("?", ""),
             ("", ""),
@@ -178,7 +184,7 @@ class TestShortened:
         [
             "hepatitis a", "vitamin a", "fragile x", "x linked deafness", "trisomy 21", "factor 5 deficiency", "rh -",
             "diabetes type 2", "5 alpha reductase deficiency", "rh +", "status epilepticus", "post traumatic headache",
-            "頭痛", "céphalée", "2 seizures",
+            "頭痛", "céphalée", "2 seizures", "b12 deficiency", "22q11 deletion", "il 2 deficiency",
         ],
     )  # fmt: skip
     def test_what_is_the_name_stays(self, name):

@@ -210,19 +210,19 @@ def test_an_archive_gives_the_tabular_list_or_else_the_order_file(load: Load, tm
         icd10cm.load([tmp_path / "y.zip"], icd10cm.Options(), Rejects(None))
 
 
-def test_indexes_beside_the_tabular_list_are_left_out(load: Load, tmp_path: Path, icd: Terminology) -> None:
+def test_tables_beside_the_tabular_list_are_left_out(load: Load, tmp_path: Path, icd: Terminology) -> None:
     index = "<?xml version='1.0' encoding='utf-8'?>\n<ICD10CM.index><version>2026</version></ICD10CM.index>\n"
-    for name in ("icd10cm-drug-2026.xml", "icd10cm-index-2026.xml", "icd10cm-neoplasm-2026.xml"):
+    for name in ("icd10cm-drug-2026.xml", "icd10cm-neoplasm-2026.xml"):
         (tmp_path / name).write_text(index)
     with pytest.raises(InputError, match=r"not an ICD-10-CM tabular list"):
         icd10cm.load([tmp_path], icd10cm.Options(), Rejects(None))
     (tmp_path / "icd10cm-tabular-2026.xml").write_bytes(SMALL.read_bytes())
     terminology, rejects = load(icd10cm, tmp_path)
     assert (rejects, terminology.n_concepts) == ([], icd.n_concepts)
-    assert terminology.manifest["dropped"]["file icd10cm-index-2026.xml"] == 1
+    assert terminology.manifest["dropped"]["file icd10cm-drug-2026.xml"] == 1
     # One that is named itself is not passed over.
-    with pytest.raises(InputError, match=r"not an ICD-10-CM tabular list"):
-        icd10cm.load([tmp_path, tmp_path / "icd10cm-index-2026.xml"], icd10cm.Options(), Rejects(None))
+    with pytest.raises(InputError, match=r"no entry with a code"):
+        icd10cm.load([tmp_path, tmp_path / "icd10cm-drug-2026.xml"], icd10cm.Options(), Rejects(None))
 
 
 def test_a_language_that_is_none_is_refused() -> None:

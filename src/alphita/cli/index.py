@@ -10,7 +10,11 @@ import typer
 
 from alphita import artefact, machine, progress
 from alphita.cli._engine_options import CLUSTER, Address, Engine, GpusPerWorker, Workers, refuse
+from alphita.cli._enrichment_options import Learn, Names, NoBorrow, chosen
 from alphita.errors import UsageError
+
+# Beside what `Choice` knows: the whole encoder is trained before it is indexed with.
+FULL = "full"
 
 
 def index(
@@ -53,6 +57,9 @@ def index(
     exclude_split: Annotated[
         Path | None, typer.Option(help="Leave out the strings that this split holds out, to evaluate on them.")
     ] = None,
+    no_borrow: NoBorrow = False,
+    names: Names = None,
+    learn: Learn = "seconds",
     precision: Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")] = "auto",
     device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
@@ -98,11 +105,16 @@ def index(
         # A model may also be a name that the hub knows.
         if path and path.exists():
             artefact.refuse_same({what: path, "the output": output})
+    if learn == FULL:
+        if model is not None or update is not None:
+            raise UsageError(f"--learn {FULL} trains the encoder first: leave out --model and --update")
+        model, learn = str(_trained(terminology, exclude_split, output)), "seconds"
     with nullcontext() if engine is None else open_engine(engine, workers, address, gpus_per_worker) as opened:
         terms = load_terminology(terminology)
         exclude = frozenset() if exclude_split is None else Split.load(exclude_split).cleaned
         options: dict[str, Any] = {
-            "exclude": exclude, "backend": backend, "letters": not no_letters, "half": half, "force": force
+            "exclude": exclude, "backend": backend, "letters": not no_letters, "half": half, "force": force,
+            "enrichment": chosen(no_borrow, names, learn).load(),
         }  # fmt: skip
         old = None if update is None else Index.open(update)
         model = model or str(old.model_path if old else DEFAULT)
@@ -130,6 +142,10 @@ def index(
         f"{output}: {counts['strings']:,} strings of {counts['terms']:,} terms and {counts['concepts']:,} concepts, "
         f"{built.dim} numbers each{left_out}"
     )
+    if borrowed := (built.manifest.get("borrowed") or {}).get("names"):
+        print(f"{borrowed:,} of the names are borrowed from other vocabularies (--no-borrow leaves them out)")
+    if head := built.manifest.get("head"):
+        print(f"head: {head['reason']}")
     search = built.manifest["search"]
     if "recall_at_1" in search:
         print(
@@ -137,3 +153,16 @@ def index(
             f"{search['probes']:,} misspelt ones"
         )
     progress.say(f"next: alphita normalize INPUT --to {output} -o OUT.csv")
+
+
+def _trained(terminology: Path, split: Path | None, output: Path) -> Path:
+    """Return an encoder trained on a terminology, beside the index; a training that was broken off goes on."""
+    from alphita.artefact import MANIFEST
+    from alphita.front import train
+    from alphita.quickstart_training import TRAINING
+
+    model = output.with_name(output.name + ".model")
+    if not (model / MANIFEST).exists():
+        progress.say(f"training the encoder, kept in {model}: this takes from some minutes to an hour")
+        train("coder", terminology, model, encoder="minilm", split=split, resume=True, **TRAINING)
+    return model

@@ -12,6 +12,7 @@ import typer
 
 from alphita import artefact, machine, registry
 from alphita.cli._engine_options import Address, Engine, GpusPerWorker, Workers, refuse
+from alphita.cli._enrichment_options import Learn, Names, NoBorrow, chosen
 from alphita.cli._mapping_options import prefixes_of
 from alphita.cli._source_options import TO
 from alphita.cli._summary import text_of
@@ -141,6 +142,9 @@ def normalize(
         Path | None,
         typer.Option(help="Your own abbreviations: a CSV or TSV with the columns short and long.", rich_help_panel=HOW),
     ] = None,
+    no_borrow: NoBorrow = False,
+    names: Names = None,
+    learn: Learn = "seconds",
     precision: Annotated[
         str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...", rich_help_panel=HOW)
     ] = "auto",
@@ -174,6 +178,7 @@ def normalize(
     from stdin or a pipe is read once, and there a definition serves its own row alone.
     """
     filters = _filters(type_, source, language, under, standard_only)
+    choice = chosen(no_borrow, names, learn)
     if engine is not None:
         refuse_of_one_file(
             input_, output, input_format=input_format, sheet=sheet, delimiter=delimiter, encoding=encoding,
@@ -185,7 +190,7 @@ def normalize(
         from alphita.normalizer.batches import Settings
         from alphita.normalizer.records import DEFAULT_FLOOR
 
-        path = str(index_of(to, threads=threads).path)
+        path = str(index_of(to, choice, threads=threads).path)
         settings = Settings(
             path, column or "", context_column, language_column, top, explain, ranking,
             None if calibration is None else str(calibration),
@@ -231,7 +236,7 @@ def normalize(
     if not table.is_stream:
         next(table.rows(), None)  # what is wrong with its columns is told before a terminology is indexed
     normalizer = Normalizer(
-        index_of(to, threads=threads, verify=verify or None), ranking=ranking, calibration=calibration,
+        index_of(to, choice, threads=threads, verify=verify or None), ranking=ranking, calibration=calibration,
         floor=DEFAULT_FLOOR if floor is None else floor,
         error=error, target=target, filters=filters, abbreviations=abbreviations, precision=precision, device=device,
         threads=threads,

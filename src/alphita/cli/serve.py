@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alphita.cli._enrichment_options import Learn, Names, NoBorrow, chosen
 from alphita.cli._source_options import TO
 from alphita.errors import AlphitaError, UsageError
 
 if TYPE_CHECKING:
+    from alphita.index.choice import Choice
     from alphita.service.settings import Settings
 
 WHO, HOW_MUCH, HOW = "Who may ask", "How much", "How"
@@ -92,6 +94,9 @@ def serve(
         typer.Option(min=0.0, max=1.0, help="Allowed share of errors among what is accepted; 0.05 by default.",
                      rich_help_panel=HOW),
     ] = None,
+    no_borrow: NoBorrow = False,
+    names: Names = None,
+    learn: Learn = "seconds",
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8.", rich_help_panel=HOW)] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=HOW)] = "auto",
     threads: Annotated[
@@ -123,8 +128,8 @@ def serve(
     if keys is not None:
         doors.load(keys)  # a mistake in it is told of before anything is loaded
     if settings.is_loopback and settings.access != "header":
-        names = (*LOOPBACK_NAMES, host, *(allow_host or ()))
-        settings = settings.model_copy(update={"hosts": names})
+        hosts = (*LOOPBACK_NAMES, host, *(allow_host or ()))
+        settings = settings.model_copy(update={"hosts": hosts})
     elif allow_host:
         settings = settings.model_copy(update={"hosts": tuple(allow_host)})
     _run(
@@ -133,13 +138,14 @@ def serve(
         mappings,
         terminology,
         demo,
+        chosen(no_borrow, names, learn),
         {"error": error, "precision": precision, "device": device, "threads": threads},
     )
 
 
 def _run(
     settings: Settings, to: Path | str | None, mappings: Path | None, terminology: Path | None, demo: bool,
-    options: dict[str, Any],
+    choice: Choice, options: dict[str, Any],
 ) -> None:  # fmt: skip
     from alphita import machine, progress
 
@@ -159,7 +165,7 @@ def _run(
         raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
     listening = _listen(settings)
     with listening:
-        index = index_of(to, threads=options["threads"])
+        index = index_of(to, choice, threads=options["threads"])
         normalizer = Normalizer(index, **options)
         normalizer.encoder()  # a damaged model is told of now, not with the first request
         if demo:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from alphita import artefact, machine, progress
 from alphita.encoder import layout
 from alphita.encoder.batches import Batch, by_token_budget
+from alphita.encoder.head import FILE as head_file
+from alphita.encoder.head import Head
 from alphita.encoder.resolve import resolve, with_weights
 from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import AlphitaError, InputError, UsageError, require
@@ -82,13 +84,15 @@ class TermEncoder:
     Attributes:
         folder: the folder it was loaded from.
         settings: pooling, maximal length, normalisation.
+        head: what was learned on top of the model's vectors, if anything was; training goes on without it.
     """
 
     def __init__(
-        self, folder: Path, settings: layout.Settings, tokenizer: TermTokenizer, runtime: Runtime, device: str = "auto"
-    ) -> None:
+        self, folder: Path, settings: layout.Settings, tokenizer: TermTokenizer, runtime: Runtime,
+        device: str = "auto", head: Head | None = None,
+    ) -> None:  # fmt: skip
         """Use `TermEncoder.load`."""
-        self.folder, self.settings, self._device = folder, settings, device
+        self.folder, self.settings, self._device, self.head = folder, settings, device, head
         self._tokenizer, self._runtime = tokenizer, runtime
 
     @classmethod
@@ -136,7 +140,12 @@ class TermEncoder:
             runtime = OnnxRuntime(folder, settings, tokenizer.hash, precision=precision, threads=threads)
         else:
             runtime = _in_torch(folder, transformer, settings, tokenizer.pad_id, precision, device)
-        return cls(folder, settings, tokenizer, runtime, device)
+        head = Head.load(folder) if (folder / head_file).exists() else None
+        return cls(folder, settings, tokenizer, runtime, device, head)
+
+    def with_head(self, head: Head | None) -> TermEncoder:
+        """Return this encoder with another head, or none."""
+        return TermEncoder(self.folder, self.settings, self._tokenizer, self._runtime, self._device, head)
 
     @property
     def dim(self) -> int:
@@ -177,7 +186,13 @@ class TermEncoder:
     @property
     def content_hash(self) -> str:
         """Hash of weights, settings and tokenizer: the same in every precision, and after saving and loading."""
-        return artefact.hash_json([self._runtime.weights_hash(), asdict(self.settings), self.tokenizer_hash])
+        parts = [self._runtime.weights_hash(), asdict(self.settings), self.tokenizer_hash]
+        return artefact.hash_json(parts if self.head is None else [*parts, self.head.content_hash])
+
+    @property
+    def base_hash(self) -> str:
+        """Hash of the encoder without its head."""
+        return self.content_hash if self.head is None else self.with_head(None).content_hash
 
     def encode(self, strings: Sequence[str], *, show_progress: bool = False) -> NDArray[np.float32]:
         """Return the vectors of `strings`, (n, dim) float32, of length 1 if the model normalises.
@@ -208,6 +223,8 @@ class TermEncoder:
             raise AlphitaError(f"the model in {self.folder} gives vectors that are not finite; its weights are damaged")
         if self.settings.normalize:
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        if self.head is not None:
+            vectors = self.head(vectors)
         if len(number) == len(strings):
             return vectors
         return vectors[[number[string] for string in strings]]
@@ -255,6 +272,8 @@ class TermEncoder:
         notes = {"weights_hash": self._runtime.weights_hash(), "tokenizer_hash": self.tokenizer_hash}
         if layout.int8_alone(path):
             notes["full_precision"] = layout.noted(self.folder, "full_precision")
+        if self.head is not None:
+            self.head.save(path)
         layout.write(path, self.settings, self.dim, **notes)
         if onnx is None:
             onnx = self._runtime.exportable and importlib.util.find_spec("onnx") is not None

@@ -22,6 +22,8 @@ from alphita.registry import unknown
 Pooling = Literal["mean", "cls", "legacy_coder"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "legacy_coder")
 SETTINGS = "alphita.json"
+# The file of a head (`encoder.head`).
+HEAD = "head.safetensors"
 DEFAULT_MAX_LENGTH = 64
 SHORTEST = 3
 # What stands before the model_type of a BERT with entities injected, in config.json: no other library knows it.
@@ -160,7 +162,7 @@ def _positions(file: Path) -> int:
 def int8_alone(folder: Path) -> bool:
     """Tell whether the model in `folder` has no weights for torch, only the form that is exported to int8."""
     weights = (*folder.glob("*.safetensors*"), *folder.glob("pytorch_model*"))
-    return not weights and (folder / ONNX_FILES["int8"]).is_file()
+    return {path.name for path in weights} <= {HEAD} and (folder / ONNX_FILES["int8"]).is_file()
 
 
 def injected(folder: Path) -> bool:
@@ -177,7 +179,7 @@ def noted(folder: Path, key: str) -> Any:  # noqa: ANN401 - a JSON value
 def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
     """Write what turns a transformers folder into one that `SentenceTransformer(folder)` opens with the same vectors.
 
-    `legacy_coder`, injected entities and int8 alone have no counterpart there; such a folder opens with
+    `legacy_coder`, injected entities, int8 alone and a head have no counterpart there; such a folder opens with
     `TermEncoder.load` only.
 
     Args:
@@ -186,7 +188,7 @@ def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
         dim: numbers in a vector.
         notes: what else goes into alphita.json: hashes of the weights and the tokenizer.
     """
-    alone = settings.pooling == "legacy_coder" or injected(folder) or int8_alone(folder)
+    alone = settings.pooling == "legacy_coder" or injected(folder) or int8_alone(folder) or (folder / HEAD).exists()
     only = {"opens_with": "alphita.TermEncoder.load only"} if alone else {}
     _write(folder / SETTINGS, {**asdict(settings), "dim": dim, **notes, **only})
     if alone:

@@ -47,7 +47,7 @@ def replacements(terminology: Terminology) -> NDArray[np.int32]:
     """
     retired = np.asarray(terminology.retired, bool)
     stands_for = np.where(retired, -1, np.arange(len(retired))).astype(np.int32)
-    table = _side(terminology, "replacements")
+    table = side(terminology, "replacements")
     if not len(table):
         return stands_for
     table = table.filter(pc.equal(table.column("predicate").cast(pa.string()), "replaced_by"))
@@ -75,7 +75,7 @@ def mapped(terminology: Terminology) -> NDArray[np.int64]:
     Returns:
         (m, 2): a non-standard concept and a standard one, each pair once, in order.
     """
-    properties, xrefs = _side(terminology, "properties"), _side(terminology, "xrefs")
+    properties, xrefs = side(terminology, "properties"), side(terminology, "xrefs")
     if not len(properties) or not len(xrefs):
         return np.zeros((0, 2), np.int64)
     properties = properties.filter(pc.equal(properties.column("name").cast(pa.string()), STANDARD))
@@ -110,9 +110,9 @@ def _table(terminology: Terminology, used: NDArray[np.int64], own: NDArray[np.in
     sources = getattr(terminology, "concept_sources", None)
     if sources is not None:
         columns["source"] = text(sources).take(take).dictionary_encode()
-    definitions = _side(terminology, "definitions")
+    definitions = side(terminology, "definitions")
     columns["definition"] = _first(definitions, "text", own, len(used))
-    types = _side(terminology, "semantic_types")
+    types = side(terminology, "semantic_types")
     columns["semantic_types"] = _list(types, "semantic_type", own, len(used))
     omop = _omop(terminology, columns, own, types) if sources is not None else {}
     return pa.table(columns | omop)
@@ -137,7 +137,7 @@ def _omop(
     for code, name in OMOP_TYPES.items():
         some = types if codes is None else types.filter(pc.equal(codes, code))
         found[name] = _first(some, "semantic_type", own, n).dictionary_encode()
-    properties = _side(terminology, "properties")
+    properties = side(terminology, "properties")
     if len(properties):
         properties = properties.filter(pc.equal(properties.column("name").cast(pa.string()), STANDARD))
     found["standard"] = _first(properties, "value", own, n).dictionary_encode()
@@ -146,7 +146,7 @@ def _omop(
 
 def _omop_ids(terminology: Terminology, ids: pa.Array, own: NDArray[np.int32]) -> pa.Array:
     """Return each concept's OMOP id: (n,) int64, null where it has none; of several (after a merge) the first."""
-    aliases = _side(terminology, "aliases")
+    aliases = side(terminology, "aliases")
     pattern = f"^{OMOP}:[0-9]+$"
     found: NDArray[np.int64] = np.full(len(ids), -1, np.int64)
     if len(aliases):
@@ -192,7 +192,7 @@ def _known(
     terminology: Terminology, own: NDArray[np.int32], stands_for: NDArray[np.int32]
 ) -> tuple[pa.LargeStringArray, NDArray[np.int32]]:
     """Return every id of an indexed concept, sorted, and the concept's place; a concept's own id wins."""
-    aliases = _side(terminology, "aliases")
+    aliases = side(terminology, "aliases")
     concepts = np.arange(len(own))
     ids = text(terminology.concept_ids)
     if len(aliases):
@@ -216,7 +216,7 @@ def _rows_of(terminology: Terminology, curies: pa.ChunkedArray) -> NDArray[np.in
     """Return the row of each id or alias in a terminology, -1 where no concept answers to it."""
     ids = text(terminology.concept_ids)
     rows = pc.fill_null(pc.index_in(curies, value_set=ids), -1).to_numpy().astype(np.int64)
-    aliases = _side(terminology, "aliases")
+    aliases = side(terminology, "aliases")
     if len(aliases):
         place = pc.fill_null(pc.index_in(curies, value_set=text(aliases.column("alias"))), -1).to_numpy()
         by_alias = (rows < 0) & (place >= 0)
@@ -262,7 +262,7 @@ def _numbers(table: pa.Table, column: str) -> NDArray[np.int64]:
     return numbers
 
 
-def _side(terminology: Terminology, name: str) -> pa.Table:
+def side(terminology: Terminology, name: str) -> pa.Table:
     """Return a side table; an empty one where the terminology keeps none."""
     side_table = getattr(terminology, "side_table", None)
     return side_table(name) if side_table is not None else pa.table({})

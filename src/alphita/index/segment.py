@@ -7,7 +7,9 @@ terms.arrow     what is shown of each term; within a string: exact scope first, 
 standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best: scope before preference, and
                 from `RETIRED_STANDING` on the terms of retired concepts, which stand for their replacement, and
                 those of OMOP's non-standard ones, which stand for what these map to, beside themselves; the column
-                `retired_concept` names either
+                `retired_concept` names either; from `BORROWED_STANDING` on names of other vocabularies (`borrowing`);
+                the column `borrowed_as` holds the own name that each stands behind
+short_forms.arrow   what the clinic's short forms and borrowed ones may mean (see `enrichment`), if it has any
 concepts.arrow  id, name and what else is kept of each concept that has a term here; with parents.npy,
                 parent_offsets.npy, known_ids.arrow and known_rows.npy (see `concepts`)
 ngrams/         (see `ngrams`), unless left out
@@ -43,7 +45,9 @@ STATUSES = ("official", "candidate", "machine")
 # What a term brings along, beside its string and its concept.
 TERM_COLUMNS = ("scope", "language", "source", "code", "type", "status")
 RETIRED_STANDING = 2 * (len(SCOPES) + 1)
+BORROWED_STANDING = 2 * RETIRED_STANDING
 STRINGS_AT_ONCE = 1_000_000
+SHORT_FORMS = "short_forms.arrow"
 
 
 class Segment:
@@ -64,6 +68,8 @@ class Segment:
             self.terms = _read(path / "terms.arrow")
             self.concepts = _read(path / "concepts.arrow")
             self.term_concept: NDArray[np.int32] = self.terms.column("concept").chunk(0).to_numpy()
+            kept = path / SHORT_FORMS
+            self.short_forms: pa.Table | None = _read(kept) if kept.exists() else None
             self._open_concepts()
         except (OSError, ValueError, KeyError, IndexError, pa.ArrowException) as error:
             raise InputError(f"damaged index segment: {error}", file=path, remedy="build the index again") from None
@@ -96,6 +102,11 @@ class Segment:
             order = pc.sort_indices(ids)
             ids, self._known_rows = ids.take(order), order.to_numpy().astype(np.int32)
         self._known_ids = SortedStrings(ids)
+
+    @functools.cached_property
+    def borrowed(self) -> NDArray[np.bool_]:
+        """Whether each term is another vocabulary's name, (n_terms,)."""
+        return np.asarray(self.standing) >= BORROWED_STANDING
 
     def concept_rows(self, ids: Sequence[str]) -> NDArray[np.int64]:
         """Return the row of the concept that answers to each CURIE, -1 where none does: (len(ids),) int64.
@@ -253,9 +264,11 @@ def _not_said_already(
     return ~(other & np.isin(pairs, pairs[~other]))
 
 
-def write(path: Path, content: Content) -> None:
+def write(path: Path, content: Content, short_forms: pa.Table | None = None) -> None:
     """Write everything of a segment but its vectors into the folder `path`."""
     path.mkdir(parents=True)
+    if short_forms is not None:
+        _write(path / SHORT_FORMS, short_forms)
     _write(path / "strings.arrow", pa.table({"string": content.strings}))
     _write(path / "terms.arrow", content.terms)
     _write(path / "concepts.arrow", content.concepts.table)

@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from alphita import __version__, artefact, machine, registry
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.index.choice import Choice
 from alphita.index.store import Index, build
 from alphita.index.training import CALIBRATION
 from alphita.progress import say
@@ -40,11 +41,14 @@ MADE_BY = [__version__, artefact.FORMAT_VERSION, CLEANING_VERSION]
 T = TypeVar("T")
 
 
-def index_of(to: Path | str, *, threads: int | None = None, verify: bool | None = None) -> Index:
+def index_of(
+    to: Path | str, choice: Choice | None = None, *, threads: int | None = None, verify: bool | None = None
+) -> Index:
     """Return the index of what `to` names; it is made first if need be.
 
     Args:
         to: see above.
+        choice: what the index is given beside the terminology; None: all there is.
         threads: of the encoder that makes the vectors.
         verify: see `Index.open`; for an index folder that is given as it is.
 
@@ -53,10 +57,17 @@ def index_of(to: Path | str, *, threads: int | None = None, verify: bool | None 
         InputError: the source is none that Alphita reads, or is damaged.
     """
     if _kind(to) == INDEX:
+        if choice not in (None, Choice()):
+            raise UsageError(
+                f"{to} is an index already, and has what it was made with; make another: "
+                "alphita index SOURCE -o OUT.index"
+            )
         return Index.open(Path(to).expanduser(), verify=verify)
     terminology = terminology_of(to)
-    key = artefact.hash_json([MADE_BY, artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"], _model()])
-    return _kept(INDEX, key, Index.open, lambda out: _index(terminology, out, str(to), threads))
+    choice = choice or Choice()
+    content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
+    key = artefact.hash_json([MADE_BY, content, _model(), choice.hash()])
+    return _kept(INDEX, key, Index.open, lambda out: _index(terminology, out, str(to), choice, threads))
 
 
 def terminology_of(source: Path | str) -> Path:
@@ -155,11 +166,12 @@ def _import(source: Source, out: Path, name: str) -> None:
         say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
 
 
-def _index(terminology: Path, out: Path, name: str, threads: int | None) -> None:
+def _index(terminology: Path, out: Path, name: str, choice: Choice, threads: int | None) -> None:
     from alphita.encoder.encoder import TermEncoder
 
     say(f"indexing {name} with {DEFAULT}: this is done once, and kept in {out.parent.parent}")
-    build(load_terminology(terminology), TermEncoder.load(DEFAULT, threads=threads), out)
+    encoder = TermEncoder.load(DEFAULT, threads=threads)
+    build(load_terminology(terminology), encoder, out, enrichment=choice.load())
 
 
 def _intact_terminology(path: Path) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita import artefact, progress, registry
@@ -29,6 +30,7 @@ from alphita.index.strings import SortedStrings
 from alphita.terminology.text import CLEANING_VERSION, DEFAULT_RULES, RULES
 
 if TYPE_CHECKING:
+    from alphita.index.enrichment import Enrichment
     from alphita.terminology.store import Terminology
 
 KIND = "index"
@@ -85,6 +87,7 @@ def build(
     rules: Sequence[str] = DEFAULT_RULES,
     force: bool = False,
     blocks: Blocks | None = None,
+    enrichment: Enrichment | None = None,
 ) -> Index:
     """Encode every distinct cleaned string of the live concepts and write the index folder.
 
@@ -102,6 +105,7 @@ def build(
         rules: names of the cleaning rules, in order.
         force: move an existing `out` aside.
         blocks: what encodes the strings; by default `encoder` does, here.
+        enrichment: what it is given beside the terminology; None: nothing.
 
     Returns:
         The index, opened.
@@ -116,10 +120,20 @@ def build(
     with artefact.create(Path(out), KIND, force=force) as draft:
         folder = draft.path / "segments" / "000"
         content = segments.collect(terminology, rules, exclude)
-        segments.write(folder, content)
+        short_forms: pa.Table | None = None
+        added: dict[str, Any] = {}
+        if enrichment is not None:
+            from alphita.index.enrichment import enrich
+
+            content, short_forms, added = enrich(content, terminology, enrichment, rules)
+        segments.write(folder, content, short_forms)
         shape = (len(content.strings), encoder.dim)
         encoded = (blocks or encoded_here)(content.strings, encoder)
         _write_vectors(encoded, shape, np.float16 if half else np.float32, folder / "vectors.npy")
+        if enrichment is not None and enrichment.learn != "no":
+            from alphita.index.enrichment import teach
+
+            encoder, added["head"] = teach(content, encoder, folder / "vectors.npy", enrichment.learn)
         backend = choose(len(content.strings)) if backend == AUTO else backend
         search = _prepare(backend, SortedStrings(content.strings), encoder, folder)
         if letters:
@@ -137,6 +151,7 @@ def build(
             "cleaning_rules_hash": _rules_hash(rules),
             "terminology_hash": terminology.content_hash,
             "model_hash": encoder.content_hash,
+            "base_model_hash": getattr(encoder, "base_hash", encoder.content_hash),
             "tokenizer_hash": encoder.tokenizer_hash,
             "trained": trained,
             "excluded": {"strings": len(exclude), "hash": artefact.hash_json(sorted(exclude))},
@@ -145,6 +160,7 @@ def build(
                 "terms": len(content.terms),
                 "concepts": len(content.concepts.table),
             },
+            **added,
         }
         # The manifest shows these to people; the copy in a hashed file makes a change to them noticed.
         (draft.path / "facts.json").write_text(_facts_text(facts), encoding="utf-8")
@@ -266,6 +282,11 @@ class Index:
         """Return the k nearest strings of each vector by cosine; see `neighbours.nearest`."""
         vectors = unit(vectors) if vectors.ndim == 2 else vectors
         return nearest(self.backend, (len(self), self.dim), vectors, k)
+
+    @property
+    def base_model_hash(self) -> str:
+        """Hash of the encoder that made the vectors, without the head that was learned for this index."""
+        return str(self.manifest.get("base_model_hash", self.manifest["model_hash"]))
 
     def check_encoder(self, encoder: Encoder, remedy: str = REBUILD) -> None:
         """Make sure that `encoder` is the one that made the vectors.

@@ -30,6 +30,10 @@ MOST_MEANINGS = 8
 MOST_CHARACTERS = 1_000
 
 
+# Signs that a short form may end in.
+SIGNS = "/+-."
+
+
 class Found(NamedTuple):
     """A short form inside a text: its place, and what it may stand for."""
 
@@ -71,12 +75,19 @@ def inside(text: str, forms: Sequence[ShortForms]) -> list[Found]:
         start = tokens[place].start()
         for count in range(min(MOST_TOKENS, len(tokens) - place), 0, -1):
             end = tokens[place + count - 1].end()
-            meanings = [meaning for source in forms for meaning in source.of(text[start:end], shouted=shouted)]
+            meanings = _meanings(text[start:end], forms, shouted)
+            if not meanings and text[end : end + 1] in SIGNS and text[end : end + 1]:
+                # "w/" and "K+" end in a sign.
+                meanings, end = _meanings(text[start : end + 1], forms, shouted), end + 1
             if meanings:
                 found.append(Found(start, end, meanings))
                 break
         place += count if meanings else 1
     return found
+
+
+def _meanings(string: str, forms: Sequence[ShortForms], shouted: bool) -> list[Meaning]:
+    return [meaning for source in forms for meaning in source.of(string, shouted=shouted)]
 
 
 def _rows(path: Path) -> Iterator[_Row]:

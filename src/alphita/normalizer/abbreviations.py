@@ -1,6 +1,6 @@
 """What the abbreviations of a mention stand for.
 
-What is known comes from three sources, kept apart and named in each result:
+What is known comes from four sources, kept apart and named in each result:
 
 terminology  terms of type `abbreviation`. One that differs from another exact term of its concept in one part only
              teaches that part: "Abnormal RBC count" and "Abnormal red blood cell count". Else a short one ("MI") stands
@@ -9,6 +9,10 @@ terminology  terms of type `abbreviation`. One that differs from another exact t
 input        definitions in the texts being normalised ("congestive heart failure (CHF)"). Those in the mention itself
              or in its own context silence every other meaning of the short form.
 list         the user's own file (see `abbreviation_list`).
+clinic       the list of general clinical short forms that an index keeps, and those among borrowed names. What is a
+             name of the terminology goes before what is not, and what is meant oftener before what is rarer. One of a
+             language is looked up for mentions of that language, and where a mention's language is not given, if the
+             terminology speaks it.
 
 Upper and lower case: see `short_forms`.
 """
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -30,6 +35,7 @@ from numpy.typing import NDArray
 from alphita.errors import InputError, UsageError
 from alphita.normalizer import abbreviation_list
 from alphita.normalizer.abbreviation_list import inside
+from alphita.normalizer.clinic import Clinic
 from alphita.normalizer.schwartz_hearst import find_pairs, is_short_form, stands_for
 from alphita.normalizer.short_forms import COMMON, TOKEN, Meaning, ShortForms, is_shouted, written
 from alphita.terminology.language_ranges import primary
@@ -38,7 +44,7 @@ from alphita.terminology.text import clean
 if TYPE_CHECKING:
     from alphita.index.store import Index
 
-Source = Literal["terminology", "input", "list"]
+Source = Literal["terminology", "input", "list", "clinic"]
 ABBREVIATION = "abbreviation"
 # Expansions of one mention.
 MOST = 8
@@ -56,8 +62,9 @@ class Expansion(NamedTuple):
         string: the mention with its abbreviations written out.
         short: the abbreviation, as its source writes it; several are joined by "; ".
         long: what it was taken to stand for; several are joined by "; ".
-        source: "terminology", "input" or "list"; several are joined by "; ".
+        source: "terminology", "input", "list" or "clinic"; several are joined by "; ".
         decided: whether the mention's own text or its context singled this one out.
+        share: how often that is meant where the short forms stand, 0 to 1.
     """
 
     string: str
@@ -65,6 +72,7 @@ class Expansion(NamedTuple):
     long: str
     source: str
     decided: bool = False
+    share: float = 1.0
 
 
 class _Choice(NamedTuple):
@@ -87,8 +95,11 @@ class _Span(NamedTuple):
 class Abbreviations:
     """All abbreviations that a normaliser knows."""
 
-    def __init__(self, terminology: Iterable[Meaning] = (), listed: Iterable[Meaning] = ()) -> None:
+    def __init__(
+        self, terminology: Iterable[Meaning] = (), listed: Iterable[Meaning] = (), clinic: Clinic | None = None
+    ) -> None:
         """Know these."""
+        self.clinic = clinic or Clinic()
         self._sources: dict[Source, ShortForms] = {
             "list": ShortForms(), "input": ShortForms(), "terminology": ShortForms(),
         }  # fmt: skip
@@ -99,11 +110,11 @@ class Abbreviations:
     @classmethod
     def of_index(cls, index: Index) -> Abbreviations:
         """Return the abbreviations that an index's terms teach; only terms of exact scope do."""
-        return cls(TeachingTerms(index).taught.meanings())
+        return cls(TeachingTerms(index).taught.meanings(), clinic=Clinic.of_index(index))
 
     def without(self, lost: Iterable[Meaning], gained: Iterable[Meaning] = ()) -> Abbreviations:
         """Return these abbreviations less what the terminology teaches no more, and with what it would teach then."""
-        other = Abbreviations()
+        other = Abbreviations(clinic=self.clinic)
         other._sources = {**self._sources, "terminology": self._sources["terminology"].changed(lost, gained)}
         return other
 
@@ -113,10 +124,16 @@ class Abbreviations:
         Raises:
             InputError: see `abbreviation_list.read`.
         """
-        other = Abbreviations((), abbreviation_list.read(Path(path)))
+        other = Abbreviations((), abbreviation_list.read(Path(path)), self.clinic)
         other._sources["terminology"] = self._sources["terminology"]
         for meaning in self._sources["input"].meanings():
             other._sources["input"].add(meaning)
+        return other
+
+    def with_clinic(self, clinic: Clinic) -> Abbreviations:
+        """Return these abbreviations with the clinic's short forms that an index keeps."""
+        other = Abbreviations(clinic=clinic)
+        other._sources = self._sources
         return other
 
     def learn(self, texts: Iterable[str]) -> None:
@@ -143,8 +160,9 @@ class Abbreviations:
         """Return the expansions of each mention, likeliest first, at most 8; none where it has no abbreviation.
 
         A short form may be the whole mention or a word of it; all those of a mention are written out together. Its
-        meanings come in the order list, input, terminology; with a context, those of which more words stand there
-        come first. Words are those of the long form and of its concept's other names.
+        meanings come in the order list, input, terminology, clinic, and what the list has, the clinic is not asked.
+        Those of which more words stand in the mention beside it, or in its context, come first. Words are those of the
+        long form and of its concept's other names.
 
         Args:
             mentions: as written: cleaned strings have lost their capitals.
@@ -157,7 +175,7 @@ class Abbreviations:
         for name, values in (("contexts", contexts), ("languages", languages)):
             if values is not None and len(values) != len(mentions):
                 raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")
-        known: set[str] = set().union(*(source.first_tokens for source in self._sources.values()))
+        known: set[str] = set().union(*(source.first_tokens for source in (*self._sources.values(), *self.clinic)))
         read: dict[str, ShortForms] = {}
         tokens_of = TOKEN.findall
         expansions: list[list[Expansion]] = []
@@ -206,7 +224,7 @@ class Abbreviations:
             ]  # fmt: skip
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"damaged abbreviations: {error}", remedy="calibrate again") from None
-        return cls(*parts)
+        return cls(parts[0], parts[1])
 
     def _expand(self, text: str, own: ShortForms | None, context: str | None, language: str | None) -> list[Expansion]:
         found: list[Expansion] = []
@@ -218,9 +236,10 @@ class Abbreviations:
         choices = self._choices(stripped, shouted, whole, words, language)
         spans = [_Span(0, len(stripped), choices, " ")] if choices else []
         if not spans:
-            for hit in inside(stripped, [*whole, *self._sources.values()]):
-                if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, words, language):
-                    rest = f" {clean(stripped[: hit.start])} {clean(stripped[hit.end :])} "
+            for hit in inside(stripped, [*whole, *self._sources.values(), *self.clinic.of_language(language)]):
+                rest = f" {clean(stripped[: hit.start])} {clean(stripped[hit.end :])} "
+                said = (words or set()) | _words(rest)
+                if choices := self._choices(stripped[hit.start : hit.end], shouted, whole, said, language):
                     spans.append(_Span(hit.start, hit.end, choices, rest))
                     if len(spans) == MOST_SPANS:
                         break
@@ -241,6 +260,9 @@ class Abbreviations:
             for meaning in source.of(string, shouted=shouted):
                 if _speaks(meaning.language, language):
                     choices.setdefault(clean(meaning.long), _Choice(meaning, name, False))
+        if not any(one.source == "list" for one in choices.values()):
+            for meaning in self.clinic.of(string, language, shouted=shouted):
+                choices.setdefault(clean(meaning.long), _Choice(meaning, "clinic", False))
         if not words or not choices:
             return list(choices.values())
         scores = {
@@ -273,14 +295,17 @@ def _written_out(text: str, spans: Sequence[_Span], chosen: tuple[_Choice, ...])
     pieces, place = [], 0
     for span, choice in zip(spans, chosen, strict=True):
         is_said = f" {clean(choice.meaning.long)} " in span.rest
-        pieces += [text[place : span.start], "" if is_said else choice.meaning.long]
+        # "w/sob" is "with sob".
+        gap = " " if text[span.end - 1 : span.end] == "/" else ""
+        pieces += [text[place : span.start], "" if is_said else choice.meaning.long + gap]
         place = span.end
     string = " ".join("".join((*pieces, text[place:])).split())
     parts = zip(*((one.meaning.short, one.meaning.long, one.source) for one in chosen), strict=True)
     short, long, source = ("; ".join(dict.fromkeys(part)) for part in parts)
     open_ones = [one for one, span in zip(chosen, spans, strict=True) if len(span.choices) > 1]
     decided = all(one.decided for one in open_ones) and any(one.decided for one in chosen)
-    return Expansion(string, short, long, source, decided)
+    share = math.prod(one.meaning.share for one in chosen)
+    return Expansion(string, short, long, source, decided, share)
 
 
 def _distinct(found: Iterable[Expansion], text: str) -> list[Expansion]:
@@ -336,7 +361,7 @@ class TeachingTerms:
         terms, concept = index.segment.terms, index.segment.term_concept
         order, self._short = np.zeros(0, np.int64), np.zeros(0, bool)
         if "type" in terms.column_names:
-            exact = _equal(terms, "scope", "exact")
+            exact = _equal(terms, "scope", "exact") & ~index.segment.borrowed
             if "retired_concept" in terms.column_names:
                 exact &= pc.is_null(terms.column("retired_concept")).to_numpy()
             short = exact & _equal(terms, "type", ABBREVIATION)

@@ -25,6 +25,7 @@ from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration import COMMON, Calibrator, Isotonic, Logistic
+from alphita.normalizer.clinic import Clinic
 from alphita.normalizer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, Features, Languages
 from alphita.normalizer.meaning import Cosines, Definitions
 from alphita.normalizer.ranker import DIGITS, Probabilities, Ranker
@@ -43,7 +44,8 @@ Assurance = Literal["certified", "estimated"]
 # What speaks for the best candidate: of the ranker, of the candidate, of the mention. A short mention that equals no
 # term is an abbreviation more often than a slip.
 OF_CANDIDATE = (
-    "equal", "cosine", "letters", "edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention",
+    "equal", "cosine", "letters", "edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention", "borrowed_term",
+    "homonyms", "expanded", "expansion_share",
 )  # fmt: skip
 OF_MENTION = ("characters", "known_words")
 EVIDENCE = (
@@ -206,7 +208,7 @@ class Calibration:
         except InputError as error:
             raise InputError(error.problem, file=error.file or path, field=error.field, value=error.value,
                              remedy=REMEDY) from None  # fmt: skip
-        _check_made_for(manifest, index, encoder or index.manifest["model_hash"], path)
+        _check_made_for(manifest, index, encoder or index.base_model_hash, path)
         try:
             settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
             arrays = load_file(path / "arrays.safetensors")
@@ -217,6 +219,8 @@ class Calibration:
             )
             if manifest.get("general"):
                 abbreviations = Abbreviations.of_index(index)
+            elif abbreviations is not None:
+                abbreviations = abbreviations.with_clinic(Clinic.of_index(index))
             wanted = [list(NAMES), list(MENTION_NAMES), list(EVIDENCE)]
             if [settings["features"], settings["mention_features"], settings["evidence"]] != wanted:
                 raise InputError("this calibration was made by another version of alphita", file=path, remedy=REMEDY)

@@ -19,6 +19,8 @@ from alphita.index.store import Encoder, Index
 
 EXACT, LETTERS, VECTORS = 1, 2, 4
 ROUTES = {EXACT: "exact", LETTERS: "letters", VECTORS: "vectors"}
+# Told beside the routes where the string is another vocabulary's name.
+BORROWED = "borrowed"
 EVERY_ROUTE = EXACT | LETTERS | VECTORS
 # An encoder cuts at some hundred tokens anyway; a cell of megabytes need not reach its tokenizer.
 MAX_ENCODED_CHARACTERS = 4096

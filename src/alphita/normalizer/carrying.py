@@ -51,7 +51,7 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
     """
     own, general = source.path / FOLDER, source.model_path / FOLDER
     given = Calibration.load(general if general.exists() and not own.exists() else own, source)
-    encoders = [one.manifest["model_hash"] for one in (index, source)]
+    encoders = [one.base_model_hash for one in (index, source)]
     if encoders[0] != encoders[1]:
         raise InputError(
             "its encoder is another than this index's, and the ranker reads cosines of its own", file=source.path,

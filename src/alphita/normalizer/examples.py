@@ -1,14 +1,15 @@
 """Examples to fit ranker and calibrator with, made of an index's own strings: no labels are needed.
 
-    synonym   a string of a concept, taken as not there: a paraphrase that its other names must answer
-    noise     a string with slips and words lost, as real data have them (see `noise`)
-    itself    a string that is there, to learn what an equal string is worth where several concepts share it
-    removed   a string of a concept all of whose names are taken as not there: NIL, though its neighbours look alike
-    foreign   words and invented words of the encoder's own vocabulary, which name nothing here: NIL
-    labelled  a mention that a person mapped
+    synonym        a string of a concept, taken as not there: a paraphrase that its other names must answer
+    noise          a string with slips and words lost, as real data have them (see `noise`), or with a short form in it
+    noisy synonym  both
+    itself         a string that is there, to learn what an equal string is worth where several concepts share it
+    removed        a string of a concept all of whose names are taken as not there: NIL, though others look alike
+    foreign        words and invented words of the encoder's own vocabulary, which name nothing here: NIL
+    labelled       a mention that a person mapped
 
 An encoder that was trained on a synonym places it too well. So only held-out strings serve as "synonym", unless the
-encoder never saw this terminology.
+encoder never saw this terminology. A borrowed name is not taken away: whoever asks has it, too.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ from alphita.normalizer.noise import noisy
 from alphita.normalizer.tokens import whole_words
 from alphita.terminology.text import clean, clean_many
 
-SYNONYM, NOISE, ITSELF, REMOVED, FOREIGN, LABELLED = KINDS = (
-    "synonym", "noise", "itself", "removed", "foreign", "labelled",
+SYNONYM, NOISE, NOISY_SYNONYM, ITSELF, REMOVED, FOREIGN, LABELLED = KINDS = (
+    "synonym", "noise", "noisy synonym", "itself", "removed", "foreign", "labelled",
 )  # fmt: skip
 # How often at most each kind is drawn.
 MOST_SYNONYMS = 8_000
 MOST_NOISE = 6_000
 MOST_ITSELF = 2_000
+MOST_ABBREVIATED = 1_500
+# Words of a long form, at most.
+LONGEST_FORM = 6
 # NIL examples of each of the two kinds, as a share of the others.
 NIL_SHARE = 0.15
 
@@ -81,15 +85,22 @@ def join(parts: Sequence[Examples]) -> Examples:
 
 def synonyms(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], kind: str = SYNONYM) -> Examples:
     """Return strings with their concepts; one that is indexed is taken as not there."""
-    rows = index.rows(clean_many(strings, index.rules))
+    rows = _own_rows(index, clean_many(strings, index.rules))
     return Examples(list(strings), np.asarray(concepts, np.int64), rows, np.full(len(rows), -1), [kind] * len(rows))
+
+
+def _own_rows(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:
+    """Return the row of each string that the terminology has itself, -1 for any other."""
+    rows, segment = index.rows(cleaned), index.segment
+    return np.where((rows >= 0) & ~segment.borrowed[segment.offsets[np.maximum(rows, 0)]], rows, -1)
 
 
 def own_synonyms(index: Index, *, seed: int, most: int = MOST_SYNONYMS) -> tuple[list[str], NDArray[np.int64]]:
     """Return strings of the index that name one concept, exactly, which has other strings, with their concepts."""
     segment = index.segment
     term, concept = _of_one_concept(segment)
-    several = np.bincount(segment.term_concept, minlength=len(segment.concepts)) > 1
+    own = np.asarray(segment.term_concept)[~segment.borrowed]
+    several = np.bincount(own, minlength=len(segment.concepts)) > 1
     preferred = np.asarray(segment.terms.column("preferred").to_numpy(zero_copy_only=False))
     return _drawn(index, np.where(several[concept] & ~preferred[term], concept, -1), seed, most)
 
@@ -103,7 +114,7 @@ def _of_one_concept(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int
     """Return for each string its first term, and the concept that it names exactly; -1 where that is not one alone."""
     term = np.asarray(segment.offsets[:-1])
     exact = pc.equal(segment.terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False)
-    single = (np.diff(segment.offsets) == 1) & exact[term]
+    single = (np.diff(segment.offsets) == 1) & exact[term] & ~segment.borrowed[term]
     return term, np.where(single, segment.term_concept[term].astype(np.int64), -1)
 
 
@@ -125,13 +136,58 @@ def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]
         seed: of the noise.
     """
     made = [noisy(clean(string, index.rules), random.Random(f"{seed} {string}")) for string in strings]
-    own, there = (index.rows(clean_many(some, index.rules)) for some in (strings, made))
+    own = _own_rows(index, clean_many(strings, index.rules))
+    there = index.rows(clean_many(made, index.rules))
     kept = np.flatnonzero(there < 0)
     hidden = own[kept] if hide else np.full(len(kept), -1)
     return Examples(
         [made[row] for row in kept.tolist()], np.asarray(concepts, np.int64)[kept], hidden, np.full(len(kept), -1),
-        [NOISE] * len(kept),
+        [NOISY_SYNONYM if hide else NOISE] * len(kept),
     )  # fmt: skip
+
+
+def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, most: int, seed: int) -> Examples:
+    """Return strings with a part written as one of the clinic's short forms, which must be led back to them.
+
+    A short form is taken as often as it means that, so that what else it may mean is wrong as often as it is.
+
+    Args:
+        index: whose strings they are; without short forms there are no examples.
+        strings: cleaned.
+        concepts: (n,) their concepts' rows.
+        most: examples, at most.
+        seed: of the drawing.
+    """
+    chance = random.Random(seed)
+    made: list[str] = []
+    rows: list[int] = []
+    forms = _by_long_form(index)
+    for row, string in enumerate(strings if forms else ()):
+        words = string.split()
+        n = len(words)
+        spans = [(start, end) for start in range(n) for end in range(start + 1, min(n, start + LONGEST_FORM) + 1)]
+        fitting = [(one, forms[key]) for one in spans if (key := " ".join(words[one[0] : one[1]])) in forms]
+        if not fitting or len(made) == most:
+            continue
+        (start, end), choices = max(fitting, key=lambda pair: pair[0][1] - pair[0][0])
+        short, share = chance.choice(choices)
+        if chance.random() < share:
+            made.append(" ".join([*words[:start], short, *words[end:]]))
+            rows.append(row)
+    absent = np.flatnonzero(index.rows(clean_many(made, index.rules)) < 0) if made else np.zeros(0, np.int64)
+    nothing = np.full(len(absent), -1)
+    of = np.asarray(concepts, np.int64)[np.array(rows, np.int64)[absent]]
+    return Examples([made[row] for row in absent.tolist()], of, nothing, nothing, [NOISE] * len(absent))
+
+
+def _by_long_form(index: Index) -> dict[str, list[tuple[str, float]]]:
+    """Return the short forms of each cleaned long form, each with how often it means that."""
+    table = index.segment.short_forms
+    found: dict[str, list[tuple[str, float]]] = {}
+    for row in table.to_pylist() if table is not None else ():
+        if row["language"] in (None, "", "en"):
+            found.setdefault(clean(row["long"], index.rules), []).append((row["short"], row["share"]))
+    return found
 
 
 def itself(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:

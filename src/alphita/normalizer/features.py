@@ -39,9 +39,11 @@ GROUPS: dict[str, tuple[str, ...]] = {
               "length_ratio"),
     "exactness": ("equal", "found_by_both", "strings_found"),
     "term": ("preferred", "scope_narrow", "scope_broad", "scope_related", "abbreviation_term", "layperson_term",
-             "not_official", "retired_term", "homonyms", "language_given_and_same", "language_given_and_other"),
+             "not_official", "retired_term", "borrowed_term", "homonyms", "language_given_and_same",
+             "language_given_and_other"),
     "constraints": ("contradictions", "vetoes", "only_in_mention", "only_in_term", "agreements"),
-    "reading": ("expanded", "expansion_decided", "respelt", "shortened", "mention_is_short_capitals"),
+    "reading": ("expanded", "expansion_decided", "expansion_share", "respelt", "shortened",
+                "mention_is_short_capitals"),
 }  # fmt: skip
 NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in group)
 MENTION_NAMES: tuple[str, ...] = (
@@ -277,14 +279,16 @@ def _ratios(
     )
 
 
-def _of_readings(table: Table, readings: Mapping[tuple[int, int], Reading]) -> dict[str, NDArray[np.bool_]]:
+def _of_readings(table: Table, readings: Mapping[tuple[int, int], Reading]) -> dict[str, Float32]:
     """Return, of each candidate, by which reading of the mention it was found, (c,) each."""
     names = {ABBREVIATION: "expanded", SPELLING: "respelt", SHORTENED: "shortened"}
-    found = {name: np.zeros(len(table.request), bool) for name in (*names.values(), "expansion_decided")}
+    every = (*names.values(), "expansion_decided", "expansion_share")
+    found = {name: np.zeros(len(table.request), np.float32) for name in every}
     for row in np.flatnonzero(table.expansion > 0).tolist():
         reading = readings[int(table.request[row]), int(table.expansion[row])]
         found[names[reading.source]][row] = True
         found["expansion_decided"][row] = reading.decided
+        found["expansion_share"][row] = reading.share if reading.source == ABBREVIATION else 0.0
     return found
 
 
@@ -307,7 +311,7 @@ def _term_features(segment: Segment) -> dict[str, NDArray[np.bool_]]:
         **{f"scope_{name}": equals(scope, name) for name in SCOPES[1:]},
         "abbreviation_term": equals(kind, "abbreviation"), "layperson_term": equals(kind, "layperson"),
         "not_official": ~equals(status, STATUSES[0]) if status is not None else np.zeros(n, bool),
-        "retired_term": _given(text("retired_concept"), n),
+        "retired_term": _given(text("retired_concept"), n), "borrowed_term": segment.borrowed,
     }  # fmt: skip
 
 

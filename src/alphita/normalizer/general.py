@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
+from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
 from alphita.index.store import Encoder, Index
 from alphita.normalizer import examples, fitting, ranker, reliability, seen
@@ -44,6 +45,8 @@ MOST_LEARNED = 4_000
 MOST_TESTED = 1_500
 # A vocabulary of which fewer mentions are tested certifies little, and has no say in what the others may accept.
 LEAST_TESTED = 1_000
+# Of so many mentions with noise one has a short form in it.
+ABBREVIATED = 6
 # In-terminology mentions of the mixture that may be lost to NIL: the share that left most answers right, NIL among
 # them, when vocabularies were left out. A third of the mixture equals a name and is never lost.
 LOST = 0.03
@@ -59,12 +62,26 @@ class Vocabulary:
         index: of its strings, made with the encoder.
         version: as its publisher calls it.
         licence: of its strings.
+        held: strings that the index was made without (`exclude`), so that no head has learned from them either, with
+            their concepts; None: the index's own synonyms are taken as not there.
     """
 
     name: str
     index: Index
     version: str = ""
     licence: str = ""
+    held: Known | None = None
+
+    def encoder(self, encoder: Encoder) -> Encoder:
+        """Return the index's encoder: `encoder`, with the head that was learned for this index, if there is one.
+
+        Raises:
+            InputError: the index was made with another.
+        """
+        if encoder.content_hash == self.index.base_model_hash != self.index.manifest["model_hash"]:
+            encoder = TermEncoder.load(self.index.model_path)
+        self.index.check_encoder(encoder)
+        return encoder
 
 
 class Held(NamedTuple):
@@ -97,7 +114,8 @@ def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: i
     """Fit ranker, calibrators, NIL threshold, and thresholds with a margin.
 
     Args:
-        vocabularies: two or more, indexed with the encoder; each with synonyms to hold out.
+        vocabularies: of two or more names, indexed with the encoder; each with synonyms to hold out. One may stand
+            there several times, say with and without a head.
         encoder: whose cosines the ranker is to read.
         seed: of all drawing.
 
@@ -106,9 +124,10 @@ def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: i
             others.
     """
     start = time.perf_counter()
+    held: dict[str, list[Held]] = {}
     for one in vocabularies:
-        one.index.check_encoder(encoder)
-    fitted = fit_held({one.name: hold(one, encoder, seed) for one in vocabularies}, seed=seed)
+        held.setdefault(one.name, []).append(hold(one, one.encoder(encoder), seed))
+    fitted = fit_held({name: _joined(some) for name, some in held.items()}, seed=seed)
     fields = {
         "general": True, "model_hash": encoder.content_hash, "seed": seed,
         "vocabularies": [
@@ -116,11 +135,16 @@ def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: i
                 "name": one.name, "version": one.version, "licence": one.licence,
                 "terminology_hash": one.index.manifest["terminology_hash"],
             }
-            for one in vocabularies
+            for one in {one.name: one for one in vocabularies}.values()
         ],
         "seconds": round(time.perf_counter() - start, 1),
     }  # fmt: skip
     return replace(fitted, fields=fields)
+
+
+def _joined(some: Sequence[Held]) -> Held:
+    """Return the examples of one vocabulary, indexed in several ways, as one; the last way is what is tested."""
+    return Held(seen.together([one.learned for one in some]), some[-1].tested)
 
 
 def fit_held(held: Mapping[str, Held], *, seed: int = 0) -> Calibration:
@@ -171,8 +195,9 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
         InputError: it has too few synonyms.
     """
     index = one.index
-    known = _divided(index, examples.own_synonyms(index, seed=seed), seed)
-    names = _divided(index, examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), seed)
+    held = one.held if one.held is not None else Known(*examples.own_synonyms(index, seed=seed), "")
+    known = _divided(index, held, seed)
+    names = _divided(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), ""), seed)
     if not all(len(some.strings) for some in (*known, *names)):
         raise InputError(
             f"{one.name} has too few synonyms to learn from some concepts and test on the others", file=index.path,
@@ -186,9 +211,8 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     return Held(seen.see(pipeline, to_learn.take(drawn)), seen.see(pipeline, to_test))
 
 
-def _divided(index: Index, drawn: tuple[list[str], NDArray[np.int64]], seed: int) -> tuple[Known, Known]:
+def _divided(index: Index, known: Known, seed: int) -> tuple[Known, Known]:
     """Part strings into those of concepts that are learned from, and the others'."""
-    known = Known(*drawn, "")
     learning = np.array([is_learned_from(index, concept, seed) for concept in known.concepts.tolist()], bool)
     return known.take(np.flatnonzero(learning)), known.take(np.flatnonzero(~learning))
 
@@ -198,12 +222,13 @@ def _population(index: Index, known: Known, names: Known, seed: int) -> Examples
     n = min(MOST_TESTED, len(known.strings), len(names.strings) // 2)
     chance = np.random.default_rng(seed)
     held, order = known.take(chance.permutation(len(known.strings))[:n]), chance.permutation(len(names.strings))
-    equal, noisy = names.take(order[:n]), names.take(order[n : 2 * n])
+    equal, noisy, longer = (names.take(rows) for rows in (order[:n], order[n : 2 * n], order[2 * n :]))
     nil = nil_count(len(NAMED) * n)
     gone = known.take(chance.permutation(len(known.strings))[:nil])
     return examples.join([
         examples.itself(equal.strings, equal.concepts),
         examples.with_noise(index, noisy.strings, noisy.concepts, hide=False, seed=seed),
+        examples.abbreviated(index, longer.strings, longer.concepts, most=n // ABBREVIATED, seed=seed),
         examples.synonyms(index, held.strings, held.concepts), examples.removed(gone.strings, gone.concepts),
         examples.foreign(index, nil, seed=seed),
     ])  # fmt: skip
@@ -212,11 +237,9 @@ def _population(index: Index, known: Known, names: Known, seed: int) -> Examples
 def _mixture(learned: Examples, vocabulary: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
     """Choose of the examples to learn from those that confidence is fitted on: the mixture, in each vocabulary."""
     kinds = np.array(learned.kinds)
-    # With noise, but led back to a name that is there.
-    there = (kinds != NOISE) | (learned.hidden_strings < 0)
     chosen = np.zeros(len(kinds), bool)
     for number in range(int(vocabulary.max()) + 1):
-        own = there & (vocabulary == number)
+        own = vocabulary == number
         n = min(int((own & (kinds == kind)).sum()) for kind in NAMED)
         for kind, wanted in (
             *((kind, n) for kind in NAMED),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.errors import InputError, UsageError, shorten
+from alphita.index.learning import HELD_BACK, is_held_back
 from alphita.index.store import Index
 from alphita.normalizer import examples
 from alphita.normalizer.examples import LABELLED, NIL_SHARE, Examples
@@ -62,8 +63,7 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
     """
     _check_training(index, split)
     if split is None:
-        strings, concepts = examples.own_synonyms(index, seed=seed)
-        known = Known(strings, concepts, "the index's own synonyms, each taken as not there")
+        known = _own(index, seed)
     else:
         part = split.part("calibration")
         if not len(part):
@@ -80,6 +80,18 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
             file=index.path, remedy=REMEDY,
         )  # fmt: skip
     return known
+
+
+def _own(index: Index, seed: int) -> Known:
+    """Return synonyms of the index; if a head was learned from them, those that it was not taught."""
+    has_head = index.manifest["model_hash"] != index.base_model_hash
+    most = examples.MOST_SYNONYMS * (HELD_BACK if has_head else 1)
+    strings, concepts = examples.own_synonyms(index, seed=seed, most=most)
+    known = Known(strings, concepts, "the index's own synonyms, each taken as not there")
+    if not has_head:
+        return known
+    known = known.take(np.flatnonzero(is_held_back(strings)))
+    return known._replace(origin="the index's own synonyms that its head was not taught, each taken as not there")
 
 
 def _check_training(index: Index, split: Split | None) -> None:
@@ -158,6 +170,7 @@ def taught(index: Index, known: Known, seed: int) -> Examples:
         examples.synonyms(index, strings, concepts),
         examples.with_noise(index, strings, concepts, hide=True, seed=seed),
         examples.with_noise(index, own, own_concepts, hide=False, seed=seed),
+        examples.abbreviated(index, own, own_concepts, most=examples.MOST_ABBREVIATED, seed=seed),
         examples.itself(own[: examples.MOST_ITSELF], own_concepts[: examples.MOST_ITSELF]),
     ]
     count = round(NIL_SHARE * sum(len(part.mentions) for part in parts))

@@ -137,6 +137,17 @@ def lead_in(string: str, chance: random.Random) -> str:
 
 
 @_kind
+def coded(string: str, chance: random.Random) -> str:
+    """Put a code before or after: "R06.02 - dyspnea", "100123 dyspnea", "dyspnea (786.05)"."""
+    letter, digits = chance.choice("abcdefghijklmnopqrstz"), f"{chance.randrange(100):02}"
+    code = chance.choice((
+        f"{letter}{digits}", f"{letter}{digits}.{chance.randrange(100)}", f"{chance.randrange(100, 1000)}.{digits}",
+        str(chance.randrange(10_000, 100_000_000)),
+    ))  # fmt: skip
+    return chance.choice((f"{code} {string}", f"{code}: {string}", f"{code} - {string}", f"{string} ({code})"))
+
+
+@_kind
 def plural(string: str, chance: random.Random) -> str:
     """Make the last word plural, or singular."""
     if string.endswith("ies"):

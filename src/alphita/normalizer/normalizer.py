@@ -17,6 +17,7 @@ from alphita.index.store import Encoder, Index
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import FOLDER, Answers, Assurance, Calibration, ordered
 from alphita.normalizer.candidates import DEPTH, EXACT
+from alphita.normalizer.clinic import Clinic
 from alphita.normalizer.features import languages_of
 from alphita.normalizer.filters import Filters, Restricted, allowed_concepts
 from alphita.normalizer.pipeline import Asked, Pipeline, Scored
@@ -90,7 +91,7 @@ class Normalizer:
         _check_parts(index, self.ranking, self._ranking, self.calibration)
         self.error = _allowed(error, self.calibration, index)
         self.accept = self.calibration.threshold(self.error) if self.calibration is not None else None
-        self.abbreviations = _abbreviations(self.calibration, abbreviations)
+        self.abbreviations = _abbreviations(index, self.calibration, abbreviations)
         self.filters = filters
         self._maker = Maker(index, target, self.calibration.ranker if self.calibration is not None else None)
         allowed = allowed_concepts(index, filters, self._maker.targets)
@@ -299,16 +300,16 @@ def _lengthened(result: Result, deeper: Result, top_k: int) -> Result:
 
 def _fresh(kept: Abbreviations) -> Abbreviations:
     """Return the same abbreviations without those learned from an input."""
-    return Abbreviations.from_json(kept.to_json())
+    return Abbreviations.from_json(kept.to_json()).with_clinic(kept.clinic)
 
 
-def _abbreviations(calibration: Calibration | None, given: Path | str | None) -> Abbreviations | None:
+def _abbreviations(index: Index, calibration: Calibration | None, given: Path | str | None) -> Abbreviations | None:
     """Return the abbreviations that are expanded: those of the calibration and of the user's own list."""
     kept = calibration.abbreviations if calibration is not None else None
     if kept is None and given is None:
         return None
     # An object of its own: what it learns from an input is not for others who use the same calibration.
-    own = Abbreviations() if kept is None else _fresh(kept)
+    own = Abbreviations(clinic=Clinic.of_index(index)) if kept is None else _fresh(kept)
     return own.with_list(Path(given)) if given is not None else own
 
 

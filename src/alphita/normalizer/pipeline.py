@@ -17,7 +17,7 @@ from alphita.normalizer.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, 
 from alphita.normalizer.features import SHORT_CAPITALS, Context, Features, Featurizer
 from alphita.normalizer.hiding import Hidden, Hiding
 from alphita.normalizer.meaning import Cosines, Definitions
-from alphita.normalizer.spelling import ABBREVIATION, Reading, Speller
+from alphita.normalizer.spelling import ABBREVIATION, Reading, Speller, shortened
 from alphita.normalizer.table import MOST_CONCEPTS, Requests, Table, collect, requests_of
 from alphita.normalizer.tokens import whole_words
 from alphita.terminology.text import clean_many
@@ -158,8 +158,10 @@ class Pipeline:
             for place, expansions in enumerate(self._expand(mentions, contexts, languages, hidden)):
                 if expansions:
                     strings = clean_many([one.string for one in expansions], self.index.rules)
-                    pairs = zip(strings, expansions, strict=True)
-                    read[place] = tuple(Reading(string, ABBREVIATION, one.decided) for string, one in pairs if string)
+                    read[place] = tuple(
+                        Reading(shortened(string) or string, ABBREVIATION, one.decided, one.share, one.source)
+                        for string, one in zip(strings, expansions, strict=True) if string
+                    )  # fmt: skip
         if self.respell:
             with self._making:
                 if self._speller is None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method
 from alphita.normalizer.calibration_store import Answers
-from alphita.normalizer.candidates import EXACT, MAX_ENCODED_CHARACTERS, ROUTES
+from alphita.normalizer.candidates import BORROWED, EXACT, MAX_ENCODED_CHARACTERS, ROUTES
 from alphita.normalizer.constraints import explain as explain_pair
 from alphita.normalizer.explanation import Explanation, RunnerUp, behind
 from alphita.normalizer.features import NAMES
@@ -23,6 +23,7 @@ from alphita.normalizer.records import EXACT as EXACT_METHOD
 from alphita.normalizer.relation import relations
 from alphita.normalizer.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.spelling import Reading
+from alphita.normalizer.table import Table
 from alphita.normalizer.targets import Targets
 
 CONTRADICTIONS = NAMES.index("contradictions")
@@ -30,6 +31,13 @@ CONTRADICTIONS = NAMES.index("contradictions")
 RUNNERS_UP = 2
 TERM_KINDS = {"exact": "exact synonym", "broad": "broad synonym", "narrow": "narrow synonym",
               "related": "related synonym"}  # fmt: skip
+
+
+# Whence an abbreviation is known, in words.
+ORIGINS = {
+    "terminology": "from the terminology", "input": "defined in the input", "list": "from your list",
+    "clinic": "from the clinic's short forms",
+}  # fmt: skip
 
 
 class _Shown(NamedTuple):
@@ -103,7 +111,8 @@ class Maker:
             mention = asked.queries[asked.requests[number][0]]
             why = None
             if explain:
-                why = self._explain(scored, answers, rows[starts[number] : starts[number + 1]], some, bool(nil[number]))
+                of = rows[starts[number] : starts[number + 1]]
+                why = self._explain(asked, scored, answers, of, some, bool(nil[number]))
             if not some:
                 decision = "nil" if confidence is not None else None
                 made.append(Result(mention, None, None, None, None, None, NIL, (), decision, why))  # type: ignore[arg-type]
@@ -123,7 +132,7 @@ class Maker:
                 decision = "accept" if accepted else "review"
             made.append(
                 Result(mention, best.concept_id, best.concept_name, best.matched_term, best.similarity, confidence,
-                       _method(asked, scored, top), shown, decision, why)  # type: ignore[arg-type]
+                       _method(asked, scored, top, BORROWED in best.routes), shown, decision, why)  # type: ignore[arg-type]
             )  # fmt: skip
         return made
 
@@ -145,6 +154,7 @@ class Maker:
         numbers = np.round(np.clip(similarity[rows], -1.0, 1.0).astype(np.float64), DECIMALS).tolist()
         learned = self.ranker is not None
         scores = np.round(score[rows], DECIMALS).tolist() if learned else [None] * len(rows)
+        borrowed = self.index.segment.borrowed[table.term[rows]]
         homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
         found = []
         for place, row in enumerate(rows.tolist()):
@@ -153,7 +163,7 @@ class Maker:
                 Candidate(
                     shown.ids[place], shown.names[place], shown.string[place], numbers[place], shown.scope[place],
                     shown.language[place], shown.source[place], shown.code[place], homonyms[place],
-                    _routes(int(table.routes[row]), reading), kinds[place],
+                    _routes(int(table.routes[row]), reading, bool(borrowed[place])), kinds[place],
                     None if reading is None else reading.string,
                     self._contradictions(scored, row, shown.string[place]), shown.retired[place], scores[place],
                 )
@@ -204,8 +214,9 @@ class Maker:
         )
 
     def _explain(
-        self, scored: Scored, answers: Answers, rows: NDArray[np.int64], candidates: list[Candidate], nil: bool
-    ) -> Explanation:
+        self, asked: Asked, scored: Scored, answers: Answers, rows: NDArray[np.int64], candidates: list[Candidate],
+        nil: bool,
+    ) -> Explanation:  # fmt: skip
         if not candidates:
             return Explanation("NIL: no string of the index comes near")
         table, features = scored.table, scored.features
@@ -226,17 +237,23 @@ class Maker:
         answer = "NIL: too far away or too doubtful; the nearest is" if nil else "equal to" if equal else "nearest to"
         concept = self.index.concept(int(table.concept[top]))
         maps = self._is_live(best.retired_concept)
-        preferred = self.index.segment.terms.column("preferred")[int(table.term[top])].as_py()
-        expansion = None if best.expansion is None else f"read as {best.expansion!r} ({best.routes[-1]})"
+        expansion = None if best.expansion is None else f"read as {best.expansion!r} ({_of(asked, table, top, best)})"
         return Explanation(
             answer, best.matched_term,
-            "preferred name" if preferred else TERM_KINDS.get(best.scope or ""), best.routes,
+            self._kind(best, int(table.term[top])), best.routes,
             {"cosine": round(float(table.cosine[top]), 3), "letters": round(float(table.letters[top]), 3)},
             concept.definition, concept.parents, concept.semantic_types, expansion, best.contradictions,
             None if maps else best.retired_concept, others,
             round(float(answers.nil[request]), 4) if calibration else None,
             gave, best.retired_concept if maps else None,
         )  # fmt: skip
+
+    def _kind(self, best: Candidate, term: int) -> str | None:
+        """Return what a candidate's term is to its concept."""
+        terms = self.index.segment.terms
+        if BORROWED in best.routes:
+            return f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
+        return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
 
     def _is_live(self, identifier: str | None) -> bool:
         """Tell whether a concept is indexed under its own id; that of a retired one leads to another."""
@@ -248,16 +265,24 @@ def _reading(asked: Asked, request: int, number: int) -> Reading | None:
     return asked.readings[request][number - 1] if number else None
 
 
-def _routes(bits: int, reading: Reading | None) -> tuple[str, ...]:
-    found = tuple(name for bit, name in ROUTES.items() if bits & bit)
+def _of(asked: Asked, table: Table, top: int, best: Candidate) -> str:
+    """Return how a mention came to be read otherwise, and whence that is known."""
+    reading = _reading(asked, int(table.request[top]), int(table.expansion[top]))
+    origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
+    return f"{best.routes[-1]}, {origin}" if origin else best.routes[-1]
+
+
+def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ...]:
+    found = (*(name for bit, name in ROUTES.items() if bits & bit), *((BORROWED,) if borrowed else ()))
     return found if reading is None else (*found, reading.source)
 
 
-def _method(asked: Asked, scored: Scored, top: int) -> Method:
+def _method(asked: Asked, scored: Scored, top: int, borrowed: bool) -> Method:
     reading = _reading(asked, int(scored.table.request[top]), int(scored.table.expansion[top]))
     if reading is not None:
         return ABBREVIATION if reading.source == EXPANDED else NEAREST
-    return EXACT_METHOD if scored.table.routes[top] & EXACT else NEAREST
+    equal = bool(scored.table.routes[top] & EXACT)
+    return EXACT_METHOD if equal and not borrowed else NEAREST
 
 
 def _probability(confidence: float) -> float | None:

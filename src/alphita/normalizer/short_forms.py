@@ -54,12 +54,14 @@ class Meaning(NamedTuple):
         long: the long form.
         names: other names of the same concept, which help to tell it by its context.
         language: of the long form (BCP-47), or None for any.
+        share: how often that is meant where the short form stands, 0 to 1; 1 where it is not counted.
     """
 
     short: str
     long: str
     names: tuple[str, ...] = ()
     language: str | None = None
+    share: float = 1.0
 
 
 class ShortForms:

@@ -2,8 +2,8 @@
 
 Encoders read "siezures" badly and "hx of" as part of the meaning. So a mention with words that no term has is looked up
 a second time with the nearest words of the terminology in their place, and one with words of notes ("history of",
-"pt with", "x 3 days") once more without them. These readings are offered beside the mention itself; the ranker has
-learned from noise what they are worth.
+"pt with", "x 3 days") or a code ("R51 headache") once more without them. These readings are offered beside the mention
+itself; the ranker has learned from noise what they are worth.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ IDLE = TIMES.union([
     "complaining", "complaint", "presents", "presenting", "presented", "presentation", "known", "suspected",
     "probable", "possible", "likely", "susp", "query", "r/o", "rule", "out", "noted", "seen", "found", "new",
     "ongoing", "some", "since", "today", "yesterday", "exam", "examination", "confirmed", "unconfirmed", "diagnosis",
-    "diagnosed", "nos", "unspecified", "reports", "reported", "reporting", "under", "due", "now", "still", "per",
-    "report", "also",
+    "diagnosed", "nos", "unspecified", "icd", "icd9", "icd10", "snomed", "code", "reports", "reported", "reporting",
+    "under", "due", "now", "still", "per", "report", "also",
 ])  # fmt: skip
+# A code at an end, as lists have it before or after the name: "r06.02", "786.05", "267036007"; B12 is a vitamin.
+CODE = re.compile(r"(?!b12)[a-z]\d{2}(\.[0-9a-z]{1,4})?|\d{3}\.\d{1,2}|\d{5,}|[a-z]{1,5}:?\d{4,}")
 # Left out at the beginning; either word alone may belong to a name ("status epilepticus", "post traumatic").
 STATUS_POST = "status post "
 
@@ -57,11 +59,15 @@ class Reading(NamedTuple):
         string: cleaned.
         source: SPELLING or SHORTENED; ABBREVIATION for an expansion.
         decided: of an expansion, whether the context singled it out.
+        share: of an expansion, how often that is meant, 0 to 1.
+        origin: of an expansion, whence it is known: see `abbreviations.Expansion`.
     """
 
     string: str
     source: str
     decided: bool = False
+    share: float = 1.0
+    origin: str = ""
 
 
 class Speller:
@@ -193,7 +199,7 @@ def opposite(word: str, other: str) -> bool:
 
 
 def shortened(string: str) -> str:
-    """Return a cleaned string without idle words at its ends; "" if nothing else is left.
+    """Return a cleaned string without idle words and codes at its ends; "" if nothing else is left.
 
     What may be the name itself stays: a number that counts no time ("trisomy 21", but "x 3 days" goes), "x" before
     anything but a number ("fragile x"), "a" at the end ("hepatitis a"), a last "+" or "-" ("rh -").
@@ -204,7 +210,7 @@ def shortened(string: str) -> str:
         start += 1
     while end > start and _is_idle(words, end - 1, first=False):
         end -= 1
-    return " ".join(words[start:end])
+    return " ".join(words[start:end]).strip("|")
 
 
 def _is_idle(words: Sequence[str], place: int, *, first: bool) -> bool:
@@ -212,6 +218,8 @@ def _is_idle(words: Sequence[str], place: int, *, first: bool) -> bool:
     following = words[place + 1] if place + 1 < len(words) else ""
     if not any(sign.isalnum() for sign in word):
         return first or not set(word) & set("+-")
+    if CODE.fullmatch(word):
+        return True
     if not any(sign.isalpha() for sign in word):
         return following in TIMES
     if word == "x":

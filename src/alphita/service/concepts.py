@@ -75,7 +75,7 @@ def _name(identifier: str, terminology: Terminology) -> str:
 def _of_index(asked: str, row: int, index: Index) -> Concept:
     segment = index.segment
     concept = index.concept(row)
-    terms = segment.terms.take(np.flatnonzero(segment.term_concept == row))
+    terms = segment.terms.take(np.flatnonzero((segment.term_concept == row) & ~segment.borrowed))
     former = terms.column("retired_concept") if "retired_concept" in terms.column_names else None
     retired = asked != concept.id and former is not None and bool(pc.any(pc.equal(former, asked)).as_py())
     if former is not None:

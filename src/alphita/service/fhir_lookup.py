@@ -96,7 +96,7 @@ def _version(index: Index, prefix: str) -> str:
 def _terms(index: Index, row: int) -> list[tuple[str, str]]:
     """Return string and language of the terms that say exactly what the concept means, each once."""
     terms = index.segment.terms
-    found = terms.take(np.flatnonzero(index.segment.term_concept == row))
+    found = terms.take(np.flatnonzero((index.segment.term_concept == row) & ~index.segment.borrowed))
     if "retired_concept" in found.column_names:
         found = found.filter(pc.is_null(found.column("retired_concept")))
     columns = {

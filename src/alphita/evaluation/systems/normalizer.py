@@ -1,13 +1,15 @@
 """The normaliser itself: index, candidates by every route and a ranking of one's choice, made of a benchmark's names.
 
-    normalizer:path/to/model                       the learned ranker, fitted on the names alone: no labels
+    normalizer:alphita-en                          with all that an index is given, and the model's general calibration
+    normalizer:alphita-en,fit=own                  the ranker fitted on the names alone: no labels
+    normalizer:alphita-en,borrow=false,learn=no    without borrowed names and short forms, without a head
     normalizer:path/to/model,ranking=fusion        or vectors, letters, exact
     normalizer:path/to/model,contexts=false        abbreviations are not looked for in the text around a mention
 
-The ranker is fitted on the names that mentions are ranked against, each taken as not there. Of an encoder that was
-trained on these very names it would think too well: `split=S.split` gives those that it was not trained on. Names of
-which a concept has one each have nothing to fit on: `calibration=X.index` takes over the ranker of that index, which
-has the same encoder.
+A model without a general calibration has its ranker fitted on the names that mentions are ranked against, each taken
+as not there; so has any with `fit=own`. Of an encoder that was trained on these very names it would think too well:
+`split=S.split` gives those that it was not trained on. Names of which a concept has one each have nothing to fit on:
+`calibration=X.index` takes over the ranker of that index, which has the same encoder.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT
 from alphita.errors import UsageError
 from alphita.evaluation.systems import Answer, encoder, refuse_unknown
+from alphita.index.choice import Choice
 from alphita.index.store import Index, build
-from alphita.normalizer.calibration_store import Calibration
+from alphita.normalizer.calibration_store import FOLDER, Calibration
 from alphita.normalizer.carrying import carry_over
 from alphita.normalizer.fitting import fit
 from alphita.normalizer.normalizer import RANKINGS, Normalizer
@@ -38,7 +41,7 @@ from alphita.terminology.text import DEFAULT_RULES
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
-OPTIONS = ("ranking", "contexts", "split", "calibration", "seed", "precision", "name")
+OPTIONS = ("ranking", "contexts", "split", "calibration", "fit", "borrow", "learn", "seed", "precision", "name")
 PREFIX = "NAME"
 KEPT = 2
 
@@ -48,12 +51,12 @@ class NormalizerSystem:
 
     def __init__(
         self, terms: TermEncoder, name: str, *, ranking: str, contexts: bool, split: Path | None,
-        calibration: Path | None, seed: int, facts: dict[str, Any],
+        calibration: Path | None, fit_own: bool, choice: Choice, seed: int, facts: dict[str, Any],
     ) -> None:  # fmt: skip
         """Use `load`."""
         self.name, self.facts, self.rules = name, facts, DEFAULT_RULES
         self._encoder, self._ranking, self._contexts, self._split, self._seed = terms, ranking, contexts, split, seed
-        self._source = calibration
+        self._source, self._fit_own, self._choice = calibration, fit_own, choice
         self._pairs = encoder.EncoderSystem(terms, name, rules=DEFAULT_RULES, facts=facts)
 
     def rank_concepts(
@@ -85,23 +88,26 @@ class NormalizerSystem:
 
     def _normalizer(self, ids: Sequence[str], names: Sequence[str]) -> tuple[Normalizer, dict[str, str]]:
         """Return the normaliser of some names, and the id of each of its concepts."""
-        made = _made_of(self._encoder, ids, names)
+        made = _made_of(self._encoder, ids, names, self._choice)
         calibration = None
         if registry.load(RANKINGS, self._ranking).LEARNED:
-            given = (str(self._split), str(self._source), self._seed)
+            given = (str(self._split), str(self._source), self._seed, self._fit_own)
             if given not in made.calibrations:
                 made.calibrations[given] = self._calibrate(made)
             calibration = made.calibrations[given]
         normalizer = Normalizer(
-            made.opened, encoder=self._encoder, ranking=self._ranking, calibration=calibration, floor=-1
+            made.opened, encoder=made.encoder, ranking=self._ranking, calibration=calibration, floor=-1
         )
         return normalizer, made.id_of
 
     def _calibrate(self, made: _Made) -> Calibration:
         if self._source is not None:
-            return carry_over(made.opened, lambda: self._encoder, Index.open(self._source))
+            return carry_over(made.opened, lambda: made.encoder, Index.open(self._source))
+        general = made.opened.model_path / FOLDER
+        if self._split is None and not self._fit_own and general.exists():
+            return Calibration.load(general, made.opened)
         split = None if self._split is None else _renamed(self._loaded_split(made.opened), made.id_of)
-        return fit(made.opened, lambda: self._encoder, split=split, seed=self._seed)
+        return fit(made.opened, lambda: made.encoder, split=split, seed=self._seed)
 
     def _loaded_split(self, index: Index) -> Split:
         """Return the split; checked here, for what is made of a benchmark's names is never what was trained on."""
@@ -116,24 +122,27 @@ class _Made(NamedTuple):
     """An index of names, in a folder that goes with it."""
 
     opened: Index
+    encoder: TermEncoder
     id_of: dict[str, str]
-    calibrations: dict[tuple[str, str, int], Calibration]
+    calibrations: dict[tuple[str, str, int, bool], Calibration]
     folder: tempfile.TemporaryDirectory[str]
 
 
 # The indexes of the last names: several rankings of one encoder share them.
-_LAST: OrderedDict[tuple[str, str], _Made] = OrderedDict()
+_LAST: OrderedDict[tuple[str, str, Choice], _Made] = OrderedDict()
 
 
-def _made_of(terms: TermEncoder, ids: Sequence[str], names: Sequence[str]) -> _Made:
+def _made_of(terms: TermEncoder, ids: Sequence[str], names: Sequence[str], choice: Choice) -> _Made:
     listed = "\0".join([str(len(ids)), *ids, *names]).encode("utf-8", "surrogatepass")
-    key = (terms.content_hash, hashlib.sha256(listed).hexdigest())
+    key = (terms.content_hash, hashlib.sha256(listed).hexdigest(), choice)
     if key not in _LAST:
         folder = tempfile.TemporaryDirectory(prefix="alphita-")
         numbers = {one: f"{PREFIX}:{number:09}" for number, one in enumerate(dict.fromkeys(ids))}
         terminology = _terminology(Path(folder.name) / "names.terminology", [numbers[one] for one in ids], names)
-        index = build(terminology, terms, Path(folder.name) / "names.index")
-        _LAST[key] = _Made(index, {new: one for one, new in numbers.items()}, {}, folder)
+        index = build(terminology, terms, Path(folder.name) / "names.index", enrichment=choice.load())
+        has_head = index.manifest["model_hash"] != index.base_model_hash
+        used = TermEncoder.load(index.model_path) if has_head else terms
+        _LAST[key] = _Made(index, used, {new: one for one, new in numbers.items()}, {}, folder)
         if len(_LAST) > KEPT:
             _LAST.popitem(last=False)
     _LAST.move_to_end(key)
@@ -167,14 +176,16 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     Args:
         argument: alphita-en (also if it is empty), alphita-en, minilm, a folder or a hub name.
         options: `ranking` (learned), `contexts` (true or false), `split` (a folder), `calibration` (an index),
-            `seed`, `precision`, `name`.
+            `fit` (general or own), `borrow` (true or false), `learn` (no, seconds, ...), `seed`, `precision`, `name`.
     """
     refuse_unknown("normalizer", options, OPTIONS)
     ranking = options.get("ranking", "learned")
     registry.load(RANKINGS, ranking)
-    contexts = options.get("contexts", "true").lower()
-    if contexts not in ("true", "false"):
-        raise UsageError(f"option contexts of the normalizer is true or false, not {contexts!r}")
+    contexts, borrow = _truth(options, "contexts"), _truth(options, "borrow")
+    if (fitted := options.get("fit", "general")) not in ("general", "own"):
+        raise UsageError(f"option fit of the normalizer is general or own, not {fitted!r}")
+    choice = Choice(borrow=borrow, learn=options.get("learn", "seconds"))  # type: ignore[arg-type]
+    choice.hash()
     seed = options.get("seed", "0")
     if not seed.isdecimal():
         raise UsageError(f"option seed of the normalizer is a whole number, 0 or more, not {seed!r}")
@@ -183,15 +194,24 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     short = Path(argument).name if Path(argument).exists() else argument
     facts = {
         "kind": "normalizer", "encoder": argument, "content_hash": opened.content_hash, "ranking": ranking,
-        "contexts": contexts == "true", "split": options.get("split"), "calibration": options.get("calibration"),
+        "contexts": contexts, "borrow": borrow, "learn": choice.learn, "fit": fitted,
+        "split": options.get("split"), "calibration": options.get("calibration"),
         "seed": int(seed),
     }  # fmt: skip
     if "split" in options and "calibration" in options:
         raise UsageError("options split and calibration of the normalizer exclude each other: the one is to fit by")
     split = Path(options["split"]) if "split" in options else None
     source = Path(options["calibration"]) if "calibration" in options else None
-    name = options.get("name") or f"normalizer:{short},{ranking}" + ("" if contexts == "true" else ",contexts=false")
+    name = options.get("name") or f"normalizer:{short},{ranking}" + ("" if contexts else ",contexts=false")
     return NormalizerSystem(
-        opened, name, ranking=ranking, contexts=contexts == "true", split=split, calibration=source, seed=int(seed),
+        opened, name, ranking=ranking, contexts=contexts, split=split, calibration=source, fit_own=fitted == "own",
+        choice=choice, seed=int(seed),
         facts=facts,
     )  # fmt: skip
+
+
+def _truth(options: Mapping[str, str], name: str) -> bool:
+    value = options.get(name, "true").lower()
+    if value not in ("true", "false"):
+        raise UsageError(f"option {name} of the normalizer is true or false, not {value!r}")
+    return value == "true"

@@ -10,12 +10,14 @@ Inclusion terms under a title that says "other ..." list conditions that share t
 narrow, not exact. Chapters and sections are named by their range ("A00-B99", "B20-B20"), as UMLS does. ICD-10-CM has no
 semantic types; the level of each concept is kept as the property "level".
 
-The XML is read with its DTD refused and no entity beyond XML's own, by a parser that knows its line numbers.
-
 The order file (`icd10cm_order_2025.txt`) has fixed columns: order number (1 to 5), code without its dot (7 to 13),
 whether it is valid for HIPAA-covered transactions (15), short title (17 to 76) and long one (from 78). Read: codes with
 both titles, each under the longest shorter one; the validity as the property "billable". It has no chapters and no
 inclusion terms, so where a tabular list is given too, that is read.
+
+Beside either the alphabetical index may lie, in CDC's XML or as a CSV: its entries become names of their codes, see
+`_icd10cm_index`. They are exact, but narrow (`other_inclusions`) where the code's title says that it holds other or
+unspecified conditions, or where the entry leads to further codes, of which the first gets it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from xml.parsers import expat
 
 from pydantic import Field
 
@@ -34,15 +35,16 @@ from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _lines
+from alphita.terminology.loaders import _files, _icd10cm_index, _lines
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
-from alphita.terminology.loaders._look import Beginning, Look
+from alphita.terminology.loaders._look import Beginning, Look, import_command
 from alphita.terminology.model import Tables
+from alphita.terminology.text import clean, clean_many
 
-DESCRIPTION = "ICD-10-CM: tabular list (XML) or CMS's order file"
+DESCRIPTION = "ICD-10-CM: tabular list (XML) or CMS's order file, and the alphabetical index"
 # Names of the files that are read, where they lie among others.
-ENDINGS = (".xml", ".txt")
+ENDINGS = (".xml", ".txt", ".csv")
 PREFIX = "ICD10CM"
 LICENCE = "public domain (US government work)"
 
@@ -54,6 +56,7 @@ DROPPED = frozenset({
 _CODE = re.compile(r"[A-Z][0-9A-Z]{2}(\.[0-9A-Z]{1,4})?")
 _RANGE = re.compile(r"\s*\(([A-Z][0-9A-Z]{2}(?:-[A-Z][0-9A-Z]{2})?)\)\s*$")
 _OTHER = re.compile(r"\bother\b", re.IGNORECASE)
+_OTHER_OR_UNSPECIFIED = re.compile(r"\b(other|unspecified|not otherwise specified|elsewhere)\b", re.IGNORECASE)
 # "7th characters D and S do not apply to codes in category S06 with 6th character 7 - death due to ..., or 8 - ..."
 _EXCEPTION = re.compile(r"7th characters? (.+?) do(?:es)? not apply to codes in category \w+ with 6th character(.+)")
 # Inclusion terms that name nothing: "... should be coded to complete", "Conditions classifiable to C51-C63".
@@ -76,8 +79,10 @@ class Options(Config):
     seventh_characters: bool = Field(True, description="also make the codes of the 7th-character tables: S52.521A, ...")
     other_inclusions: str = Field(
         "narrow", pattern="^(exact|narrow|broad|related)$",
-        description="scope of inclusion terms under a title that says 'other'",
+        description="scope of inclusion terms under a title that says 'other', and of index entries that lead to "
+        "several codes or to one whose title says 'other', 'unspecified' or 'elsewhere'",
     )  # fmt: skip
+    index_entries: bool = Field(True, description="also read the alphabetical index where it lies beside the list")
 
 
 @dataclass
@@ -97,41 +102,56 @@ class _Node:
 
 def recognises(seen: Look) -> dict[str, str] | None:
     """See `Loader.recognises`: XML with the tabular list's root, or rows of an order file."""
-    return None if seen.first(lambda file: _is_read(seen, file), ENDINGS) is None else {}
+    if seen.first(lambda file: _is_read(seen, file), ENDINGS) is not None:
+        return {}
+    if (index := seen.first(_icd10cm_index.is_published, ENDINGS)) is not None:
+        raise _icd10cm_index.alone(index.place, f"; a table of your own: {import_command('table', index.path)}")
+    return None
 
 
 def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
-    """Read tabular XML files, or order files where there are none of those, into tables.
+    """Read tabular XML files, or order files where there are none of those, into tables, and then the index.
 
     Raises:
-        InputError: a file is neither, is cut short, or has a DTD.
+        InputError: a file is none of these, is cut short, or has a DTD; there is an index alone.
     """
     reader = _Reader(options, rejects)
-    sources = [
-        reader.read_order(file) if _is_order(file) else reader.read(file) for file in _chosen(paths, reader.dropped)
-    ]
+    lists, indexes = _chosen(paths, options, reader.dropped)
+    sources = [reader.read_order(file) if _is_order(file) else reader.read(file) for file in lists]
+    sources += map(reader.read_index, indexes)
     return Tables(**reader.columns.frames(), sources=sources, dropped=dict(reader.dropped))  # type: ignore[arg-type]
 
 
-def _chosen(paths: Sequence[Path], dropped: Counter[str]) -> list[Member]:
-    """Return the files to read; in folders and archives others are left out by their names, and counted."""
-    there = _files.chosen(paths, ENDINGS, dropped)
+def _chosen(paths: Sequence[Path], options: Options, dropped: Counter[str]) -> tuple[list[Member], list[Member]]:
+    """Return the lists and the indexes to read; in folders and archives others are left out, and counted.
+
+    Raises:
+        InputError: there is no list.
+    """
+    there = list(dict.fromkeys(_files.chosen(paths, ENDINGS, dropped)))
     named = {Member(Path(path)) for path in paths}
+    indexes = [file for file in there if _icd10cm_index.is_index(file, named=file in named)]
     found = [
         file for file in there
-        if file in named or file.name.lower().endswith(".xml") or _ORDER_NAME.fullmatch(file.name)
+        if file not in indexes
+        and (file in named or file.name.lower().endswith(".xml") or _ORDER_NAME.fullmatch(file.name))
     ]  # fmt: skip
+    # The release has indexes of the same ending beside it.
+    lists = [file for file in found if file in named or _is_order(file) or _is_tabular(file)]
+    if indexes and not lists:
+        raise _icd10cm_index.alone(indexes[0].place)
     if not found:
         raise InputError(
             f"no tabular list (.xml) and no order file (icd10cm_order_2025.txt) in it; it has {there[0].name!r}",
             file=there[0].path,
         )
-    tabular = [file for file in found if not _is_order(file)]
-    # The release has indexes of the same ending beside it.
-    tabular = [file for file in tabular if file in named or _is_tabular(file)] or tabular
-    chosen = tabular or found
-    dropped.update(f"file {file.name}" for file in there if file not in chosen)
-    return chosen
+    lists = lists or found
+    tabular = [file for file in lists if not _is_order(file)]
+    chosen = tabular or lists
+    if not options.index_entries:
+        indexes = []
+    dropped.update(f"file {file.name}" for file in there if file not in chosen and file not in indexes)
+    return chosen, indexes
 
 
 def _is_order(file: Member) -> bool:
@@ -163,16 +183,15 @@ class _Reader:
         self.first_line: dict[str, int] = {}
 
     def read(self, member: Member) -> dict[str, Any]:
-        self.member, self.file = member, member.place
+        self.file = member.place
         self.stack: list[_Node] = []
-        self.open: list[str] = []
-        self.text: list[str] = []
         self.char = ""
         self.version: str | None = None
-        self._parse()
+        self.xml = _icd10cm_index.Document(member, "ICD10CM.tabular", "an ICD-10-CM tabular list")
+        self.xml.read(self._start, self._end)
         if not self.first_line:
             raise InputError("no chapter and no code in this file: not an ICD-10-CM tabular list", file=self.file)
-        return _files.source(self.member, name=PREFIX, version=self.version, licence=LICENCE)
+        return _files.source(member, name=PREFIX, version=self.version, licence=LICENCE)
 
     def read_order(self, member: Member) -> dict[str, Any]:
         """Read one order file; return its entry for the manifest.
@@ -197,6 +216,24 @@ class _Reader:
         year = _ORDER_NAME.fullmatch(member.name)
         return _files.source(member, name=PREFIX, version=year[1] if year else None, licence=LICENCE)
 
+    def read_index(self, member: Member) -> dict[str, Any]:
+        """Add the entries of an alphabetical index, after the lists, as names of their codes."""
+        self.file = member.place
+        index = _icd10cm_index.Index(member, self.rejects, self.dropped)
+        terms = self.columns.frame("terms")
+        titles = dict(terms.filter("preferred").select("code", "string").iter_rows())
+        taken = set(zip(terms["code"], clean_many(terms["string"]), strict=True))
+        for code, name, line, is_narrow in index.names(titles):
+            key = code, clean(name)
+            if key in taken:
+                self.dropped["index entries that repeat a name of their code"] += 1
+                continue
+            taken.add(key)
+            is_narrow = is_narrow or _OTHER_OR_UNSPECIFIED.search(titles[code]) is not None
+            scope = self.options.other_inclusions if is_narrow else "exact"
+            self._term(code, name, line, scope=scope, term_type="index entry")
+        return _files.source(member, name=PREFIX, version=index.version, licence=LICENCE)
+
     def _ordered(self, code: str, title: str, short: str, line: int, *, billable: bool) -> None:
         """Add a code of an order file, which names a code before the longer ones under it."""
         if len(code) == _FULL_LENGTH and not self.options.seventh_characters:
@@ -213,57 +250,22 @@ class _Reader:
             source=PREFIX, line=line, file=self.file,
         )  # fmt: skip
 
-    def _parse(self) -> None:
-        parser = self.parser = expat.ParserCreate()
-        parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
-        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
-        parser.CharacterDataHandler = self.text.append
-        parser.StartDoctypeDeclHandler = self._doctype
-        parser.buffer_text = True
-        try:
-            with self.member.open() as file:
-                while block := file.read(_BYTES_AT_ONCE):
-                    parser.Parse(block, False)
-                parser.Parse(b"", True)
-        except expat.ExpatError as error:
-            what = "cut short" if error.code in (3, 5, 6) and self.open else "damaged, or no XML"
-            raise InputError(
-                f"the XML is {what}: {expat.ErrorString(error.code)}", file=self.file, line=error.lineno
-            ) from None
-        except (LookupError, ValueError) as error:  # an encoding that Python does not know, or cannot give to expat
-            raise InputError(
-                f"the XML declares an encoding that cannot be read: {error}", file=self.file, line=1, remedy="use UTF-8"
-            ) from None
-
-    def _doctype(self, *_declaration: object) -> None:
-        line = self.parser.CurrentLineNumber
-        raise InputError("a document type declaration (<!DOCTYPE) is not allowed here", file=self.file, line=line)
-
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        line = self.parser.CurrentLineNumber
-        if not self.open and tag != "ICD10CM.tabular":
-            raise InputError(
-                "not an ICD-10-CM tabular list: the first element should be ICD10CM.tabular", file=self.file, line=line,
-                value=f"<{tag}>",
-            )  # fmt: skip
-        self.open.append(tag)
-        self.text.clear()
         if tag in LEVELS:
             if tag == "diag" and self.stack:
                 self.stack[-1].has_codes = True
-            self.stack.append(_Node(tag, line, code=_section_code(attributes) if tag == "section" else ""))
+            self.stack.append(_Node(tag, self.xml.line, code=_section_code(attributes) if tag == "section" else ""))
         elif tag == "extension":
             self.char = attributes.get("char", "")
 
     def _end(self, tag: str) -> None:
-        self.open.pop()
-        text = " ".join("".join(self.text).split())
-        parent = self.open[-1] if self.open else ""
+        text = self.xml.text
+        parent = self.xml.open[-1] if self.xml.open else ""
         if tag in LEVELS:
             self._finish(self.stack.pop())
         elif tag in DROPPED:
             self.dropped[tag] += 1
-        elif tag == "version" and len(self.open) == 1:
+        elif tag == "version" and len(self.xml.open) == 1:
             self.version = text
         elif self.stack:
             node = self.stack[-1]
@@ -273,13 +275,12 @@ class _Reader:
                 node.title = text
             elif tag == "note" and parent in ("inclusionTerm", "includes"):
                 notes = node.inclusions if parent == "inclusionTerm" else node.includes
-                notes.append((self.parser.CurrentLineNumber, text))
+                notes.append((self.xml.line, text))
             elif tag == "note" and parent == "notes" and (exception := _EXCEPTION.match(text)):
                 sixths = re.findall(r"(?:^|or) (\w)\b", exception[2])
                 node.not_extended = {(six, last) for six in sixths for last in re.findall(r"\b[A-Z]\b", exception[1])}
             elif tag == "extension" and self.char:
                 node.extensions[self.char] = text
-        self.text.clear()
 
     # --- one concept -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The table of names that comes with Alphita, models/alphita-names: what open vocabularies call the same thing.
+#
+#   runs/alphita_names.sh FOLDER OUTPUT
+#
+# FOLDER has, each gzipped (.gz) or not:
+#
+#   open_graph/terms.tsv        id, lang, term, type (pref, syn, ...), status (OFFICIAL, ...), source
+#   open_graph/relations.tsv    head, relation, tail, source
+#   icd10cm/Index.csv           the alphabetical index of ICD-10-CM: Level, Term, Code
+#
+# Everyday phrases (lay.tsv) and short forms (short_forms.tsv) are written by hand, and lie in models/alphita-names;
+# bench/open_names.py says which sources are taken, and HPO comes from its package. It takes seconds.
+set -euo pipefail
+
+data=${1:?usage: runs/alphita_names.sh FOLDER OUTPUT}
+output=${2:?usage: runs/alphita_names.sh FOLDER OUTPUT}
+python=${PYTHON:-python3}
+here=$(cd "$(dirname "$0")" && pwd)
+lists=$here/../models/alphita-names
+
+# shellcheck source=runs/_data.bash
+source "$here/_data.bash"
+
+terms=$(input open_graph/terms.tsv)
+relations=$(input open_graph/relations.tsv)
+index=$(input icd10cm/Index.csv)
+"$python" "$here/../bench/open_names.py" "$terms" "$relations" --icd10cm "$index" --lay "$lists/lay.tsv" \
+    --short "$lists/short_forms.tsv" --card "$lists/README.md" -o "$output"

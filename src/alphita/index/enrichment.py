@@ -1,0 +1,195 @@
+"""What an index is given beside its terminology: borrowed names, a head, short forms.
+
+Each part can be left out; all are on where a user makes an index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from alphita import progress
+from alphita.errors import InputError
+from alphita.index import lenders, probes
+from alphita.index.borrowing import Borrowed, borrow, extended
+from alphita.index.choice import Learn
+from alphita.index.half import full
+from alphita.index.learning import Settings, Variants, is_held_back, learn
+from alphita.index.lenders import Lender
+from alphita.index.neighbours import unit
+from alphita.index.segment import Content
+from alphita.terminology.store import Terminology, load_terminology
+from alphita.terminology.text import clean_many
+
+if TYPE_CHECKING:
+    from alphita.index.store import Encoder
+
+SHORT_FORM_COLUMNS = ("short", "long", "share", "language", "english")
+# A lender's short form says nothing of how often it is meant.
+LENT_SHARE = 0.2
+ROWS_AT_ONCE = 65_536
+# Names that are misspelt for the head to learn from, and to be tried on.
+MISSPELT = 4_000
+SETTINGS = {"seconds": Settings(variants=0.3), "minutes": Settings(variants=0.3, most_steps=3_000, rounds=100.0)}
+
+
+class Enrichment(NamedTuple):
+    """What an index is given.
+
+    Attributes:
+        lender: what names are borrowed from; None: none are.
+        short_forms: short, long, share, language, english: see `read_short_forms`; None: none are known.
+        learn: how much a head is taught.
+    """
+
+    lender: Lender | None
+    short_forms: pl.DataFrame | None
+    learn: Learn
+
+
+def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> Enrichment:
+    """Return what an index is given.
+
+    Args:
+        names: terminologies whose names are borrowed, as the user calls them and as folders.
+        borrow: whether names are borrowed from the table that comes with Alphita, too, and its short forms are known.
+        learn: how much a head is taught.
+
+    Raises:
+        InputError: a table or a terminology is damaged, or has no two names for one thing.
+    """
+    some, short = [], None
+    for called, folder in names:
+        lender = lenders.lender_of(load_terminology(folder))
+        if not len(lender.names):
+            raise InputError(
+                "has no two names for one thing, so there is nothing to borrow", file=called,
+                remedy="give a table with an id and a name a row; rows of one id are synonyms",
+            )  # fmt: skip
+        some.append(lender)
+    if borrow:
+        some.append(lenders.shipped_lender())
+        short = read_short_forms(lenders.shipped_folder() / lenders.SHORT_FORMS)
+    return Enrichment(lenders.together(some) if some else None, short, learn)
+
+
+def read_short_forms(path: Path) -> pl.DataFrame:
+    """Return a list of short forms: what each may stand for, and how often.
+
+    short     as it is usually written
+    long      what it stands for, in its language
+    share     how often that is meant where it stands, 0 to 1
+    language  BCP-47
+    english   the long form in English, where the language is another
+
+    Raises:
+        InputError: it cannot be read, or lacks a column.
+    """
+    try:
+        frame = pl.read_csv(path, separator="\t", quote_char=None, infer_schema=False)
+        return frame.select(SHORT_FORM_COLUMNS).with_columns(pl.col("share").cast(pl.Float32))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        raise InputError(f"damaged list of short forms: {error}", file=path, remedy="install alphita again") from None
+
+
+def enrich(
+    content: Content, terminology: Terminology, given: Enrichment, rules: Sequence[str]
+) -> tuple[Content, pa.Table | None, dict[str, Any]]:
+    """Return a segment's content with borrowed names, its short forms, and what is said of both in the manifest."""
+    borrowed = Borrowed(pl.DataFrame(), [], {}) if given.lender is None else borrow(
+        content, terminology, given.lender, rules
+    )  # fmt: skip
+    if given.lender is not None:
+        content = extended(content, borrowed.names)
+    if given.short_forms is None and not borrowed.short_forms:
+        return content, None, {"borrowed": borrowed.report or None}
+    table = _short_forms(content, given.short_forms, borrowed, rules)
+    return content, table, {"borrowed": borrowed.report or None, "short_forms": len(table)}
+
+
+def teach(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[Encoder, dict[str, Any]]:
+    """Learn a head for an index, and change its vectors by it.
+
+    Args:
+        content: the strings and terms of the index.
+        encoder: of the vectors. One that has a head already, of the index that is updated, keeps it.
+        path: the vectors (.npy), written anew.
+        how: how long it is taught.
+
+    Returns:
+        The encoder, with the head if one was found to help, and what is said of it in the manifest.
+    """
+    if getattr(encoder, "head", None) is not None:
+        return encoder, {"reason": "the one of the index that was updated"}
+    if not hasattr(encoder, "with_head"):
+        return encoder, {"reason": "this encoder takes none"}
+    vectors = np.load(path, mmap_mode="r+", allow_pickle=False)
+    own, strings = own_names(content), content.strings.to_pylist()
+    preferred = np.zeros(len(strings), bool)
+    preferred[own.string[own.preferred]] = True
+    held_back = is_held_back(strings) & ~preferred
+    rows = np.sort(np.random.default_rng(0).permutation(np.unique(own.string[~held_back[own.string]]))[:MISSPELT])
+    misspelt = probes.vary([strings[row] for row in rows.tolist()])
+    noised = Variants(unit(encoder.encode(misspelt)), rows.astype(np.int64))
+    learned = learn(vectors, (own.string, own.concept), held_back, noised=noised, settings=SETTINGS[how])
+    if learned.head is not None:
+        progress.say(
+            f"a head was learned from {learned.report['strings']:,} names in {learned.report['seconds']:.0f} s"
+        )
+        for start in range(0, len(vectors), ROWS_AT_ONCE):
+            part = slice(start, start + ROWS_AT_ONCE)
+            vectors[part] = learned.head(full(vectors[part]))
+        vectors.flush()
+        encoder = encoder.with_head(learned.head)
+    # Of two indexes made alike all is equal, but not the time that it took.
+    return encoder, {name: value for name, value in learned.report.items() if "seconds" not in name}
+
+
+class OwnNames(NamedTuple):
+    """The exact names that a terminology has itself, of live concepts.
+
+    Attributes:
+        string: (m,) int64 rows of strings.
+        concept: (m,) int64 rows of concepts.
+        preferred: (m,) bool, whether it is the concept's preferred name.
+    """
+
+    string: NDArray[np.int64]
+    concept: NDArray[np.int64]
+    preferred: NDArray[np.bool_]
+
+
+def own_names(content: Content) -> OwnNames:
+    """Return the exact names that a terminology has itself."""
+    # Exact scope stands best: 0 the preferred name, 1 any other.
+    rows = np.flatnonzero(np.asarray(content.standing) <= 1)
+    string = np.searchsorted(content.offsets, rows, "right") - 1
+    concept = content.terms.column("concept").to_numpy()[rows].astype(np.int64)
+    return OwnNames(string.astype(np.int64), concept, np.asarray(content.standing)[rows] == 0)
+
+
+def _short_forms(content: Content, listed: pl.DataFrame | None, borrowed: Borrowed, rules: Sequence[str]) -> pa.Table:
+    """Return short, long, share, language, source, and whether the long form is a name of the terminology."""
+    kept = ["short", "long", "share", "language", "source"]
+    types = [pl.String, pl.String, pl.Float32, pl.String, pl.String]
+    lent = [(short, long, LENT_SHARE, None, source) for short, long, source in borrowed.short_forms]
+    frames = [pl.DataFrame(lent, dict(zip(kept, types, strict=True)), orient="row")]
+    if listed is not None:
+        own = listed.with_columns(source=pl.lit("list"))
+        english = own.filter(pl.col("english").fill_null("") != "").with_columns(long="english")
+        frames += [one.select(kept) for one in (own, english)]
+    frame = pl.concat(frames)
+    keys = pl.Series("key", clean_many(frame["long"].to_list(), tuple(rules)), pl.String)
+    strings = pl.Series("key", content.strings)
+    frame = frame.with_columns(key=keys, known=keys.is_in(strings.implode()))
+    # The list knows how often; what a lender says beside it says no more.
+    frame = frame.reverse().unique(
+        [pl.col("short").str.to_lowercase(), "key", "language"], keep="first", maintain_order=True
+    ).filter(pl.col("key") != "")  # fmt: skip
+    return frame.drop("key").to_arrow()

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import gzip
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from alphita.errors import InputError, Rejects
+from alphita.terminology.detect import detect
+from alphita.terminology.loaders import _icd10cm_index, icd10cm
+from alphita.terminology.loaders._icd10cm_index import Row
+from alphita.terminology.store import Terminology
+from tests.terminology.conftest import FIXTURES, Load
+from tests.terminology.test_icd10cm import order_file
+
+Write = Callable[[str, str | bytes], Path]
+SMALL, INDEX = FIXTURES / "small_tabular.xml", FIXTURES / "small_index.xml"
+HEADER = "RowID,Letter,Level,Term,See,SeeAlso,NonEssModif,Code\n"
+# The same entries as in the XML.
+TABLE = HEADER + (
+    "1,C,0,Cholera,,,(Asiatic)(epidemic),A00.0\n"
+    '2,C,1,"bowel, acute",,,(gut),A00.0\n'
+    "3,C,2,due to,,,,\n"
+    "4,C,3,moon dust,,,,A00.-\n"
+    "5,C,2,specified NEC,,,,A00.8\n"
+    "6,C,1,classical,,,,A00.0\n"
+    "7,C,1,lunar,,,,A00.8\n"
+    "8,C,1,with dementia,,,,B20.- [A00.0]\n"
+    "9,C,0,Choleriform,Cholera,,,\n"
+    "10,C,0,Concussion,,,(brain),S06.0X-\n"
+    "11,C,1,old,,,,S06.9\n"
+)
+DROPPED = {
+    "index entries without a code": 2,
+    "index entries that make no name of their own": 1,
+    # "classical cholera" is an inclusion term, "Concussion" the title.
+    "index entries that repeat a name of their code": 2,
+    "index entries of codes that are not in the tabular list": 1,
+}
+NAMES = {
+    ("A00.0", "Cholera", "exact"),
+    ("A00.0", "acute bowel cholera", "exact"),
+    ("A00", "acute bowel cholera due to moon dust", "exact"),
+    ("A00.8", "lunar cholera", "narrow"),
+    ("B20", "Cholera with dementia", "narrow"),
+}
+
+
+def entries(terminology: Terminology) -> set[tuple[str, str, str]]:
+    concepts = map(terminology.concept, range(terminology.n_concepts))
+    return {
+        (term.code, term.string, term.scope)
+        for concept in concepts for term in concept.terms if term.term_type == "index entry"
+    }  # fmt: skip
+
+
+def index_drops(terminology: Terminology) -> dict[str, int]:
+    return {name: count for name, count in terminology.manifest["dropped"].items() if name.startswith("index ")}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "version"),
+    [
+        ("icd10cm-index-2025.xml", INDEX.read_bytes(), "2025"),
+        ("Index.csv", TABLE, None),
+        ("Index.csv.gz", gzip.compress(TABLE.encode()), None),
+        ("any.txt", TABLE.replace("\n", "\r\n").encode("utf-16"), None),
+    ],
+)
+def test_entries_become_names(load: Load, write: Write, name: str, content: str | bytes, version: str | None) -> None:
+    path = write(name, content)
+    terminology, rejects = load(icd10cm, SMALL, path)
+    assert rejects == []
+    assert entries(terminology) == NAMES
+    assert index_drops(terminology) == DROPPED
+    source = terminology.manifest["sources"][1]
+    assert (source["name"], source["file"], source["version"]) == ("ICD10CM", name, version)
+    assert all(not term.preferred for term in terminology.concept("ICD10CM:A00.0").terms[1:])
+    # The order in which they are given makes no difference, nor does the same index in two forms.
+    assert load(icd10cm, path, SMALL)[0].content_hash == terminology.content_hash
+    assert entries(load(icd10cm, path, INDEX, SMALL)[0]) == NAMES
+
+
+def test_options(load: Load, write: Write) -> None:
+    terminology, _ = load(icd10cm, SMALL, INDEX, other_inclusions="related")
+    assert {scope for _, _, scope in entries(terminology)} == {"exact", "related"}
+    terminology, _ = load(icd10cm, SMALL, INDEX, index_entries=False)
+    assert entries(terminology) == set()
+    assert terminology.manifest["dropped"]["file small_index.xml"] == 1
+    assert terminology.content_hash == load(icd10cm, SMALL)[0].content_hash
+
+
+def test_the_index_of_a_release_is_found_and_its_tables_are_left_out(load: Load, tmp_path: Path) -> None:
+    drugs = "<ICD10CM.index><title>TABLE</title><indexHeading/><letter></letter></ICD10CM.index>"
+    others = {
+        "icd10cm-drug-2025.xml": drugs, "neo.xml": drugs, "icd10cm-eindex-2025.xml": INDEX.read_text(),
+        "x.xml": INDEX.read_text().replace("INDEX TO DISEASES and INJURIES", "EXTERNAL CAUSE INDEX"),
+        "ExternalIndex.csv": TABLE, "codes.csv": "Code,Description\nA00,Cholera\n",
+    }  # fmt: skip
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.write(SMALL, "a/icd10cm-tabular-2025.xml")
+        archive.write(INDEX, "a/icd10cm-index-2025.xml")
+        for name, content in others.items():
+            archive.writestr(f"a/{name}", content)
+    assert detect(tmp_path / "x.zip").format == "icd10cm"
+    terminology, rejects = load(icd10cm, tmp_path / "x.zip")
+    assert rejects == []
+    assert entries(terminology) == NAMES
+    assert {name for name in terminology.manifest["dropped"] if name.startswith("file ")} == {
+        f"file {name}" for name in others
+    }
+
+
+def test_an_index_beside_an_order_file(load: Load, write: Write) -> None:
+    terminology, rejects = load(icd10cm, write("icd10cm_order_2025.txt", order_file()), INDEX)
+    assert rejects == []
+    assert ("A00.0", "acute bowel cholera", "exact") in entries(terminology)
+    assert ("S06.0X", "Concussion", "exact") not in entries(terminology)
+
+
+def test_an_index_alone_is_an_error_that_says_what_to_give(write: Write, tmp_path: Path) -> None:
+    wanted = r"without the tabular list.*give both.*alphita terminology import icd10cm icd10cm-tabular-2025.xml "
+    (tmp_path / "a").mkdir()
+    for path in (INDEX, write("a/Index.csv", TABLE), tmp_path / "a"):
+        for read in (detect, lambda path: icd10cm.load([path], icd10cm.Options(), Rejects())):
+            with pytest.raises(InputError, match=wanted):
+                read(path)
+    with pytest.raises(InputError, match="a table of your own: alphita terminology import table"):
+        detect(write("least.csv", "Level,Term,Code\n0,Cholera,A00\n"))
+
+
+def test_a_table_with_other_columns_is_a_table(write: Write) -> None:
+    assert detect(write("own.csv", "Level,Term,Code,Ward\n0,Cholera,A00,3\n")).format == "table"
+    assert detect(write("own.csv", "Code,Term\nA00,Cholera\n")).format == "table"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "field", "value", "problem", "below"),
+    [
+        # Of a level that is unknown, all up to the next main term.
+        ("2,C,1,", "2,C,x,", 3, "Level", "x", "not a level", 6),
+        ("2,C,1,", "2,C,,", 3, "Level", "", "not a level", 6),
+        ("2,C,1,", "2,C,10,", 3, "Level", "10", "not a level", 6),
+        ('"bowel, acute"', "", 3, "Term", "", "without a term", 3),
+        ("bowel, acute", "specified " * 2000, 3, "Term", None, "19,999 characters", 3),
+        ("3,C,2,due to", "3,C,2, ", 4, "Term", "", "without a term", 1),
+        ("1,C,0,Cholera", "1,C,0,", 2, "Term", "", "without a term", 7),
+        ("lunar,,,,A00.8", "lunar,,,,A00-A09", 8, "Code", "A00-A09", "not an ICD-10-CM code", 0),
+        ("6,C,1,classical", "6,C,1,classical,", 7, "", None, "9 cells, but the header has 8", 2),
+        ("3,C,2,due to", "3,C,2,due t\xf3", 4, "", None, "not utf-8", 5),
+    ],
+)
+def test_bad_rows_are_set_aside_with_those_below_them(
+    load: Load, write: Write, old: str, new: str, line: int, field: str, value: str | None, problem: str, below: int
+) -> None:
+    assert TABLE.count(old) == 1
+    path = write("Index.csv", TABLE.replace(old, new).encode("latin-1"))
+    terminology, rejects = load(icd10cm, SMALL, path)
+    [[file, at, name, what, why]] = rejects
+    assert (file, at, name) == (str(path), str(line), field)
+    assert problem in why
+    assert value is None or what == value
+    # None of those that are left has got another main term.
+    assert entries(terminology) < NAMES
+    assert index_drops(terminology).get("index entries below one that was left out", 0) == below
+    # The next main term is read.
+    assert index_drops(terminology)["index entries of codes that are not in the tabular list"] == 1
+
+
+XML_BAD = [
+    ('<term level="1">\n        <title>bowel', '<term level="2">\n        <title>bowel', 10, "level", "2"),
+    ('<term level="1">\n        <title>bowel', "<term>\n        <title>bowel", 10, "level", ""),
+    ("<title>bowel<nemod>(gut)</nemod>, acute</title>", "<title><nemod>(gut)</nemod></title>", 10, "title", ""),
+    ("<title>bowel<nemod>(gut)</nemod>, acute</title>", "", 10, "title", ""),
+    ("<code>A00.-</code>", "<code>cholera</code>", 15, "code", "cholera"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "field", "value"), XML_BAD)
+def test_bad_entries_of_xml_are_set_aside(
+    load: Load, write: Write, old: str, new: str, line: int, field: str, value: str
+) -> None:
+    text = INDEX.read_text()
+    assert text.count(old) == 1
+    path = write("bad.xml", text.replace(old, new))
+    terminology, rejects = load(icd10cm, SMALL, path)
+    assert [row[:4] for row in rejects] == [[str(path), str(line), field, value]]
+    assert {name for _, name, _ in entries(terminology)} >= {"Cholera", "lunar cholera", "Cholera with dementia"}
+    assert entries(terminology) < NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("x.xml", INDEX.read_bytes()[:900], "cut short"),
+        ("x.xml", INDEX.read_bytes().replace(b"moon", b"mo\xe9on"), "damaged"),
+        ("x.xml", b'<!DOCTYPE x [<!ENTITY a "b">]>' + INDEX.read_bytes()[39:], "document type declaration"),
+        ("x.xml", b"<ICD10CM.index><version>2025</version></ICD10CM.index>", "no entry with a code"),
+        ("x.csv", HEADER + "1,A,0,Abasia,,,,\n", "no entry with a code"),
+        ("x.csv.gz", gzip.compress(TABLE.encode())[:-9], "cut short"),
+        ("x.csv", "Code,Description\nA00,Cholera\n", "no XML"),
+    ],
+)
+def test_a_file_that_is_no_index_is_an_error(write: Write, name: str, content: str | bytes, problem: str) -> None:
+    path = write(name, content)
+    with pytest.raises(InputError, match=problem) as raised:
+        icd10cm.load([SMALL, path], icd10cm.Options(), Rejects())
+    assert str(path) in str(raised.value)
+
+
+def test_a_code_that_is_not_there_is_dropped_but_what_ends_in_a_dash_goes_to_what_there_is(
+    load: Load, write: Write
+) -> None:
+    rows = '0,Lunacy,A00.17-\n0,Madness,A00.17\n0,Folly,A01.-\n0,Rage,"A00.8, B20*"\n0,Fury,S06.0XXA\n'
+    terminology, rejects = load(icd10cm, SMALL, write("i.csv", "Level,Term,Code\n" + rows))
+    assert rejects == []
+    assert entries(terminology) == {
+        ("A00", "Lunacy", "narrow"), ("A00.8", "Rage", "narrow"), ("S06.0XXA", "Fury", "exact"),
+    }  # fmt: skip
+    assert index_drops(terminology)["index entries of codes that are not in the tabular list"] == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("Abscess / brain / amebic", "amebic brain abscess"),
+        ("Anemia / due to / blood loss", "Anemia due to blood loss"),
+        ("Boat, boating / leak", "leak boat"),
+        ("Fracture, traumatic / radius", "radius traumatic fracture"),
+        ("Wound, open / with / foreign body", "open wound with foreign body"),
+        ("Varix / leg / with / ulcer / foot NEC", "leg varix with foot ulcer"),
+        ("Sinusitis / with pus / left", "left sinusitis with pus"),
+        ("Disorder / developmental, of motor", "developmental disorder of motor"),
+        ("Dementia / with disturbance, severe", "Dementia with severe disturbance"),
+        ("Pregnancy / complicated by / Rh immunization, incompatibility or sensitization NEC",
+         "Pregnancy complicated by Rh immunization"),
+        ("Delivery / complicated / by / fever", "delivery complicated by fever"),
+        ("Sedative, hypnotic, or anxiolytic use / with delirium", "Sedative use with delirium"),
+        ("Irritable, irritability / colon / psychogenic", "Irritable psychogenic colon"),
+        ("Turner's / hypoplasia", "Turner's hypoplasia"),
+        ("Infection, infected / Trypanosoma / brucei / gambiense", "Trypanosoma brucei gambiense infection"),
+        ("Deficiency / vitamin / A / with / night blindness", "vitamin A deficiency with night blindness"),
+        ("Disorder / due to / cocaine / abuse", "Disorder due to cocaine abuse"),
+        ("History / personal / malignant neoplasm / lung", "personal history of lung malignant neoplasm"),
+        ("Colostomy / attention to", "attention to colostomy"),
+        ("Karyotype / 46,XY / male", "male 46,XY karyotype"),
+        ("Failure / Note: stages A, B and C are of others / systolic", "systolic failure"),
+        ("Cyst / specified NEC", None),
+        ("Cyst / due to", None),
+        ("Cyst / unspecified site", "Cyst"),
+        ("Cyst / NEC / skin", "skin cyst"),
+    ],
+)  # fmt: skip
+def test_names(path: str, name: str | None) -> None:
+    terms = path.split(" / ")
+    rows = [Row(level, term, "") for level, term in enumerate(terms[:-1])]
+    found = list(_icd10cm_index.names([*rows, Row(len(rows), terms[-1], "A00.1-")]))
+    assert found == ([("A00.1", name)] if name else [])
+
+
+def test_unspecified_has_no_name_where_its_parent_has_a_code() -> None:
+    rows = [Row(0, "Cyst", "A00.0"), Row(1, "unspecified site", "A00.9"), Row(3, "skipped", "A00.1")]
+    assert list(_icd10cm_index.names(rows)) == [("A00.0", "Cyst"), ("A00.1", "skipped cyst")]
