@@ -1,10 +1,10 @@
 """The table of names that comes with Alphita, models/alphita-names: what open vocabularies call the same thing.
 
-    python bench/open_names.py TERMS.tsv RELATIONS.tsv --icd10cm INDEX.csv --lay LAY.tsv --short SHORT.tsv
-        --card README.md -o OUT
+    python bench/open_names.py TERMS.tsv RELATIONS.tsv --hpo HPO.terminology --icd10cm INDEX.csv --lay LAY.tsv
+        --short SHORT.tsv --card README.md -o OUT
 
-runs/alphita_names.sh calls this, and says what the files hold. HPO is taken from its package. Of the others those are
-taken whose licence lets their names be given on, with attribution by source in the manifest and in the card.
+runs/alphita_names.sh calls this, and says what the files hold. Of the vocabularies those are taken whose licence lets
+their names be given on, with attribution by source in the manifest and in the card.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import polars as pl
 from alphita import artefact
 from alphita.errors import AlphitaError
 from alphita.index.lenders import EQUIVALENTS, KIND, NAMES, OURS, SHORT_FORMS, names_of, prepared
-from alphita.index.sources import terminology_of
 from alphita.progress import say
 from alphita.terminology.loaders import _icd10cm_index
 from alphita.terminology.store import load_terminology
@@ -39,7 +38,7 @@ SHORTEST = 3
 
 def write(given: argparse.Namespace) -> None:
     """Write the folder."""
-    hpo = load_terminology(terminology_of("hpo"))
+    hpo = load_terminology(given.hpo)
     about = hpo.manifest["sources"][0]
     sources = [{"name": "HPO", "version": about["version"], "licence": about["licence"],
                 "note": HPO_NOTE.format(version=about["version"])}]  # fmt: skip
@@ -120,6 +119,7 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("terms", type=Path)
     parser.add_argument("relations", type=Path)
+    parser.add_argument("--hpo", type=Path, required=True, help="terminology folder")
     parser.add_argument("--icd10cm", type=Path, required=True, help="the alphabetical index")
     parser.add_argument("--lay", type=Path, required=True, help="phrase, name, also, system, language")
     parser.add_argument("--short", type=Path, required=True, help="short, long, share, language, english")

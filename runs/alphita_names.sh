@@ -15,6 +15,7 @@ set -euo pipefail
 
 data=${1:?usage: runs/alphita_names.sh FOLDER OUTPUT}
 output=${2:?usage: runs/alphita_names.sh FOLDER OUTPUT}
+alphita=${ALPHITA:-alphita}
 python=${PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
 lists=$here/../models/alphita-names
@@ -25,5 +26,8 @@ source "$here/_data.bash"
 terms=$(input open_graph/terms.tsv)
 relations=$(input open_graph/relations.tsv)
 index=$(input icd10cm/Index.csv)
-"$python" "$here/../bench/open_names.py" "$terms" "$relations" --icd10cm "$index" --lay "$lists/lay.tsv" \
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+$alphita terminology import obo hpo --packaged -o "$work/hpo.terminology"
+"$python" "$here/../bench/open_names.py" "$terms" "$relations" --hpo "$work/hpo.terminology" --icd10cm "$index" --lay "$lists/lay.tsv" \
     --short "$lists/short_forms.tsv" --card "$lists/README.md" -o "$output"
