@@ -48,7 +48,8 @@ def test_it_is_a_system_that_ranks_concepts():
     assert system.rules == DEFAULT_RULES
     assert system.facts == {
         "kind": "normalizer", "encoder": "hash", "content_hash": ENCODER.content_hash, "ranking": "letters",
-        "contexts": False, "split": None, "calibration": None, "seed": 3,
+        "contexts": False, "borrow": True, "learn": "seconds", "fit": "general", "split": None, "calibration": None,
+        "seed": 3,
     }  # fmt: skip
     assert load_system("normalizer").name == "normalizer:alphita-en,learned"
     assert load_system("normalizer:hash,name=mine").name == "mine"

@@ -7,7 +7,7 @@
 x is a vector of length 1, and so is y. With W2 = 0 and b2 = 0 it changes nothing. A head belongs to one index: it is
 learned when the index is built (`alphita.index.learning`), in seconds, from the synonyms of its terminology.
 
-head.safetensors   w1 (h, d), b1 (h,), w2 (d, h), b2 (d,), float32
+index_head.safetensors   w1 (h, d), b1 (h,), w2 (d, h), b2 (d,), float32
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from alphita.artefact import atomic_file
 from alphita.errors import InputError
 
-FILE = "head.safetensors"
+FILE = "index_head.safetensors"
 HIDDEN = 1024
 # Rows whose hidden units fit a processor's cache: 1 MiB at 1,024 of them.
 ROWS_AT_ONCE = 256
@@ -112,7 +112,7 @@ class Head:
         return made
 
     def save(self, folder: Path) -> None:
-        """Write `head.safetensors` into a folder."""
+        """Write `index_head.safetensors` into a folder."""
         from safetensors.numpy import save
 
         weights = {field.name: np.ascontiguousarray(getattr(self, field.name)) for field in fields(self)}
@@ -121,7 +121,7 @@ class Head:
 
     @classmethod
     def load(cls, folder: Path) -> Head:
-        """Read `head.safetensors` of a folder.
+        """Read `index_head.safetensors` of a folder.
 
         Raises:
             InputError: it is missing or damaged, or its weights do not fit each other.

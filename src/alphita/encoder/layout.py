@@ -23,7 +23,7 @@ Pooling = Literal["mean", "cls", "legacy_coder"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "legacy_coder")
 SETTINGS = "alphita.json"
 # The file of a head (`encoder.head`).
-HEAD = "head.safetensors"
+HEAD = "index_head.safetensors"
 DEFAULT_MAX_LENGTH = 64
 SHORTEST = 3
 # What stands before the model_type of a BERT with entities injected, in config.json: no other library knows it.
