@@ -123,7 +123,7 @@ def test_a_short_form_becomes_a_meaning_and_no_name(tmp_path):
     index = indexed(tmp_path)
     assert index.rows(["sob"])[0] == -1
     assert index.segment.short_forms.to_pylist() == [
-        {"short": "SOB", "long": "Dyspnea", "share": pytest.approx(0.2), "language": None, "source": "lent",
+        {"short": "SOB", "long": "Dyspnea", "share": pytest.approx(0.25), "language": None, "source": "lent",
          "known": True}
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from alphita.encoder.head import FILE, Head
 from alphita.errors import InputError
 from alphita.index import enrichment
 from alphita.index.choice import Choice
-from alphita.index.enrichment import Enrichment, own_names
+from alphita.index.enrichment import Enrichment, lent_share, own_names
 from alphita.index.learning import Learned, is_held_back
 from alphita.index.segment import collect
 from alphita.index.sources import terminology_of
@@ -125,3 +125,9 @@ def test_what_is_calibrated_on_is_what_the_head_was_not_taught(index, monkeypatc
     known = held_out(index, None, 0)
     assert set(known.strings) == {one for one, held in zip(drawn, is_held_back(drawn), strict=True) if held}
     assert "head was not taught" in known.origin
+
+
+def test_a_longer_short_form_that_is_lent_has_fewer_other_meanings():
+    shares = [lent_share(short) for short in ("a", "DM", "D.M.", "FSGS", "EICAR", "type 1 DM")]
+    assert shares == sorted(shares)
+    assert shares[1] == shares[2] < 0.2 < 0.7 < shares[-1] <= 1

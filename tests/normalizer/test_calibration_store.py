@@ -20,6 +20,7 @@ from alphita.normalizer.calibration_store import (
     EVIDENCE,
     FOLDER,
     KIND,
+    LEAST_SHARE,
     OF_CANDIDATE,
     OF_MENTION,
     Calibration,
@@ -274,6 +275,8 @@ def test_the_evidence_is_what_it_is_called(index, fitted):
             assert told[name] == features.mentions[request, MENTION_NAMES.index(name)]
         is_short = round(np.expm1(told["characters"])) <= SHORT_CAPITALS
         assert told["short_and_not_equal"] == (is_short and not told["equal"])
+        share = max(features.candidates[row, NAMES.index("expansion_share")], LEAST_SHARE)
+        assert told["log_expansion_share"] == (pytest.approx(np.log(share)) if told["expanded"] else 0)
 
 
 def test_a_language_with_a_calibrator_of_its_own_is_answered_by_it(index, fitted):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
+from alphita.index.enrichment import SHORT_FORM_COLUMNS, Enrichment
+from alphita.index.lenders import shipped_lender
 from alphita.index.store import Index, build
 from alphita.normalizer import examples
 from alphita.normalizer.abbreviations import Abbreviations
@@ -227,3 +230,66 @@ class TestNothingHiddenIsSeen:
             tmp_path, rows, kept, string,
             hidden=lambda index: Hidden(np.array([-1]), index.segment.concept_rows([concept])),
         )  # fmt: skip
+
+
+FINDINGS = (
+    ("T:1", "shortness of breath", "exact"), ("T:2", "mitral stenosis", "exact"), ("T:3", "mild fever", "exact"),
+)  # fmt: skip
+SHORT_FORMS = (
+    ("SOB", "shortness of breath", 1.0), ("MS", "multiple sclerosis", 0.8), ("MS", "mitral stenosis", 0.2),
+    ("fev", "fever", 0.5), ("XY", "something else", 1.0),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory) -> Index:
+    """An index with short forms, that borrows."""
+    rows = [(*one, "en", "") for one in SHORT_FORMS]
+    listed = pl.DataFrame(rows, SHORT_FORM_COLUMNS, orient="row").with_columns(pl.col("share").cast(pl.Float32))
+    return build(
+        SmallTerminology(FINDINGS), VocabularyEncoder(), tmp_path_factory.mktemp("given") / "x.index",
+        enrichment=Enrichment(shipped_lender(), listed, "no"),
+    )  # fmt: skip
+
+
+def test_half_of_what_is_foreign_are_names_that_an_index_lacks_if_it_borrows(given):
+    named = examples.foreign(given, 100, seed=0).mentions[:45]
+    every = set(shipped_lender().names["key"].to_list())
+    asked = [clean(one) for one in named]
+    assert (given.rows(asked) < 0).all()
+    assert 20 < sum(one in every for one in asked) < 40  # every second has noise
+
+
+class TestShortForms:
+    def test_each_stands_alone_for_one_of_its_meanings(self, given):
+        drawn: dict[str, list[int]] = {}
+        for seed in range(200):
+            found = examples.short_forms(given, lambda _: True, most=10, seed=seed)
+            for mention, concept, kind in zip(found.mentions, found.concepts.tolist(), found.kinds, strict=True):
+                assert kind == (FOREIGN if concept < 0 else NOISE)
+                drawn.setdefault(mention.split()[-1], []).append(concept)
+        breath, valve = given.concept_rows(["T:1", "T:2"]).tolist()
+        assert set(drawn) == {"SOB", "MS"}  # of the others no meaning is there
+        assert drawn["SOB"] == [breath] * 200
+        # By the shares, what the index lacks at half: 0.2 to 0.4; NIL in every second seed only.
+        named = drawn["MS"].count(valve)
+        assert 200 * 1 / 3 - 30 < named < 200 * 1 / 3 + 30
+        assert drawn["MS"].count(-1) == len(drawn["MS"]) - named > 30
+
+    def test_only_what_is_wanted(self, given):
+        breath = int(given.concept_rows(["T:1"])[0])
+        found = [examples.short_forms(given, lambda one: one != breath, most=10, seed=seed) for seed in range(20)]
+        assert not any("SOB" in mention for one in found for mention in one.mentions)
+        assert not examples.short_forms(given, lambda _: True, most=0, seed=0).mentions
+
+    def test_an_index_without_short_forms_has_none(self, tmp_path):
+        bare = build(SmallTerminology(FINDINGS), VocabularyEncoder(), tmp_path / "x.index")
+        assert examples.short_forms(bare, lambda _: True, most=10, seed=0).mentions == []
+
+    def test_a_part_of_a_name_is_written_short(self, given):
+        names = ["mild fever", "shortness of breath", "mitral stenosis"]
+        found = examples.abbreviated(given, names * 20, given.concept_rows(["T:3", "T:1", "T:2"] * 20), most=99, seed=0)
+        counts = {mention: found.mentions.count(mention) for mention in found.mentions}
+        assert counts.keys() == {"mild fev", "SOB", "MS"}
+        assert counts["SOB"] == 20  # it always means that
+        assert counts["MS"] < 12

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -56,10 +57,24 @@ def test_the_gradients_are_the_differences(seed):
             assert gradient[place] == pytest.approx(slope, abs=1e-7)
 
 
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000))
+def test_several_networks_at_once_are_each_by_itself(seed):
+    data, score, odds = problem(seed)
+    scores, many = np.stack([score, -score, 0.1 * score]), np.stack([odds, 2 - odds])
+    for found, alone in (
+        (loss(scores, data), [loss(one, data) for one in scores]),
+        (nil_loss(many, data.nil, data.weight), [nil_loss(one, data.nil, data.weight) for one in many]),
+    ):
+        for part, expected in zip(found, zip(*alone, strict=True), strict=True):
+            np.testing.assert_allclose(part, np.stack(expected), atol=1e-12)
+
+
 def test_the_gradients_of_the_weights_are_the_differences():
     data, _, _ = problem(3)
     random = np.random.default_rng(0)
-    start = ranker._start(data.candidates, random)
+    mean, scale, weights = ranker._start(data.candidates, random, 3)
+    weights = {name: values.astype(np.float64) for name, values in weights.items()}
     some = np.array([0, 2, 3, 7, 9])
     rows, by_output = ranker._ranking_gradients(data)(some)
     kept = Training(
@@ -67,19 +82,76 @@ def test_the_gradients_of_the_weights_are_the_differences():
         data.right[rows], data.nil[some], data.weight[some],
     )  # fmt: skip
     assert rows.tolist() == [row for one in some for row in range(data.offsets[one], data.offsets[one + 1])]
-    weights = {name: getattr(start, name).copy() for name in ranker._LEARNED}
-    gradients = ranker.back(weights, start.standardise(data.candidates)[rows], by_output)
+    gradients = ranker.back(weights, ranker.standardised(data.candidates, mean, scale)[rows], by_output)
 
     def value(changed):
-        network = ranker.Network(start.mean, start.scale, *(changed[name] for name in ranker._LEARNED))
-        return loss(network(kept.candidates), kept)[0]
+        networks = [
+            ranker.Network(mean, scale, *(changed[name][number] for name in ranker._LEARNED)) for number in range(3)
+        ]
+        return sum(loss(network(kept.candidates), kept)[0] for network in networks)
 
     for name, gradient in gradients.items():
-        for place in random.choice(gradient.size, min(6, gradient.size), replace=False):
+        assert gradient.shape == weights[name].shape
+        for place in random.choice(gradient.size, min(20, gradient.size), replace=False):
             up, down = ({key: array.copy() for key, array in weights.items()} for _ in range(2))
             up[name].flat[place] += 1e-5
             down[name].flat[place] -= 1e-5
             assert gradient.flat[place] == pytest.approx((value(up) - value(down)) / 2e-5, abs=1e-6)
+
+
+def test_single_precision_is_near_enough_to_learn_by():
+    data, score, odds = problem(11, n=200)
+    for exact, single in (
+        (loss(score, data), loss(score.astype(np.float32), data)),
+        (nil_loss(odds, data.nil, data.weight), nil_loss(odds.astype(np.float32), data.nil, data.weight)),
+    ):
+        assert single[1].dtype == np.float32
+        np.testing.assert_allclose(single[0], exact[0], rtol=1e-5)
+        np.testing.assert_allclose(single[1], exact[1], atol=1e-7)
+
+
+def test_hopeless_and_certain_scores_stay_finite():
+    data, score, odds = problem(4)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        for function in (
+            lambda: loss(np.float32(1e4) * score.astype(np.float32), data),
+            lambda: nil_loss(np.float32(1e4) * odds.astype(np.float32), data.nil, data.weight),
+        ):
+            value, gradient = function()
+            assert np.isfinite(value)
+            assert np.isfinite(gradient).all()
+
+
+def test_the_mean_of_members_is_that_of_each_one_s_outputs(monkeypatch):
+    monkeypatch.setattr(ranker, "ROWS_AT_ONCE", 7)
+    data, _, _ = problem(6, n=20)
+    members = ranker.train(data, epochs=1, members=3).candidates
+    shifted = dataclasses.replace(members[0], mean=members[0].mean + 1)
+    for some in (members, (*members, shifted)):
+        expected = []
+        for one in some:
+            inputs = np.clip((data.candidates - one.mean) / one.scale, -ranker.CLIP, ranker.CLIP)
+            expected.append(np.maximum(inputs @ one.weight + one.bias, 0) @ one.out + one.out_bias[0])
+        np.testing.assert_allclose(ranker._mean(some, data.candidates), np.mean(expected, axis=0), atol=1e-12)
+
+
+def test_equal_candidates_score_the_same_wherever_they_stand():
+    data = contextual(3, n=300)
+    fitted = ranker.train(data, epochs=2)
+    many = np.tile(data.candidates[:5], (1000, 1))
+    scores = fitted.score(many).reshape(1000, 5)
+    assert np.ptp(np.round(scores, ranker.DIGITS), axis=0).tolist() == [0.0] * 5
+    alone = [fitted.score(row[None])[0] for row in many[:5]]
+    np.testing.assert_array_equal(np.round(alone, ranker.DIGITS), np.round(scores[0], ranker.DIGITS))
+
+
+@pytest.mark.parametrize("n", [1, 3, 40])
+def test_few_mentions_none_of_which_teaches_anything_make_a_ranker(n):
+    data, _, _ = problem(8, n=n)
+    nothing = data._replace(right=np.zeros(len(data.right), bool))
+    found = ranker.train(nothing, epochs=2)(data.candidates, data.mentions, data.offsets)
+    assert np.isfinite(found.probability).all()
+    assert np.isfinite(found.nil).all()
 
 
 def test_probabilities_add_up_and_nothing_found_is_nil():

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from alphita import progress
 from alphita.errors import InputError
-from alphita.index import lenders, probes
+from alphita.index import elsewhere, lenders, probes
 from alphita.index.borrowing import Borrowed, borrow, extended
 from alphita.index.choice import Learn
 from alphita.index.half import full
 from alphita.index.learning import Settings, Variants, is_held_back, learn
 from alphita.index.lenders import Lender
 from alphita.index.neighbours import unit
-from alphita.index.segment import Content
+from alphita.index.segment import Content, Given
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from alphita.index.store import Encoder
 
 SHORT_FORM_COLUMNS = ("short", "long", "share", "language", "english")
-# A lender's short form says nothing of how often it is meant.
-LENT_SHARE = 0.2
+# A lender's short form says nothing of how often it is meant. The longer, the fewer others it stands for: by letters.
+LENT_SHARES = (0.1, 0.1, 0.1, 0.25, 0.5, 0.8)
 ROWS_AT_ONCE = 65_536
 # Names that are misspelt for the head to learn from, and to be tried on.
 MISSPELT = 4_000
@@ -100,17 +100,22 @@ def read_short_forms(path: Path) -> pl.DataFrame:
 
 def enrich(
     content: Content, terminology: Terminology, given: Enrichment, rules: Sequence[str]
-) -> tuple[Content, pa.Table | None, dict[str, Any]]:
-    """Return a segment's content with borrowed names, its short forms, and what is said of both in the manifest."""
+) -> tuple[Content, Given, dict[str, Any]]:
+    """Return a segment's content with borrowed names, what else it is given, and what the manifest says of that."""
     borrowed = Borrowed(pl.DataFrame(), [], {}) if given.lender is None else borrow(
         content, terminology, given.lender, rules
     )  # fmt: skip
     if given.lender is not None:
         content = extended(content, borrowed.names)
-    if given.short_forms is None and not borrowed.short_forms:
-        return content, None, {"borrowed": borrowed.report or None}
-    table = _short_forms(content, given.short_forms, borrowed, rules)
-    return content, table, {"borrowed": borrowed.report or None, "short_forms": len(table)}
+    told: dict[str, Any] = {"borrowed": borrowed.report or None}
+    table, hashes = None, None
+    if given.lender is not None:
+        hashes = np.unique(elsewhere.hashed(elsewhere.absent(given.lender.names, content.strings)["key"].to_list()))
+        told["elsewhere"] = len(hashes)
+    if given.short_forms is not None or borrowed.short_forms:
+        table = _short_forms(content, given.short_forms, borrowed, rules)
+        told["short_forms"] = len(table)
+    return content, Given(table, hashes), told
 
 
 def teach(content: Content, encoder: Encoder, path: Path, how: Learn) -> tuple[Encoder, dict[str, Any]]:
@@ -174,11 +179,16 @@ def own_names(content: Content) -> OwnNames:
     return OwnNames(string.astype(np.int64), concept, np.asarray(content.standing)[rows] == 0)
 
 
+def lent_share(short: str) -> float:
+    """Return how often a lender's short form is taken to mean what the lender says, 0 to 1."""
+    return LENT_SHARES[min(sum(map(str.isalnum, short)), len(LENT_SHARES) - 1)]
+
+
 def _short_forms(content: Content, listed: pl.DataFrame | None, borrowed: Borrowed, rules: Sequence[str]) -> pa.Table:
     """Return short, long, share, language, source, and whether the long form is a name of the terminology."""
     kept = ["short", "long", "share", "language", "source"]
     types = [pl.String, pl.String, pl.Float32, pl.String, pl.String]
-    lent = [(short, long, LENT_SHARE, None, source) for short, long, source in borrowed.short_forms]
+    lent = [(short, long, lent_share(short), None, source) for short, long, source in borrowed.short_forms]
     frames = [pl.DataFrame(lent, dict(zip(kept, types, strict=True)), orient="row")]
     if listed is not None:
         own = listed.with_columns(source=pl.lit("list"))

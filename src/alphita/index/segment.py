@@ -10,6 +10,7 @@ standing.npy    (n_terms,) uint8: how well a term stands for its concept, 0 best
                 `retired_concept` names either; from `BORROWED_STANDING` on names of other vocabularies (`borrowing`);
                 the column `borrowed_as` holds the own name that each stands behind
 short_forms.arrow   what the clinic's short forms and borrowed ones may mean (see `enrichment`), if it has any
+elsewhere.npy       hashes of names of other vocabularies' concepts that the index lacks (see `elsewhere`), if any
 concepts.arrow  id, name and what else is kept of each concept that has a term here; with parents.npy,
                 parent_offsets.npy, known_ids.arrow and known_rows.npy (see `concepts`)
 ngrams/         (see `ngrams`), unless left out
@@ -47,7 +48,7 @@ TERM_COLUMNS = ("scope", "language", "source", "code", "type", "status")
 RETIRED_STANDING = 2 * (len(SCOPES) + 1)
 BORROWED_STANDING = 2 * RETIRED_STANDING
 STRINGS_AT_ONCE = 1_000_000
-SHORT_FORMS = "short_forms.arrow"
+SHORT_FORMS, ELSEWHERE = "short_forms.arrow", "elsewhere.npy"
 
 
 class Segment:
@@ -70,6 +71,10 @@ class Segment:
             self.term_concept: NDArray[np.int32] = self.terms.column("concept").chunk(0).to_numpy()
             kept = path / SHORT_FORMS
             self.short_forms: pa.Table | None = _read(kept) if kept.exists() else None
+            kept = path / ELSEWHERE
+            self.elsewhere: NDArray[np.uint64] = (
+                np.load(kept, mmap_mode="r", allow_pickle=False) if kept.exists() else np.zeros(0, np.uint64)
+            )
             self._open_concepts()
         except (OSError, ValueError, KeyError, IndexError, pa.ArrowException) as error:
             raise InputError(f"damaged index segment: {error}", file=path, remedy="build the index again") from None
@@ -185,6 +190,16 @@ class Content(NamedTuple):
     concepts: Concepts
 
 
+class Given(NamedTuple):
+    """What a segment is given beside its terminology; see the module for each."""
+
+    short_forms: pa.Table | None = None
+    elsewhere: NDArray[np.uint64] | None = None
+
+
+NOTHING_GIVEN = Given()
+
+
 def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[str]) -> Content:
     """Gather what a segment holds of the live concepts of a terminology, and of those that they stand for.
 
@@ -264,11 +279,13 @@ def _not_said_already(
     return ~(other & np.isin(pairs, pairs[~other]))
 
 
-def write(path: Path, content: Content, short_forms: pa.Table | None = None) -> None:
+def write(path: Path, content: Content, given: Given = NOTHING_GIVEN) -> None:
     """Write everything of a segment but its vectors into the folder `path`."""
     path.mkdir(parents=True)
-    if short_forms is not None:
-        _write(path / SHORT_FORMS, short_forms)
+    if given.short_forms is not None:
+        _write(path / SHORT_FORMS, given.short_forms)
+    if given.elsewhere is not None:
+        np.save(path / ELSEWHERE, given.elsewhere, allow_pickle=False)
     _write(path / "strings.arrow", pa.table({"string": content.strings}))
     _write(path / "terms.arrow", content.terms)
     _write(path / "concepts.arrow", content.concepts.table)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita import artefact, progress, registry
@@ -120,13 +119,13 @@ def build(
     with artefact.create(Path(out), KIND, force=force) as draft:
         folder = draft.path / "segments" / "000"
         content = segments.collect(terminology, rules, exclude)
-        short_forms: pa.Table | None = None
+        given = segments.NOTHING_GIVEN
         added: dict[str, Any] = {}
         if enrichment is not None:
             from alphita.index.enrichment import enrich
 
-            content, short_forms, added = enrich(content, terminology, enrichment, rules)
-        segments.write(folder, content, short_forms)
+            content, given, added = enrich(content, terminology, enrichment, rules)
+        segments.write(folder, content, given)
         shape = (len(content.strings), encoder.dim)
         encoded = (blocks or encoded_here)(content.strings, encoder)
         _write_vectors(encoded, shape, np.float16 if half else np.float32, folder / "vectors.npy")

@@ -45,12 +45,15 @@ Assurance = Literal["certified", "estimated"]
 # term is an abbreviation more often than a slip.
 OF_CANDIDATE = (
     "equal", "cosine", "letters", "edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention", "borrowed_term",
-    "homonyms", "expanded", "expansion_share",
+    "homonyms", "expanded",
 )  # fmt: skip
 OF_MENTION = ("characters", "known_words")
 EVIDENCE = (
     "log_probability", "log_odds_to_second", "log_odds_to_nil", *OF_CANDIDATE, *OF_MENTION, "short_and_not_equal",
+    "log_expansion_share",
 )  # fmt: skip
+# Of a short form's meanings rarer ones count as this rare.
+LEAST_SHARE = 0.02
 TINY = 1e-9
 
 
@@ -280,6 +283,9 @@ def evidence_of(
     }
     is_short = columns["characters"] < np.log1p(SHORT_CAPITALS + 0.5)
     columns["short_and_not_equal"] = is_short & (columns["equal"] == 0)
+    # Odds go with the share: of what is no expansion, 1.
+    share = features.candidates[row, NAMES.index("expansion_share")]
+    columns["log_expansion_share"] = np.where(columns["expanded"] > 0, np.log(np.maximum(share, LEAST_SHARE)), 0.0)
     for place, name in enumerate(EVIDENCE):
         found[filled, place] = columns[name]
     return found

@@ -15,8 +15,9 @@ encoder never saw this terminology. A borrowed name is not taken away: whoever a
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 import pyarrow.compute as pc
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.normalizer.hiding import Hidden
-from alphita.normalizer.noise import noisy
+from alphita.normalizer.noise import LEAD_INS, noisy
 from alphita.normalizer.tokens import whole_words
 from alphita.terminology.text import clean, clean_many
 
@@ -39,6 +40,10 @@ MOST_ITSELF = 2_000
 MOST_ABBREVIATED = 1_500
 # Words of a long form, at most.
 LONGEST_FORM = 6
+COMMON_WORDS = 3_000
+# Whoever asks a terminology for a short form means what it has oftener than the short form's shares say.
+MEANT_ELSEWHERE = 0.5
+LED_IN = 0.3
 # NIL examples of each of the two kinds, as a share of the others.
 NIL_SHARE = 0.15
 
@@ -180,6 +185,48 @@ def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64
     return Examples([made[row] for row in absent.tolist()], of, nothing, nothing, [NOISE] * len(absent))
 
 
+def short_forms(index: Index, is_wanted: Callable[[int], bool], *, most: int, seed: int) -> Examples:
+    """Return short forms that stand alone, each with one of its meanings, drawn by its shares; many mean nothing here.
+
+    Args:
+        index: the concepts.
+        is_wanted: whether a concept's row is asked for.
+        most: examples, at most.
+        seed: of the drawing. Short forms that mean nothing of the index differ between an even seed and an odd one.
+    """
+    chance = random.Random(f"{seed} short forms")
+    forms = _by_long_form(index)
+    concept = dict(zip(forms, _of_strings(index, list(forms)).tolist(), strict=True))
+    meanings: dict[str, list[tuple[int, float]]] = {}
+    for long, some in forms.items():
+        for short, share in some:
+            meanings.setdefault(short, []).append((concept[long], share))
+    made: list[str] = []
+    of: list[int] = []
+    for short, choices in meanings.items():
+        if all(one < 0 for one, _ in choices):
+            continue
+        # What no list has is elsewhere.
+        choices.append((-1, max(0.0, 1 - sum(share for _, share in choices))))
+        weights = [share if one >= 0 else MEANT_ELSEWHERE * share for one, share in choices]
+        found = chance.choices([one for one, _ in choices], weights)[0]
+        if is_wanted(found) if found >= 0 else crc32(short.encode()) % 2 == seed % 2:
+            made.append(f"{chance.choice(LEAD_INS)} {short}" if chance.random() < LED_IN else short)
+            of.append(found)
+    kept = np.flatnonzero(index.rows(clean_many(made, index.rules)) < 0) if made else np.zeros(0, np.int64)
+    kept = np.sort(np.random.default_rng(seed).permutation(kept)[:most])
+    nothing = np.full(len(kept), -1)
+    rows = np.array(of, np.int64)[kept] if made else kept
+    kinds = [FOREIGN if one < 0 else NOISE for one in rows.tolist()]
+    return Examples([made[row] for row in kept.tolist()], rows, nothing, nothing, kinds)
+
+
+def _of_strings(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:
+    """Return the first concept of each string of the index, -1 for any other string."""
+    rows, segment = index.rows(cleaned), index.segment
+    return np.where(rows >= 0, segment.term_concept[segment.offsets[np.maximum(rows, 0)]], -1).astype(np.int64)
+
+
 def _by_long_form(index: Index) -> dict[str, list[tuple[str, float]]]:
     """Return the short forms of each cleaned long form, each with how often it means that."""
     table = index.segment.short_forms
@@ -205,24 +252,43 @@ def removed(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
 
 
 def foreign(index: Index, n: int, *, seed: int) -> Examples:
-    """Return n strings that name nothing in the index: words of the encoder's vocabulary, and invented ones.
+    """Return n strings that name nothing in the index: names of other vocabularies, words, and invented ones.
 
-    A third are one to three words; a third are one word made of pieces, as the names of drugs and firms are; a third
-    mix both, or a number.
+    A half are names of what the index lacks, from the table of names that comes with Alphita, if the index borrows from
+    it: drugs, procedures, diseases, places. Of the rest a quarter are one to three words of the encoder's vocabulary; a
+    quarter are two to six common ones; a quarter are one word made of pieces, as the names of drugs and firms are; a
+    quarter mix both, or a number.
     """
+    named = _elsewhere(index, n // 2, seed) if len(index.segment.elsewhere) else []
+    n -= len(named)
     whole, pieces = whole_words(index.model_path)
     chance = random.Random(f"{seed} foreign")
     made: list[str] = []
     while len(made) < n and whole:
-        kind = chance.randrange(3) if pieces else 0
+        kind = chance.randrange(4) if pieces else chance.choice((0, 3))
         invented = chance.choice(whole)[:5] + "".join(chance.choices(pieces, k=chance.randint(1, 2))) if pieces else ""
         words = [chance.choice(whole) for _ in range(chance.randint(1, 3))]
         if kind == 1:
             words = [invented]
         elif kind == 2:
             words = [invented, *words[:1], *([str(chance.randint(1, 500))] if chance.random() < 0.5 else [])]
+        elif kind == 3:
+            words = [chance.choice(whole[:COMMON_WORDS]) for _ in range(chance.randint(2, 6))]
         made.append(" ".join(words))
     absent = index.rows(clean_many(made, index.rules)) < 0
-    mentions = [mention for mention, kept in zip(made, absent, strict=True) if kept]
+    mentions = named + [mention for mention, kept in zip(made, absent, strict=True) if kept]
     nothing = np.full(len(mentions), -1)
     return Examples(mentions, nothing, nothing, nothing, [FOREIGN] * len(mentions))
+
+
+def _elsewhere(index: Index, n: int, seed: int) -> list[str]:
+    """Return names of other vocabularies' concepts that the index lacks, every second with noise."""
+    from alphita.index.elsewhere import absent
+    from alphita.index.lenders import shipped_lender
+
+    names = absent(shipped_lender().names, index.strings.array)["key"]
+    rows = np.sort(np.random.default_rng(seed).permutation(len(names))[:n]).tolist()
+    drawn = [names[row] for row in rows]
+    made = [noisy(one, random.Random(f"{seed} {one}")) if row % 2 else one for row, one in enumerate(drawn)]
+    there = index.rows(clean_many(made, index.rules))
+    return [mention for mention, row in zip(made, there.tolist(), strict=True) if row < 0]

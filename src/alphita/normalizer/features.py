@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from alphita.index import elsewhere
 from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.normalizer.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
 from alphita.normalizer.constraints import Profiler, Profiles
@@ -49,7 +50,7 @@ NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in gro
 MENTION_NAMES: tuple[str, ...] = (
     "top_cosine", "second_cosine", "top_letters", "second_letters", "top_edit_ratio", "top_words_of_mention",
     "top_words_of_term", "equal_to_a_term", "same_top", "characters", "words", "known_words", "candidates_close",
-    "vetoed_top", "expanded_mention",
+    "vetoed_top", "expanded_mention", "known_expansion", "named_elsewhere", "words_elsewhere",
 )  # fmt: skip
 # Short forms: this many capitals at most.
 SHORT_CAPITALS = 6
@@ -231,6 +232,9 @@ def _features(
         "words": np.log1p(asked.words.counts)[own], "known_words": asked.words.known[own],
         "candidates_close": np.log1p(close),
         "expanded_mention": np.bincount(table.request, expanded, minlength=n) > 0,
+        "known_expansion": _greatest(table, np.where(columns["equal"], columns["expansion_share"], 0.0)),
+        "named_elsewhere": elsewhere.hits(asked.texts, kept.segment.elsewhere)[own],
+        "words_elsewhere": elsewhere.shares(asked.texts, kept.segment.elsewhere)[own],
     }  # fmt: skip
     mentions = np.stack([np.asarray(mention[name], np.float32) for name in MENTION_NAMES], axis=1)
     return Features(candidates, mentions, vetoed)
@@ -250,6 +254,13 @@ def _ranked(table: Table, values: Float32) -> tuple[NDArray[np.int64], Float32, 
     rank = np.empty(len(values), np.int64)
     rank[order] = place[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
     return rank, best, second
+
+
+def _greatest(table: Table, values: NDArray[Any]) -> Float32:
+    """Return the greatest of each request's values, which are 0 or more; 0 for one without candidates."""
+    found = np.zeros(len(table.offsets) - 1, np.float32)
+    np.maximum.at(found, table.request, values)
+    return found
 
 
 def _tops(table: Table, values: Float32) -> NDArray[np.int64]:

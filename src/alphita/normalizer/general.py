@@ -45,7 +45,7 @@ MOST_LEARNED = 4_000
 MOST_TESTED = 1_500
 # A vocabulary of which fewer mentions are tested certifies little, and has no say in what the others may accept.
 LEAST_TESTED = 1_000
-# Of so many mentions with noise one has a short form in it.
+# Beside so many mentions with noise one has a short form in it, and one is a short form.
 ABBREVIATED = 6
 # In-terminology mentions of the mixture that may be lost to NIL: the share that left most answers right, NIL among
 # them, when vocabularies were left out. A third of the mixture equals a name and is never lost.
@@ -207,7 +207,7 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     progress.say(f"{one.name}:")
     to_learn = taught(index, known[0], seed)
     drawn = np.sort(np.random.default_rng(seed).permutation(len(to_learn.mentions))[:MOST_LEARNED])
-    to_test = _population(index, known[1], names[1], seed + 1)
+    to_test = _population(index, known[1], names[1], seed)
     return Held(seen.see(pipeline, to_learn.take(drawn)), seen.see(pipeline, to_test))
 
 
@@ -218,7 +218,8 @@ def _divided(index: Index, known: Known, seed: int) -> tuple[Known, Known]:
 
 
 def _population(index: Index, known: Known, names: Known, seed: int) -> Examples:
-    """Return the mixture of mentions to test on."""
+    """Return the mixture of mentions to test on, of concepts that are not learned from with this seed."""
+    drawn_from, seed = seed, seed + 1
     n = min(MOST_TESTED, len(known.strings), len(names.strings) // 2)
     chance = np.random.default_rng(seed)
     held, order = known.take(chance.permutation(len(known.strings))[:n]), chance.permutation(len(names.strings))
@@ -229,6 +230,9 @@ def _population(index: Index, known: Known, names: Known, seed: int) -> Examples
         examples.itself(equal.strings, equal.concepts),
         examples.with_noise(index, noisy.strings, noisy.concepts, hide=False, seed=seed),
         examples.abbreviated(index, longer.strings, longer.concepts, most=n // ABBREVIATED, seed=seed),
+        examples.short_forms(
+            index, lambda one: not is_learned_from(index, one, drawn_from), most=n // ABBREVIATED, seed=seed
+        ),
         examples.synonyms(index, held.strings, held.concepts), examples.removed(gone.strings, gone.concepts),
         examples.foreign(index, nil, seed=seed),
     ])  # fmt: skip

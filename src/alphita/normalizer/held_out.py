@@ -171,6 +171,9 @@ def taught(index: Index, known: Known, seed: int) -> Examples:
         examples.with_noise(index, strings, concepts, hide=True, seed=seed),
         examples.with_noise(index, own, own_concepts, hide=False, seed=seed),
         examples.abbreviated(index, own, own_concepts, most=examples.MOST_ABBREVIATED, seed=seed),
+        examples.short_forms(
+            index, lambda one: is_learned_from(index, one, seed), most=examples.MOST_ABBREVIATED, seed=seed
+        ),
         examples.itself(own[: examples.MOST_ITSELF], own_concepts[: examples.MOST_ITSELF]),
     ]
     count = round(NIL_SHARE * sum(len(part.mentions) for part in parts))

@@ -6,15 +6,16 @@ A small network gives each candidate a score s from its features; another gives 
     p(NIL) = 1 / (1 + exp(-u)),    p(c) = (1 - p(NIL)) exp(s_c) / sum_c' exp(s_c')
 
 The first learns by the negative logarithm of the softmax of what is right (of all that are right together) over the
-mentions that name a concept, the second by the cross-entropy of NIL; both with Adam. Everything is NumPy, float64 while
-training, and saved as plain arrays.
+mentions that name a concept, the second by the cross-entropy of NIL; both with Adam. Everything is NumPy: float32 while
+training, where nothing needs more, float64 when it answers, so that equal candidates stay equal. It is saved as plain
+arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,11 @@ Float = NDArray[np.float64]
 HIDDEN = 32
 EPOCHS = 15
 MEMBERS = 4
-BATCH = 128
-LEARNING_RATE = 3e-3
+# Mentions a step; fewer where there are few, so that there are so many steps an epoch.
+BATCH = 256
+LEAST_BATCH = 32
+BATCHES = 16
+LEARNING_RATE = 1.2e-2
 DECAY = 1e-4
 BETAS = (0.9, 0.999)
 # Features are clipped at so many standard deviations, so that an odd mention cannot throw the scores anywhere.
@@ -33,6 +37,8 @@ CLIP = 6.0
 MOST_LOG_ODDS = 30.0
 # Of a score: further ones depend on what else was multiplied with it, and would order equal candidates by chance.
 DIGITS = 6
+ROWS_AT_ONCE = 2048
+TINY = 1e-30
 
 
 class Probabilities(NamedTuple):
@@ -71,13 +77,18 @@ class Network:
 
     def standardise(self, inputs: NDArray[np.float32]) -> Float:
         """Return (n, d): zero mean, unit variance over the training data, clipped."""
-        return np.clip((inputs - self.mean) / self.scale, -CLIP, CLIP)
+        return standardised(inputs, self.mean, self.scale)
 
     def __call__(self, inputs: NDArray[np.float32]) -> Float:
         """Return the (n,) outputs for (n, d) inputs."""
-        hidden = np.maximum(self.standardise(inputs) @ self.weight + self.bias, 0.0)
-        outputs: Float = hidden @ self.out + self.out_bias[0]
-        return outputs
+        return _mean((self,), inputs)
+
+
+def standardised(inputs: NDArray[np.float32], mean: NDArray[Any], scale: NDArray[Any]) -> NDArray[Any]:
+    """Return inputs (n, d) less their mean, in standard deviations, clipped; of the mean's precision."""
+    values = inputs - mean
+    values /= scale
+    return np.clip(values, -CLIP, CLIP, out=values)
 
 
 @dataclass(frozen=True)
@@ -136,18 +147,47 @@ class Ranker:
 
 
 def _mean(members: tuple[Network, ...], inputs: NDArray[np.float32]) -> Float:
-    total: Float = sum((network(inputs) for network in members), np.zeros(len(inputs)))
-    return total / len(members)
+    """Return the members' mean outputs (n,): one product for all that read their inputs alike, as those of `train`."""
+    if not _alike(members):
+        total: Float = sum((_mean((network,), inputs) for network in members), np.zeros(len(inputs)))
+        return total / len(members)
+    first = members[0]
+    weight = np.concatenate([network.weight for network in members], axis=1)
+    bias, out = (np.concatenate([getattr(network, name) for network in members]) for name in ("bias", "out"))
+    shift = sum(float(network.out_bias[0]) for network in members) / len(members)
+    found = np.empty(len(inputs))
+    for start in range(0, len(inputs), ROWS_AT_ONCE):
+        hidden = first.standardise(inputs[start : start + ROWS_AT_ONCE]) @ weight
+        hidden += bias
+        np.maximum(hidden, 0.0, out=hidden)
+        found[start : start + ROWS_AT_ONCE] = hidden @ out / len(members) + shift
+    return found
+
+
+def _alike(members: tuple[Network, ...]) -> bool:
+    first = members[0]
+    return all(
+        np.array_equal(network.mean, first.mean) and np.array_equal(network.scale, first.scale) for network in members
+    )
 
 
 def softmax(score: Float, offsets: NDArray[np.int64]) -> Float:
-    """Return the softmax over each mention's candidates, (c,)."""
+    """Return the softmax over each mention's candidates.
+
+    Args:
+        score: (..., c).
+        offsets: (n + 1,) where each mention's candidates begin.
+
+    Returns:
+        (..., c), of the score's precision.
+    """
     counts = np.diff(offsets)
-    request = np.repeat(np.arange(len(counts)), counts)
-    top = np.full(len(counts), -np.inf)
-    np.maximum.at(top, request, score)
-    part = np.exp(score - top[request])
-    found: Float = part / np.bincount(request, part, minlength=len(counts))[request]
+    filled = counts > 0
+    if not filled.any():
+        return np.zeros_like(score)
+    starts, counts = offsets[:-1][filled], counts[filled]
+    part = np.exp(score - np.repeat(np.maximum.reduceat(score, starts, axis=-1), counts, axis=-1))
+    found: Float = part / np.repeat(np.add.reduceat(part, starts, axis=-1), counts, axis=-1)
     return found
 
 
@@ -190,25 +230,37 @@ class Training(NamedTuple):
     weight: Float
 
 
-def loss(score: Float, data: Training) -> tuple[float, Float]:
-    """Return the weighted mean of -log p(right) over mentions that have a right candidate, and its gradient (c,)."""
+def loss(score: Float, data: Training) -> tuple[Float, Float]:
+    """Return the weighted mean of -log p(right) over mentions that have a right candidate, and its gradient.
+
+    Args:
+        score: (..., c): of one network, or of several.
+        data: the mentions.
+
+    Returns:
+        (...) and (..., c).
+    """
     counts = np.diff(data.offsets)
-    request = np.repeat(np.arange(len(counts)), counts)
+    filled = counts > 0
+    counts, weight = counts[filled], data.weight[filled]
     probability = softmax(score, data.offsets)
-    right = np.bincount(request, probability * data.right, minlength=len(counts))
-    weight = np.where(np.bincount(request, data.right, minlength=len(counts)) > 0, data.weight, 0.0)
-    weight = weight / max(weight.sum(), 1e-12)
-    safe = np.maximum(right, 1e-300)
+    if not len(counts):
+        return np.zeros(score.shape[:-1]), probability
+    starts = data.offsets[:-1][filled]
+    weight = np.where(np.logical_or.reduceat(data.right, starts), weight, 0.0)
+    share = (weight / max(weight.sum(), TINY)).astype(score.dtype)
+    rights = probability * data.right
+    safe = np.maximum(np.add.reduceat(rights, starts, axis=-1), TINY)
     # d(-log P_right) / ds_c = p_c - [c is right] p_c / P_right.
-    gradient = weight[request] * (probability - data.right * probability / safe[request])
-    return float(-(weight * np.log(safe)).sum()), gradient
+    gradient = np.repeat(share, counts) * (probability - rights / np.repeat(safe, counts, axis=-1))
+    return -(share * np.log(safe)).sum(axis=-1), gradient
 
 
-def nil_loss(odds: Float, nil: NDArray[np.bool_], weight: Float) -> tuple[float, Float]:
-    """Return the weighted mean cross-entropy of NIL for log-odds u (n,), and its gradient (n,)."""
-    share = weight / max(weight.sum(), 1e-12)
-    value = float((share * (np.logaddexp(0, odds) - nil * odds)).sum())
-    return value, share * (1 / (1 + np.exp(-odds)) - nil)
+def nil_loss(odds: Float, nil: NDArray[np.bool_], weight: Float) -> tuple[Float, Float]:
+    """Return the weighted mean cross-entropy of NIL, (...), for log-odds u (..., n), and its gradient (..., n)."""
+    share = (weight / max(weight.sum(), TINY)).astype(odds.dtype)
+    value = (share * (np.logaddexp(0, odds) - nil * odds)).sum(axis=-1)
+    return value, share * (1 / (1 + np.exp(-np.clip(odds, -MOST_LOG_ODDS, MOST_LOG_ODDS))) - nil)
 
 
 def train(data: Training, *, seed: int = 0, epochs: int = EPOCHS, members: int = MEMBERS) -> Ranker:
@@ -220,15 +272,22 @@ def train(data: Training, *, seed: int = 0, epochs: int = EPOCHS, members: int =
         epochs: times that all mentions are gone through.
         members: networks whose mean it is.
     """
-    random = [np.random.default_rng((seed, number)) for number in range(members)]
-    candidates = tuple(_fit(data.candidates, _ranking_gradients(data), len(data.nil), one, epochs) for one in random)
+    random = np.random.default_rng(seed)
+    candidates = _fit(data.candidates, _teaching(data), _ranking_gradients(data), random, epochs, members)
     known = about(_mean(candidates, data.candidates), data.candidates, data.mentions, data.offsets)
-    mentions = tuple(_fit(known, _nil_gradients(data), len(data.nil), one, epochs) for one in random)
+    mentions = _fit(known, np.arange(len(data.nil)), _nil_gradients(data), random, epochs, members)
     return Ranker(candidates, mentions)
 
 
-# Takes some mentions; returns the rows of the inputs that they are, and from outputs to the gradient by them.
+# Takes some mentions; returns the rows of the inputs that they are, and from outputs (members, rows) to the gradient.
 Gradients = Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], Callable[[Float], Float]]]
+
+
+def _teaching(data: Training) -> NDArray[np.int64]:
+    """Return the mentions that have a right candidate and another: the gradient of all others is 0."""
+    counts = np.diff(data.offsets)
+    request = np.repeat(np.arange(len(counts)), counts)
+    return np.flatnonzero((np.bincount(request, data.right, minlength=len(counts)) > 0) & (counts > 1))
 
 
 def _ranking_gradients(data: Training) -> Gradients:
@@ -250,19 +309,25 @@ def _nil_gradients(data: Training) -> Gradients:
 
 
 def _fit(
-    inputs: NDArray[np.float32], gradients: Gradients, n: int, random: np.random.Generator, epochs: int
-) -> Network:
-    """Fit one network on n mentions by Adam."""
-    start = _start(inputs, random)
-    values = start.standardise(inputs)
-    weights = {name: getattr(start, name).copy() for name in _LEARNED}
+    inputs: NDArray[np.float32],
+    mentions: NDArray[np.int64],
+    gradients: Gradients,
+    random: np.random.Generator,
+    epochs: int,
+    members: int,
+) -> tuple[Network, ...]:
+    """Fit networks side by side on the same mentions in the same order, by Adam in float32."""
+    mean, scale, weights = _start(inputs, random, members)
+    values = standardised(inputs, mean.astype(np.float32), scale.astype(np.float32))
     moments = {name: (np.zeros_like(one), np.zeros_like(one)) for name, one in weights.items()}
-    steps = max(1, epochs * -(-n // BATCH))
+    n = len(mentions)
+    size = min(BATCH, max(LEAST_BATCH, -(-n // BATCHES)))
+    steps = max(1, epochs * -(-n // size))
     step = 0
     for _ in range(epochs):
         order = random.permutation(n)
-        for first_row in range(0, n, BATCH):
-            rows, by_output = gradients(np.sort(order[first_row : first_row + BATCH]))
+        for first_row in range(0, n, size):
+            rows, by_output = gradients(mentions[np.sort(order[first_row : first_row + size])])
             step += 1
             # Linear warm-up over a tenth, then a cosine to nothing.
             rate = LEARNING_RATE * min(1.0, 10 * step / steps) * 0.5 * (1 + np.cos(np.pi * step / steps))
@@ -271,31 +336,51 @@ def _fit(
                 first += (1 - BETAS[0]) * (gradient - first)
                 second += (1 - BETAS[1]) * (gradient**2 - second)
                 update = (first / (1 - BETAS[0] ** step)) / (np.sqrt(second / (1 - BETAS[1] ** step)) + 1e-8)
-                weights[name] -= rate * (update + DECAY * weights[name])
-    return Network(start.mean, start.scale, *(weights[name] for name in _LEARNED))
+                weights[name] -= np.float32(rate) * (update + DECAY * weights[name])
+    return tuple(
+        Network(mean, scale, *(weights[name][number].astype(np.float64) for name in _LEARNED))
+        for number in range(members)
+    )
 
 
 _LEARNED = ("weight", "bias", "out", "out_bias")
 
 
-def _start(inputs: NDArray[np.float32], random: np.random.Generator) -> Network:
+def _start(
+    inputs: NDArray[np.float32], random: np.random.Generator, members: int
+) -> tuple[Float, Float, dict[str, NDArray[np.float32]]]:
+    """Return mean and scale of the inputs, and the first weights: those of a `Network`, a member each row."""
     d = inputs.shape[1]
     scale = inputs.std(axis=0, dtype=np.float64)
     varied = scale > 1e-6
-    # What is the same everywhere here teaches nothing, and must have no say where it is another.
-    weight = random.normal(0, np.sqrt(2 / d), (d, HIDDEN)) * varied[:, None]
-    return Network(
-        inputs.mean(axis=0, dtype=np.float64), np.where(varied, scale, 1.0), weight, np.zeros(HIDDEN),
-        random.normal(0, np.sqrt(1 / HIDDEN), HIDDEN), np.zeros(1),
-    )  # fmt: skip
+    weights = {
+        # What is the same everywhere here teaches nothing, and must have no say where it is another.
+        "weight": random.normal(0, np.sqrt(2 / d), (members, d, HIDDEN)) * varied[:, None],
+        "bias": np.zeros((members, HIDDEN)),
+        "out": random.normal(0, np.sqrt(1 / HIDDEN), (members, HIDDEN)),
+        "out_bias": np.zeros((members, 1)),
+    }
+    first = {name: values.astype(np.float32) for name, values in weights.items()}
+    return inputs.mean(axis=0, dtype=np.float64), np.where(varied, scale, 1.0), first
 
 
-def back(weights: Mapping[str, Float], values: Float, by_output: Callable[[Float], Float]) -> dict[str, Float]:
-    """Return the gradients by a network's weights for standardised inputs (m, d), given those by its outputs."""
-    hidden = np.maximum(values @ weights["weight"] + weights["bias"], 0.0)
-    outer = by_output(hidden @ weights["out"] + weights["out_bias"][0])
-    inner = np.outer(outer, weights["out"]) * (hidden > 0)
+def back(
+    weights: Mapping[str, NDArray[Any]], values: NDArray[Any], by_output: Callable[[NDArray[Any]], NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Return the gradients by the weights of m networks, given those by their outputs.
+
+    Args:
+        weights: "weight" (m, d, h), "bias" (m, h), "out" (m, h), "out_bias" (m, 1).
+        values: (n, d) standardised inputs.
+        by_output: from outputs (m, n) to the gradient by them.
+    """
+    hidden = values @ weights["weight"]
+    hidden += weights["bias"][:, None]
+    np.maximum(hidden, 0.0, out=hidden)
+    outer = by_output((hidden @ weights["out"][:, :, None])[..., 0] + weights["out_bias"])
+    inner = outer[:, :, None] * weights["out"][:, None]
+    inner *= hidden > 0
     return {
-        "weight": values.T @ inner, "bias": inner.sum(axis=0), "out": hidden.T @ outer,
-        "out_bias": np.array([outer.sum()]),
+        "weight": values.T @ inner, "bias": inner.sum(axis=1), "out": (outer[:, None] @ hidden)[:, 0],
+        "out_bias": outer.sum(axis=1, keepdims=True),
     }  # fmt: skip

@@ -15,7 +15,7 @@ from alphita.normalizer.calibration_store import Answers
 from alphita.normalizer.candidates import BORROWED, EXACT, MAX_ENCODED_CHARACTERS, ROUTES
 from alphita.normalizer.constraints import explain as explain_pair
 from alphita.normalizer.explanation import Explanation, RunnerUp, behind
-from alphita.normalizer.features import NAMES
+from alphita.normalizer.features import MENTION_NAMES, NAMES
 from alphita.normalizer.pipeline import Asked, Scored
 from alphita.normalizer.ranker import Ranker
 from alphita.normalizer.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
@@ -26,7 +26,7 @@ from alphita.normalizer.spelling import Reading
 from alphita.normalizer.table import Table
 from alphita.normalizer.targets import Targets
 
-CONTRADICTIONS = NAMES.index("contradictions")
+CONTRADICTIONS, ELSEWHERE = NAMES.index("contradictions"), MENTION_NAMES.index("named_elsewhere")
 # Runners-up that an explanation tells of.
 RUNNERS_UP = 2
 TERM_KINDS = {"exact": "exact synonym", "broad": "broad synonym", "narrow": "narrow synonym",
@@ -234,7 +234,7 @@ class Maker:
             for one, lack in zip(candidates[1:], lacks, strict=True)
         )
         equal = bool(table.routes[top] & EXACT)
-        answer = "NIL: too far away or too doubtful; the nearest is" if nil else "equal to" if equal else "nearest to"
+        answer = _nil_reason(scored, request) if nil else "equal to" if equal else "nearest to"
         concept = self.index.concept(int(table.concept[top]))
         maps = self._is_live(best.retired_concept)
         expansion = None if best.expansion is None else f"read as {best.expansion!r} ({_of(asked, table, top, best)})"
@@ -259,6 +259,12 @@ class Maker:
         """Tell whether a concept is indexed under its own id; that of a retired one leads to another."""
         row = -1 if identifier is None else int(self.index.concept_rows([identifier])[0])
         return row >= 0 and self.index.segment.concepts.column("id")[row].as_py() == identifier
+
+
+def _nil_reason(scored: Scored, request: int) -> str:
+    if scored.features is not None and scored.features.mentions[request, ELSEWHERE]:
+        return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
+    return "NIL: too far away or too doubtful; the nearest is"
 
 
 def _reading(asked: Asked, request: int, number: int) -> Reading | None:

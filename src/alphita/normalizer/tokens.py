@@ -12,9 +12,13 @@ MARKS = (WORDPIECE, "▁", BYTES)
 
 @functools.lru_cache(maxsize=4)
 def whole_words(model: Path) -> tuple[list[str], list[str]]:
-    """Return the whole words (of 3 letters and more) and the pieces of words of a model folder's tokenizer, sorted."""
+    """Return the whole words (of 3 letters and more) and the pieces of words of a model folder's tokenizer.
+
+    They are in the vocabulary's order: the commonest come first in most.
+    """
     try:
         entries = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
+        entries = sorted(entries, key=entries.__getitem__) if isinstance(entries, dict) else entries
         tokens = [entry if isinstance(entry, str) else entry[0] for entry in entries]
     except (OSError, ValueError, KeyError, TypeError):
         return [], []
@@ -30,4 +34,4 @@ def whole_words(model: Path) -> tuple[list[str], list[str]]:
         letters = token.removeprefix(mark)
         if letters.isalpha() and len(letters) >= (2 if inside else 3):
             (pieces if inside else whole).append(letters.lower())
-    return sorted(set(whole)), sorted(set(pieces))
+    return list(dict.fromkeys(whole)), list(dict.fromkeys(pieces))
