@@ -2,7 +2,7 @@
 
     import alphita
 
-    for result in alphita.normalize(["heart attack", "broken tv remote"], to="hpo"):
+    for result in alphita.normalize(["heart attack", "metformin 500 mg"], to="hpo"):
         print(result.mention, result.concept_id, result.concept_name, result.confidence, result.decision)
 
 The ten names that a user needs; `help(alphita.normalize)` and so on tell more of each:

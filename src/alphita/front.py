@@ -49,10 +49,10 @@ def load(to: Path | str, **options: Any) -> Normalizer:  # noqa: ANN401
 def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **options: Any) -> Any:  # noqa: ANN401
     """Map strings to the concepts they name, with confidence and a decision.
 
-        >>> for result in alphita.normalize(["heart attack", "broken tv remote"], to="hpo"):
+        >>> for result in alphita.normalize(["heart attack", "metformin 500 mg"], to="hpo"):
         ...     print(result.mention, result.concept_id, result.decision)
         heart attack HP:0001658 accept
-        broken tv remote None nil
+        metformin 500 mg None nil
         >>> alphita.normalize(polars.DataFrame({"complaint": ["heart attack"]}), to="hpo", column="complaint")
 
     Args:

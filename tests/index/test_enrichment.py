@@ -14,6 +14,7 @@ from alphita.index import enrichment
 from alphita.index.choice import Choice
 from alphita.index.enrichment import Enrichment, lent_share, own_names
 from alphita.index.learning import Learned, is_held_back
+from alphita.index.lenders import shipped_lender
 from alphita.index.segment import collect
 from alphita.index.sources import terminology_of
 from alphita.index.store import Index, build
@@ -131,3 +132,18 @@ def test_a_longer_short_form_that_is_lent_has_fewer_other_meanings():
     shares = [lent_share(short) for short in ("a", "DM", "D.M.", "FSGS", "EICAR", "type 1 DM")]
     assert shares == sorted(shares)
     assert shares[1] == shares[2] < 0.2 < 0.7 < shares[-1] <= 1
+
+
+def test_what_another_vocabulary_names_and_this_one_lacks_is_no_concept_of_it(encoder, source, tmp_path):
+    def asked(index: Index) -> tuple[str | None, str]:
+        (result,) = Normalizer(index, encoder=encoder).normalize(["Appendectomy"], explain=True)
+        return result.concept_id, result.explanation.answer
+
+    terminology = load_terminology(source)
+    borrowing = build(terminology, encoder, tmp_path / "a.index", enrichment=Enrichment(shipped_lender(), None, "no"))
+    assert borrowing.manifest["elsewhere"] == len(borrowing.segment.elsewhere) > 100_000
+    assert asked(borrowing)[0] is None
+    assert asked(borrowing)[1].startswith("NIL: a name that other vocabularies have")
+    bare = build(terminology, encoder, tmp_path / "b.index", enrichment=Enrichment(None, None, "no"))
+    assert not len(bare.segment.elsewhere)
+    assert not asked(bare)[1].startswith("NIL: a name that other vocabularies have")
