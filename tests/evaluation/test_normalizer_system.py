@@ -53,6 +53,8 @@ def test_it_is_a_system_that_ranks_concepts():
     }  # fmt: skip
     assert load_system("normalizer").name == "normalizer:alphita-en,learned"
     assert load_system("normalizer:hash,name=mine").name == "mine"
+    bare = load_system("normalizer:alphita-en,borrow=false,learn=no,fit=own")
+    assert bare.name == "normalizer:alphita-en,learned,borrow=false,learn=no,fit=own"
 
 
 @pytest.mark.parametrize(

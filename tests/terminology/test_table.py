@@ -47,6 +47,16 @@ def test_all_columns_are_read(small_table: Terminology) -> None:
     assert (old.retired, old.replaced_by) == (True, ["LOCAL:1"])
 
 
+def test_without_a_column_that_says_so_what_is_called_obsolete_is_retired(load: Load, tmp_path: Path) -> None:
+    rows = "X:1,obsolete fever\nX:1,fever\nX:2,Cough\nX:2,obsolete cough\nX:3,obsoleteness\n"
+    (tmp_path / "terms.csv").write_text(f"id,term\n{rows}", encoding="utf-8")
+    terminology, _ = load(table, tmp_path / "terms.csv")
+    assert [terminology.concept(f"X:{number}").retired for number in (1, 2, 3)] == [True, False, False]
+    (tmp_path / "said.csv").write_text("id,term,retired\nX:1,obsolete fever,no\n", encoding="utf-8")
+    terminology, _ = load(table, tmp_path / "said.csv")
+    assert not terminology.concept("X:1").retired
+
+
 def test_relations(small_table: Terminology) -> None:
     found = [
         (small_table.concept_id(head), small_table.relation_labels[label], small_table.concept_id(tail))

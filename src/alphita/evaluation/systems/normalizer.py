@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 OPTIONS = ("ranking", "contexts", "split", "calibration", "fit", "borrow", "learn", "seed", "precision", "name")
+# What the name of a system does not tell.
+USUAL = {"contexts": "true", "borrow": "true", "learn": "seconds", "fit": "general"}
 PREFIX = "NAME"
 KEPT = 2
 
@@ -202,7 +204,9 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
         raise UsageError("options split and calibration of the normalizer exclude each other: the one is to fit by")
     split = Path(options["split"]) if "split" in options else None
     source = Path(options["calibration"]) if "calibration" in options else None
-    name = options.get("name") or f"normalizer:{short},{ranking}" + ("" if contexts else ",contexts=false")
+    told = {"contexts": str(contexts).lower(), "borrow": str(borrow).lower(), "learn": choice.learn, "fit": fitted}
+    others = [f",{name}={value}" for name, value in told.items() if value != USUAL[name]]
+    name = options.get("name") or "".join([f"normalizer:{short},{ranking}", *others])
     return NormalizerSystem(
         opened, name, ranking=ranking, contexts=contexts, split=split, calibration=source, fit_own=fitted == "own",
         choice=choice, seed=int(seed),

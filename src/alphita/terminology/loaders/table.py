@@ -1,10 +1,11 @@
 """Tables of your own: CSV, TSV, Excel or Parquet with named columns.
 
 A file with the columns id and term has one term a row: the first term of an id is the preferred one, unless a column
-`preferred` says so. A file with the columns head and tail has one relation a row. Both kinds may be given together, in
-any number. What a column is called is an option; the columns that are there under their default names are used, and a
-column that was named but is not there is an error that lists those that are. All other columns are left out, and named
-in the manifest; so is one whose option is empty.
+`preferred` says so. Without a column `retired`, a concept whose first term begins with "obsolete " is retired. A file
+with the columns head and tail has one relation a row. Both kinds may be given together, in any number. What a column is
+called is an option; the columns that are there under their default names are used, and a column that was named but is
+not there is an error that lists those that are. All other columns are left out, and named in the manifest; so is one
+whose option is empty.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ KEYS = {
 }
 # The type of columns with few distinct values.
 _FEW = pl.Categorical()
+# So OBO's ontologies call a concept that they retired, also in tables made of them.
+OBSOLETE = "obsolete "
 
 
 class Options(Config):
@@ -61,7 +64,7 @@ class Options(Config):
     code_column: str = Field("code", description="the concept's code there; by default the id without prefix")
     parent_column: str = Field("parent", description="id of a parent concept; several joined by '|'")
     xref_column: str = Field("xref", description="CURIE in another terminology; several joined by '|'")
-    retired_column: str = Field("retired", description="whether the concept is retired; 1/0, true/false, yes/no")
+    retired_column: str = Field("retired", description="whether the concept is retired: 1/0, true/false, yes/no")
     replaced_by_column: str = Field("replaced_by", description="id to use instead of a retired one")
     head_column: str = Field("head", description="in a relation table: id of the head")
     relation_column: str = Field("relation", description="in a relation table: label")
@@ -223,8 +226,10 @@ class _Reader:
             default("source_column", prefix).cast(_FEW).alias("source"),
             pl.lit(self.file).cast(_FEW).alias("file"), concept=concept,
         )  # fmt: skip
-        retired = default("retired_column", "").str.to_lowercase().is_in(TRUE)
         is_first = concept.is_first_distinct()
+        retired = default("retired_column", "").str.to_lowercase().is_in(TRUE)
+        if "retired_column" not in rows.columns:
+            retired = is_first & pl.col("term_column").str.starts_with(OBSOLETE)
         self._add(
             "concepts", rows, id=concept, source=prefix.cast(_FEW), retired=retired.max().over(concept), keep=is_first
         )
