@@ -73,6 +73,12 @@ def test_what_it_does_not_know_it_refuses(spec, problem):
         load_system(spec)
 
 
+def test_what_a_borrowed_name_finds_is_shown_by_the_concepts_own():
+    system = load_system("normalizer:hash,ranking=letters,learn=no")
+    (found,) = system.rank_concepts(["breathlessness"], ["a", "b"], ["Dyspnea", "Cough"], 2, None)
+    assert (found[0].concept_id, found[0].name) == ("a", "Dyspnea")
+
+
 @pytest.mark.parametrize("ranking", ["exact", "letters", "vectors", "fusion"])
 @pytest.mark.parametrize("k", [1, 3, 200])
 def test_at_most_k_concepts_in_order(ranking, k):

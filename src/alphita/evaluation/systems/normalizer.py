@@ -32,6 +32,7 @@ from alphita.evaluation.systems import Answer, encoder, refuse_unknown
 from alphita.index.choice import Choice
 from alphita.index.store import Index, build
 from alphita.normalizer.calibration_store import FOLDER, Calibration
+from alphita.normalizer.candidates import BORROWED
 from alphita.normalizer.carrying import carry_over
 from alphita.normalizer.fitting import fit
 from alphita.normalizer.normalizer import RANKINGS, Normalizer
@@ -39,6 +40,7 @@ from alphita.terminology.splits import Split
 from alphita.terminology.text import DEFAULT_RULES
 
 if TYPE_CHECKING:
+    from alphita.normalizer.records import Candidate
     from alphita.terminology.store import Terminology
 
 OPTIONS = ("ranking", "contexts", "split", "calibration", "fit", "borrow", "learn", "seed", "precision", "name")
@@ -74,7 +76,7 @@ class NormalizerSystem:
         given = contexts if self._contexts else None
         results = normalizer.normalize(list(queries), top_k=k, contexts=given)
         return [
-            [Answer(id_of[one.concept_id], one.matched_term, one.similarity) for one in result.candidates]
+            [Answer(id_of[one.concept_id], _own_name(one), one.similarity) for one in result.candidates]
             for result in results
         ]
 
@@ -118,6 +120,11 @@ class NormalizerSystem:
         if trained is not None and trained.get("split") not in (None, split.hash):
             raise UsageError(f"{self.name} was trained with another split than {self._split}; give that one")
         return split
+
+
+def _own_name(found: Candidate) -> str:
+    """Return the matched term; for a borrowed one, which is none of the names that are ranked, the preferred name."""
+    return found.concept_name if BORROWED in found.routes else found.matched_term
 
 
 class _Made(NamedTuple):
