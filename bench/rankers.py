@@ -124,7 +124,7 @@ def _with_linear_nil(score: Score, data: Training) -> Fitted:
     return Fitted(score, odds, 8 * (data.candidates.shape[1] + known.shape[1] + 1))
 
 
-def _linear(inputs: NDArray[np.float32], loss: Callable[[Float], tuple[float, Float]]) -> Score:
+def _linear(inputs: NDArray[np.float32], loss: Callable[[Float], tuple[Float, Float]]) -> Score:
     """Minimise a convex loss of a linear function of standardised, clipped inputs."""
     from scipy.optimize import minimize
 
@@ -139,7 +139,7 @@ def _linear(inputs: NDArray[np.float32], loss: Callable[[Float], tuple[float, Fl
     def of(weights: Float) -> tuple[float, Float]:
         value, outer = loss(values @ weights[:-1] + weights[-1])
         gradient = np.append(values.T @ outer, outer.sum())
-        return value + L2 * float(weights @ weights), gradient + 2 * L2 * weights
+        return float(value) + L2 * float(weights @ weights), gradient + 2 * L2 * weights
 
     found = minimize(of, np.zeros(inputs.shape[1] + 1), jac=True, method="L-BFGS-B").x
     return lambda some: standardised(some) @ found[:-1] + found[-1]
@@ -184,7 +184,7 @@ def _ranking_trees(settings: Mapping[str, Any], data: Training, seed: int) -> tu
         given |= {"metric": "ndcg", "eval_at": [1]}
 
     def loss(predicted: Float, _: object) -> tuple[str, float, bool]:
-        return "loss", ranker.loss(predicted, parts[1])[0], False
+        return "loss", float(ranker.loss(predicted, parts[1])[0]), False
 
     made = lightgbm.train(
         given, sets[0], MOST_TREES, valid_sets=[sets[1]], feval=loss if own else None,
