@@ -222,6 +222,7 @@ def _features(
         table.request, tops["cosine"][1][table.request] - table.best_cosine < CLOSE, minlength=n
     )  # fmt: skip
     same_top = np.bincount(table.request, (tops["cosine"][0] == 0) & (tops["letters"][0] == 0), minlength=n) > 0
+    said = [asked.texts[row] for row in own.tolist()]
     mention = {
         "top_cosine": tops["cosine"][1], "second_cosine": tops["cosine"][2],
         "top_letters": tops["letters"][1], "second_letters": tops["letters"][2],
@@ -233,8 +234,8 @@ def _features(
         "candidates_close": np.log1p(close),
         "expanded_mention": np.bincount(table.request, expanded, minlength=n) > 0,
         "known_expansion": _greatest(table, np.where(columns["equal"], columns["expansion_share"], 0.0)),
-        "named_elsewhere": elsewhere.hits(asked.texts, kept.segment.elsewhere)[own],
-        "words_elsewhere": elsewhere.shares(asked.texts, kept.segment.elsewhere)[own],
+        "named_elsewhere": elsewhere.hits(said, kept.segment.elsewhere),
+        "words_elsewhere": elsewhere.shares(said, kept.segment.elsewhere),
     }  # fmt: skip
     mentions = np.stack([np.asarray(mention[name], np.float32) for name in MENTION_NAMES], axis=1)
     return Features(candidates, mentions, vetoed)
