@@ -21,7 +21,7 @@ from tests.contracts.recipe_cases import OF_NAMES, Given, name_of
 from tests.tiny import tiny_terminology
 
 # Those that train on texts beside names.
-TEXTS = ("biolord",)
+TEXTS = ("biolord", "alphita")
 
 
 @pytest.fixture(params=OF_NAMES)
@@ -123,6 +123,7 @@ NEEDS = {
     "sapbert": ("synonyms",),
     "coder_pp": ("synonyms",),
     "biolord": ("relations",),
+    "alphita": (),
     "kge_margin": ("synonyms",),
 }
 

@@ -1,4 +1,4 @@
-"""What BioLORD learns from and is chosen by: names and texts of concepts, scored sentences, and what is held out."""
+"""What recipes of names and texts learn from and are chosen by: names and texts of concepts, scored sentences, and what is held out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from alphita.training.definition_pairs import joined, names_as_texts, subset, wi
 from alphita.training.names import TrainingNames
 from alphita.training.scored_pairs import ScoredPairs, Triples
 from alphita.training.sentence_tasks import listed, read_files
-from alphita.training.settings import TermTraining, language_weights
+from alphita.training.settings import NameTraining, language_weights
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -33,17 +33,16 @@ NAME = "name"
 TRAINED = (*KINDS, NAME)
 
 
-class TextTraining(TermTraining):
+class TextTraining(NameTraining):
     """Base of the configs of recipes that learn from texts of concepts: what `read` asks for.
 
-    A recipe gives each its own default and source; see `recipes.biolord` for what they mean.
+    A recipe gives each its own default and source; see `recipes.biolord` for what they mean. One that adapts to scored
+    sentences has `scored` and `triples` too.
     """
 
     kinds: str
     descriptions: int
     generated: str
-    scored: str
-    triples: str
     distil_kinds: str
     dev_scored: str
     dev_definitions: int
@@ -142,8 +141,8 @@ def read(
     with Rejects(rejects if ranks.connect().first else None) as aside:
         sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
         sets: dict[str, ScoredPairs | Triples] = {
-            **read_files(config.scored, ScoredPairs, aside),
-            **read_files(config.triples, Triples, aside),
+            **read_files(getattr(config, "scored", ""), ScoredPairs, aside),
+            **read_files(getattr(config, "triples", ""), Triples, aside),
         }
         generated = read_generated(config.generated, terminology, aside) if config.generated else None
     for file, pairs in sentences.items():
@@ -156,7 +155,9 @@ def read(
         say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
     if split is not None:
         say(f"held out by the split: {len(exclude):,} strings")
-    names = TrainingNames(terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages)
+    names = TrainingNames(
+        terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages, noise=config.noise
+    )
     trained, defining = _places(config.kinds), _places(config.distil_kinds)
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
     kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]

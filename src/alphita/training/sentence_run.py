@@ -84,6 +84,8 @@ class SentenceRun:
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         dry_run.check_encoder(self.forward)
         decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
+        if not decisive.get("noise"):
+            decisive.pop("noise", None)  # runs that were begun before there was noise go on
         self._facts = {
             "recipe": recipe, "phase": phase.name, "config": decisive, "seed": self._seed,
             "encoder": self.encoder.content_hash, "cleaning_rules": list(DEFAULT_RULES), **facts,

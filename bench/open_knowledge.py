@@ -1,0 +1,100 @@
+"""Tables of what a model may be trained on and then be given away: open vocabularies whose licence allows it.
+
+    python bench/open_knowledge.py TERMS.tsv RELATIONS.tsv DEFINITIONS.tsv -o FOLDER
+
+runs/open_knowledge.sh calls this, and says what the files hold. Left out are sources that are share-alike
+(DrugCentral), without a licence (ICD-9-CM in Italian) or for measuring only (annotations of HPO, whose titles are
+OMIM's). From the table of names that comes with Alphita are taken the alphabetical index of ICD-10-CM and the everyday
+phrases, each phrase as a name of the concept that its standard name is a name of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import polars as pl
+
+from alphita import shipped
+from alphita.errors import AlphitaError
+from alphita.index.lenders import NAMES as NAMES_FILE
+from alphita.index.lenders import OURS
+from alphita.progress import say
+from alphita.terminology.text import clean_many
+from general_calibration import read_table
+from open_graph import write_tables
+from open_names import INDEX_SOURCE
+
+# Source in the tables -> what it is, its version and its licence.
+PERMISSIVE = {
+    "HPOtrans": ("HPO", "2026", "HPO licence: attribution, unaltered"), "HPO2024": ("HPO", "2024", "HPO licence"),
+    "MONDO2026": ("MONDO", "2026", "CC-BY-4.0"), "DOID2026": ("DOID", "2026", "CC0-1.0"),
+    "DOID2018": ("DOID", "2018", "CC0-1.0"), "ORDO2018": ("ORDO", "2018", "CC-BY-4.0"),
+    "NCIT2018": ("NCIt, diseases", "2018", "CC-BY-4.0"), "MESH2020": ("MeSH, descriptors", "2020", "NLM, open"),
+    "MAXO2024": ("MAxO", "2024", "CC-BY-4.0"), "UBERON": ("Uberon", "2021", "CC-BY-3.0"),
+    "SYMP": ("SYMP", "", "CC0-1.0"), "GARD": ("GARD", "", "public domain"),
+    "ICD9CM_EN": ("ICD-9-CM", "", "public domain"), "ICD9CM": ("ICD-9-CM", "", "public domain"),
+}  # fmt: skip
+# Where a phrase's standard name names several concepts, the first of these has it.
+FIRST = ("HP:", "MESH:", "NCIT:", "DOID:", "MONDO:")
+INDEX_TERMS, LAY_TERMS = "index.terms.tsv", "lay.terms.tsv"
+
+
+def write(given: argparse.Namespace) -> dict[str, int]:
+    """Write the tables and return their rows by file."""
+    of_ours = pl.col("source").is_in(list(PERMISSIVE))
+    terms = read_table(given.terms).filter(of_ours & (pl.col("lang") == "en"))
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        parts = {"terms": terms, "relations": read_table(given.relations).filter(of_ours),
+                 "definitions": read_table(given.definitions).filter(of_ours & (pl.col("lang") == "en"))}  # fmt: skip
+        for part, frame in parts.items():
+            frame.write_csv(work / part, separator="\t", quote_style="never")
+        rows = write_tables(work / "terms", work / "relations", given.output, work / "definitions")
+    ours = pl.read_parquet(shipped.find("models/alphita-names") / NAMES_FILE)
+    index = ours.filter(pl.col("source") == INDEX_SOURCE).select("id", term="name").with_columns(language=pl.lit("en"))
+    lay = _lay(ours.filter((pl.col("source") == OURS) & (pl.col("language") == "en")), terms)
+    for file, frame in ((INDEX_TERMS, index), (LAY_TERMS, lay)):
+        frame.write_csv(given.output / file, separator="\t", quote_style="never")
+        rows[file] = len(frame)
+    return rows
+
+
+def _lay(phrases: pl.DataFrame, terms: pl.DataFrame) -> pl.DataFrame:
+    """Return everyday phrases as names of concepts: those of which another name of the phrase's is an exact name."""
+    exact = terms.filter(pl.col("type").is_in(["pref", "syn"])).select(
+        "id", "term", is_preferred=pl.col("type") == "pref"
+    )
+    rank = pl.coalesce(*(pl.when(pl.col("id").str.starts_with(one)).then(place) for place, one in enumerate(FIRST)),
+                       pl.lit(len(FIRST)))  # fmt: skip
+    named = (
+        exact.with_columns(key=pl.Series(clean_many(exact["term"].to_list())), rank=rank)
+        .sort(~pl.col("is_preferred"), "rank", maintain_order=True).unique("key", keep="first", maintain_order=True)
+    )  # fmt: skip
+    keyed = phrases.with_columns(key=pl.Series(clean_many(phrases["name"].to_list())))
+    found = keyed.join(named.select("key", "rank", concept="id"), on="key")
+    concept = found.sort("rank", maintain_order=True).unique("id", keep="first", maintain_order=True)
+    new = keyed.join(concept.select("id", "concept"), on="id").join(named.select("key"), on="key", how="anti")
+    return new.select(id="concept", term="name", language="language").unique(maintain_order=True)
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("terms", "relations", "definitions"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    given = parser.parse_args(words)
+    try:
+        for name, count in write(given).items():
+            say(f"{name}: {count:,}")
+    except AlphitaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

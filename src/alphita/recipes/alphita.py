@@ -1,0 +1,163 @@
+"""Alphita's own recipe: what the models that come with it are trained by.
+
+From each of the papers what was worth its rows on open knowledge: names against texts of their concept (BioLORD-2023),
+the concept's other names among these texts (SapBERT), relations told as descriptions (CODER's graph), texts of siblings
+as hard negatives (CODER++, BioLORD's appendix A), names as people write them, and a term that keeps what the base knows
+of general language. For pairs of a name i and a text of its concept, and k strings with the base's vectors b:
+
+    L = L_InfoNCE(names, texts) + mu / k^2 sum_ij (cos(v_i, v_j) - cos(b_i, b_j))^2
+
+The second is relational distillation (Park et al., CVPR 2019): not where the vectors lie is kept, but how near they are
+to each other. `start_share` averages some of the starting weights into the final ones (Wortsman et al., CVPR 2022).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from alphita import registry
+from alphita.errors import InputError
+from alphita.training.definition_data import TRAINED, Data, TextTraining, read
+from alphita.training.sentence_tasks import listed
+
+if TYPE_CHECKING:
+    import torch
+
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+
+CITATION = "Alphita, https://github.com/alphita/alphita; of the parts: see the recipes biolord, sapbert, coder_pp."
+# Strings of the base's that are drawn from, and the part of the steps that warms up.
+KEPT = 20_000
+WARMUP = 0.05
+
+
+class Config(TextTraining):
+    """The recipe's settings."""
+
+    # Data
+    kinds: str = Field("definition,description,name", description="what names are trained against (SapBERT, BioLORD)")
+    descriptions: int = Field(2, ge=0, description="descriptions a concept at most (ours)")
+    generated: str = Field("", description="JSONL file of generated definitions (BioLORD)")
+    noise: float = Field(0.2, ge=0, le=1, description="share of the names that also train as people write them (ours)")
+    max_length: int = Field(48, ge=3, description="tokens a name or text (ours)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: [CLS] or the mean of the tokens (the bases')")
+    distil_kinds: str = Field("definition", description="of the kinds, those whose texts are held out to score by (ours)")
+    dev_scored: str = Field("", description="files of scored pairs for the dev score (ours)")
+    dev_definitions: int = Field(500, ge=0, description="concepts whose definitions are held out for it (ours)")
+    dev_names: int = Field(20_000, ge=1, description="names among which they must find their own, at most (ours)")
+    # Objective
+    batch: int = Field(128, ge=2, description="pairs of name and text a batch (BioLORD)")
+    hard_negatives: int = Field(1, ge=0, description="texts of siblings and ancestors' siblings a pair (BioLORD, appendix A)")
+    temperature: float = Field(0.05, gt=0, description="of InfoNCE (ours)")
+    symmetric: bool = Field(True, description="texts against names too (ours)")
+    keep_rows: int = Field(32, ge=0, description="strings a batch whose nearness to each other is kept; 0: none (Park et al.; ours)")
+    mu: float = Field(10.0, ge=0, description="weight of what is kept (ours)")
+    # Optimisation
+    steps: int = Field(15_000, ge=1, description="optimiser steps (ours)")
+    accumulation: int = Field(1, ge=1, description="batches a step (ours)")
+    learning_rate: float = Field(3e-5, gt=0, description="peak learning rate (ours)")
+    warmup_steps: int = Field(-1, ge=-1, description="steps of linear warm-up; -1: 5% (ours)")
+    schedule: Literal["linear", "cosine", "constant"] = Field("linear", description="after the warm-up (ours)")
+    weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (BioLORD)")
+    clip: float = Field(1.0, gt=0, description="largest gradient norm (ours)")
+
+    @field_validator("kinds")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        for name in (given := listed(value)):
+            if name not in TRAINED:
+                raise ValueError(registry.unknown("kind", name, TRAINED))
+        if not given:
+            raise ValueError(f"give some of {', '.join(TRAINED)}")
+        return value
+
+
+def train(
+    terminology: Terminology,
+    encoder: str,
+    out: Path,
+    config: Config,
+    *,
+    split: Split | None = None,
+    resume: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+) -> dict[str, float]:
+    """Train an encoder and save it to `out`; see `recipes.coder.train` for the arguments.
+
+    Raises:
+        InputError: no name is left, or no concept has a text of the kinds that are trained against.
+    """
+    from alphita.objectives.info_nce import info_nce
+    from alphita.objectives.kept_nearness import kept_nearness
+    from alphita.training import runs
+    from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
+    from alphita.training.loop import Length
+    from alphita.training.phases import Phase
+    from alphita.training.sentence_run import SentenceRun
+    from alphita.training.term_batches import Batch
+
+    # Data: pairs of a name and a text, texts of siblings, and strings with the base's vectors.
+    data = read(terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"))
+    run = SentenceRun("alphita", Phase("trained", out, resume, force, dry_run), config, encoder, data.facts)
+    if run.done is not None:
+        return run.done
+    names, texts = data.names, data.texts
+    hard = None
+    if config.hard_negatives:
+        try:
+            hard = HardNegatives(terminology, texts.concepts, count=config.hard_negatives, held_out=data.held_out)
+        except InputError as error:
+            run.say(f"trained without hard negatives: {error.problem}")
+    pairs = DefinitionPairs(names, texts, batch=config.batch, seed=config.seed, hard=hard)
+    strings = [*names.strings, *texts.strings]
+    kept = np.sort(np.random.default_rng([config.seed, 20]).permutation(len(strings))[:KEPT])
+    keeps = config.keep_rows > 1 and config.mu > 0
+    base = np.zeros((len(kept), run.encoder.dim), np.float32)
+    if keeps and not dry_run:
+        run.say(f"{len(kept):,} strings are encoded by the base, to keep how near they are")
+        base = run.encoder.encode([strings[row] for row in kept.tolist()]).astype(np.float32)
+
+    def draw(number: int) -> Batch:
+        batch = pairs.batch(number)
+        if not keeps:
+            return batch
+        drawn = np.random.default_rng([config.seed, 21, number]).choice(len(kept), config.keep_rows, replace=False)
+        terms, place = np.unique(np.concatenate([batch.terms, kept[drawn]]), return_inverse=True)
+        arrays = dict(batch.arrays)
+        for name in ("name", "text", "extra"):
+            arrays[name] = place[arrays[name]]
+        return Batch(
+            terms, arrays | {"kept": place[len(batch.terms) :], "base": base[drawn]}, rows=batch.rows + len(drawn)
+        )
+
+    # Objective.
+    def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        told: dict[str, Any] = info_nce(
+            vectors[given["name"]], vectors[given["text"]], given["group"], temperature=config.temperature,
+            symmetric=config.symmetric, extra=vectors[given["extra"]], extra_negative=given["extra_negative"],
+        )  # fmt: skip
+        if not keeps:
+            return told
+        apart = kept_nearness(vectors[given["kept"]], given["base"])
+        return {"loss": told["loss"] + config.mu * apart, "contrast": told["loss"], "kept": apart}
+
+    warmup = round(WARMUP * config.steps) if config.warmup_steps < 0 else config.warmup_steps
+    return run.fit(
+        strings, draw, loss, Length(config.steps, warmup, config.learning_rate), names=names, dev=data.dev,
+        sizes=_sizes(data),
+    )  # fmt: skip
+
+
+def _sizes(data: Data) -> str:
+    """Return a line on the data."""
+    named = np.diff(data.names.offsets)
+    return (
+        f"names: {len(data.names.strings):,} of {int((named > 0).sum()):,} concepts, {int((named > 1).sum()):,} of "
+        f"them with several; {data.names.twins:,} noisy twins among them; texts: {len(data.texts):,}"
+    )
