@@ -110,7 +110,7 @@ def test_an_explanation_shows_the_words():
 
 def test_rules_are_the_folders_files_in_order():
     assert PROFILER.rules == tuple(registry.names("alphita.normalizer.constraints"))
-    assert len(PROFILER.rules) == 11
+    assert len(PROFILER.rules) == 12
     vetoes = sum(1 << k for k, name in enumerate(PROFILER.rules) if load(name).VETO)
     assert int(PROFILER.veto_mask) == vetoes
     with pytest.raises(UsageError, match="unknown constraint 'lateral'; did you mean 'laterality'"):
@@ -126,7 +126,7 @@ def test_readings_of_other_rules_are_refused():
 
 def test_nothing_to_read_or_compare():
     made = PROFILER.profile([])
-    assert made.codes.shape == (0, 11)
+    assert made.codes.shape == (0, 12)
     assert len(PROFILER.compare(made, np.array([], int), made, np.array([], int)).agrees) == 0
 
 

@@ -43,6 +43,12 @@ CONTRADICT = {
         ("acute nierinsufficiëntie", "chronische nierinsufficiëntie"), ("急性胰腺炎", "慢性胰腺炎"),
         ("pancreatite aguda", "pancreatite crônica"),
     ],
+    "residual": [
+        ("malnutrition NOS", "other malnutrition"), ("malnutrition, unspecified", "Other specified malnutrition"),
+        ("anemia, NEC", "anemia, unspecified"), ("anemia non specificata", "altra anemia"),
+        ("nicht näher bezeichnete Anämie", "sonstige Anämie"), ("anémie, sans précision", "autres anémies"),
+        ("anemia no especificada", "otras anemias"),
+    ],
     "stage": [
         ("type 1 diabetes", "Diabetes mellitus type 2"), ("type I diabetes", "diabetes, type II"),
         ("T2DM", "type 1 diabetes"),
@@ -134,6 +140,7 @@ AGREE = {
         ("acute on chronic pancreatitis", "chronic pancreatitis"), ("acute pancreatitis", "pancreatite acuta"),
         ("chronic progressive ataxia", "progressive ataxia"),
     ],
+    "residual": [("anemia NOS", "Anemia, unspecified"), ("other and unspecified anemia", "other anemia")],
     "stage": [
         ("type 1 diabetes", "type 1a diabetes"), ("stage III", "stage 3"), ("grade 2-3", "grade 3"),
         ("types 1 and 2", "type 2"),
@@ -185,6 +192,7 @@ ONE_SIDED = {
         ("loss of consciousness", "disorder of consciousness"),
     ],
     "course": [("acute pancreatitis", "pancreatitis")],
+    "residual": [("anemia NOS", "anemia"), ("other anemia", "anemia")],
     "stage": [("type 2 diabetes", "diabetes"), ("hepatitis b", "hepatitis")],
     "number": [("500 mg", "aspirin"), ("trisomy 21", "down syndrome")],
     "strength": [("10 mg/ml", "10 mg"), ("insulin 70/30", "insulin")],
@@ -203,6 +211,7 @@ SILENT = {
         "negative pressure", "fever", "",
     ],
     "course": ["recurrent fever", "agenesis of permanent teeth", "primary care"],
+    "residual": ["anemia due to other causes", "nosocomial infection"],
     "stage": ["T2 vertebra", "tipo e sede", "type", "blood type o", "stage fright", "grade i1x", "degree"],
     "number": [
         "22q11.2 deletion", "IL-2a", "b12", "10-20 mg", "over 65 years", "< 5 cm", "type 2", "10 mg/ml",

@@ -11,9 +11,11 @@ from alphita.index.store import Index, build
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.candidates import EXACT, VECTORS
 from alphita.normalizer.features import NAMES
+from alphita.normalizer.hiding import Hidden
 from alphita.normalizer.meaning import encode_definitions
 from alphita.normalizer.pipeline import Pipeline
-from alphita.normalizer.spelling import ABBREVIATION, SHORTENED, SPELLING
+from alphita.normalizer.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED
+from tests.doubles import SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
@@ -70,6 +72,26 @@ def test_words_put_right_are_another_reading(pipeline):
     assert asked.readings[2] == ()
     own = [asked.queries[one[0]] for one in asked.requests]
     assert own == ["left drall swellign", "hx of left drall ache", "left drall ache"]
+
+
+def test_a_term_that_writes_it_another_way_is_another_reading_unless_it_is_hidden(tmp_path):
+    names = ("complex i stone", "ache, unspecified", "ache", "sorvet type 2")
+    index = build(
+        SmallTerminology([(f"X:{n}", name, "exact") for n, name in enumerate(names)]), ENCODER, tmp_path / "i"
+    )
+    some = Pipeline(index, lambda: ENCODER, respell=True)
+    mentions = ["complex 1 stone", "ache nos", "hx of ache nos", "sorvet type 2", "malcus 1"]
+    asked, _ = some.ask(mentions)
+    read = [[(one.string, one.source) for one in some if one.source != SHORTENED] for some in asked.readings]
+    assert read == [
+        [("complex i stone", SPELLING)], [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)],
+        [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)], [], [],
+    ]  # fmt: skip
+    rows = index.rows(["complex i stone", "ache", "ache"])
+    hidden = Hidden(np.array([rows[0], rows[1], -1, -1, -1]), np.array([-1, -1, 2, -1, -1]))
+    asked, _ = some.ask(mentions, hidden=hidden)
+    found = [[one.string for one in readings if one.source != SHORTENED] for readings in asked.readings]
+    assert found == [[], ["ache, unspecified"], ["ache, unspecified"], [], []]
 
 
 def test_an_abbreviation_is_another_reading_which_the_context_decides(index):

@@ -16,10 +16,13 @@ from alphita.normalizer.spelling import (
     SHORTEST,
     SPELLING,
     TWO_SLIPS_FROM,
+    UNSPECIFIED,
     Reading,
     Speller,
+    has_residual,
     opposite,
     shortened,
+    written_otherwise,
 )
 from alphita.terminology.text import clean
 
@@ -163,7 +166,7 @@ class TestShortened:
             ("dx: cold (confirmed)", "cold"),
             ("status post seizure", "seizure"),
             ("a seizure", "seizure"),
-            ("r/o h/o cold nos", "cold"),
+            ("r/o h/o cold", "cold"),
             ("history of pain in the head", "pain in the head"),  # inside it says something
             ("R51 - headache", "headache"),
             ("786.05: headache", "headache"),
@@ -221,3 +224,36 @@ def test_a_word_is_never_put_right_into_its_contrary():
     known = Speller(pa.array(["hyperkalaemia", "microcytosis"], pa.large_string()))
     assert known.readings(["hypokalaemia", "macrocytosis"]) == [(), ()]
     assert known.readings(["hyperkalemia"])[0][0].string == "hyperkalaemia"
+
+
+@pytest.mark.parametrize(
+    ("string", "others", "source"),
+    [
+        ("complex 1 deficiency", ["complex i deficiency"], SPELLING),
+        ("diabetes type iia", ["diabetes type 2a"], SPELLING),
+        (
+            "pain nos", ["pain, unspecified", "unspecified pain", "pain, nos", "pain, not otherwise specified", "pain"],
+            UNSPECIFIED,
+        ),
+        (
+            "unspecified pain",
+            ["pain, unspecified", "pain nos", "pain, nos", "pain, not otherwise specified", "pain"], UNSPECIFIED,
+        ),
+        ("nos", [], ""), ("trisomy 21", [], ""), ("iron", [], ""), ("22q11 deletion", [], ""), ("", [], ""),
+    ],
+)  # fmt: skip
+def test_how_else_a_term_may_write_it(string, others, source):
+    assert written_otherwise(string) == [(other, source) for other in others]
+
+
+@pytest.mark.parametrize(("named", "expected"), [("pain, unspecified", True), ("pain", False)])
+def test_only_a_classification_tells_unspecified_from_the_name_alone(named, expected):
+    """Elsewhere it is a word of notes."""
+    speller = Speller(pa.array(sorted([named, *(f"ache {number}" for number in range(30))]), pa.large_string()))
+    assert speller.has_residual == expected
+    readings = [one.string for one in speller.readings(["hx of pain nos"])[0]]
+    assert readings == (["pain nos"] if expected else ["pain"])
+
+
+def test_a_terminology_without_strings_is_no_classification():
+    assert not has_residual(pa.array([], pa.large_string()))

@@ -175,7 +175,7 @@ class Abbreviations:
         for name, values in (("contexts", contexts), ("languages", languages)):
             if values is not None and len(values) != len(mentions):
                 raise UsageError(f"{len(mentions)} mentions, but {len(values)} {name}")
-        known: set[str] = set().union(*(source.first_tokens for source in (*self._sources.values(), *self.clinic)))
+        known = [source.first_tokens for source in (*self._sources.values(), *self.clinic) if source.first_tokens]
         read: dict[str, ShortForms] = {}
         tokens_of = TOKEN.findall
         expansions: list[list[Expansion]] = []
@@ -189,7 +189,7 @@ class Abbreviations:
                     own = read[context] = _defined(context)
             tokens = tokens_of(text.lower())
             if (
-                known.isdisjoint(tokens)
+                all(some.isdisjoint(tokens) for some in known)
                 and (own is None or own.first_tokens.isdisjoint(tokens))
                 and not ("(" in text or "[" in text)
             ):

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from alphita.index import elsewhere
 from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.normalizer.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
-from alphita.normalizer.constraints import Profiler, Profiles
+from alphita.normalizer.constraints import Profiler, Profiles, negation, read
 from alphita.normalizer.meaning import Cosines, Definitions, Meaning
-from alphita.normalizer.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
+from alphita.normalizer.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
 from alphita.normalizer.table import Table
 from alphita.normalizer.words import Words
 from alphita.terminology.language_ranges import primary
@@ -44,7 +44,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
              "language_given_and_other"),
     "constraints": ("contradictions", "vetoes", "only_in_mention", "only_in_term", "agreements"),
     "reading": ("expanded", "expansion_decided", "expansion_share", "respelt", "shortened",
-                "mention_is_short_capitals"),
+                "unspecified", "mention_is_short_capitals"),
 }  # fmt: skip
 NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in group)
 MENTION_NAMES: tuple[str, ...] = (
@@ -237,6 +237,9 @@ def _features(
         "named_elsewhere": elsewhere.hits(said, kept.segment.elsewhere),
         "words_elsewhere": elsewhere.shares(said, kept.segment.elsewhere),
     }  # fmt: skip
+    # What a note denies is no finding, though a term may be near: "no fever", "inappropriate absence of fever".
+    denied = np.array([negation.opens(read(text[:MAX_ENCODED_CHARACTERS])) for text in said], bool)
+    vetoed |= denied[table.request] & ~columns["equal"].astype(bool)
     mentions = np.stack([np.asarray(mention[name], np.float32) for name in MENTION_NAMES], axis=1)
     return Features(candidates, mentions, vetoed)
 
@@ -293,7 +296,7 @@ def _ratios(
 
 def _of_readings(table: Table, readings: Mapping[tuple[int, int], Reading]) -> dict[str, Float32]:
     """Return, of each candidate, by which reading of the mention it was found, (c,) each."""
-    names = {ABBREVIATION: "expanded", SPELLING: "respelt", SHORTENED: "shortened"}
+    names = {ABBREVIATION: "expanded", SPELLING: "respelt", SHORTENED: "shortened", UNSPECIFIED: "unspecified"}
     every = (*names.values(), "expansion_decided", "expansion_share")
     found = {name: np.zeros(len(table.request), np.float32) for name in every}
     for row in np.flatnonzero(table.expansion > 0).tolist():

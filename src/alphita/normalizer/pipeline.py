@@ -17,7 +17,7 @@ from alphita.normalizer.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, 
 from alphita.normalizer.features import SHORT_CAPITALS, Context, Features, Featurizer
 from alphita.normalizer.hiding import Hidden, Hiding
 from alphita.normalizer.meaning import Cosines, Definitions
-from alphita.normalizer.spelling import ABBREVIATION, Reading, Speller, shortened
+from alphita.normalizer.spelling import ABBREVIATION, UNSPECIFIED, Reading, Speller, shortened, written_otherwise
 from alphita.normalizer.table import MOST_CONCEPTS, Requests, Table, collect, requests_of
 from alphita.normalizer.tokens import whole_words
 from alphita.terminology.text import clean_many
@@ -170,7 +170,28 @@ class Pipeline:
             for place, readings in enumerate(self._speller.readings(cleaned, without)):
                 if readings:
                     read[place] += readings
+            for place, reading in self._written_otherwise(cleaned, hidden):
+                read[place] += (reading,)
         return read
+
+    def _written_otherwise(self, cleaned: Sequence[str], hidden: Hidden | None) -> list[tuple[int, Reading]]:
+        """Return the readings of mentions that are strings of the index, but for how they are written, with places."""
+        residual = self._speller is not None and self._speller.has_residual
+        made = [
+            (place, Reading(other, source))
+            for place, string in enumerate(cleaned)
+            for whole in dict.fromkeys((string, shortened(string)))
+            for other, source in written_otherwise(whole)
+            if source != UNSPECIFIED or residual
+        ]
+        rows = self.index.rows([one.string for _, one in made])
+        found = np.flatnonzero(rows >= 0)
+        if hidden is not None and len(found):
+            segment = self.index.segment
+            places, concept = np.array([made[row][0] for row in found]), segment.term_concept[segment.offsets[:-1]]
+            is_there = (rows[found] != hidden.strings[places]) & (concept[rows[found]] != hidden.concepts[places])
+            found = found[is_there]
+        return [made[row] for row in found.tolist()]
 
     def _expand(
         self,

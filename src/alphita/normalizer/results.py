@@ -206,8 +206,10 @@ class Maker:
         return found
 
     def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:
-        if scored.features is None or not scored.features.candidates[row, CONTRADICTIONS]:
+        if scored.features is None:
             return ()
+        if not scored.features.candidates[row, CONTRADICTIONS]:
+            return ("the mention denies it",) if scored.features.vetoed[row] else ()
         return tuple(
             one.text
             for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)

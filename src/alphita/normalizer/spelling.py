@@ -2,8 +2,9 @@
 
 Encoders read "siezures" badly and "hx of" as part of the meaning. So a mention with words that no term has is looked up
 a second time with the nearest words of the terminology in their place, and one with words of notes ("history of",
-"pt with", "x 3 days") or a code ("R51 headache") once more without them. These readings are offered beside the mention
-itself; the ranker has learned from noise what they are worth.
+"pt with", "x 3 days") or a code ("R51 headache") once more without them. A number that a term has as the other numeral
+("type 2", "type II") and "unspecified" that it has elsewhere are read as the term has them. These readings are offered
+beside the mention itself; the ranker has learned from noise what they are worth.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alphita.index import ngrams
 from alphita.normalizer.words import NOTHING, count_words
 
-SPELLING, SHORTENED, ABBREVIATION = "spelling", "shortened", "abbreviation"
+SPELLING, SHORTENED, UNSPECIFIED, ABBREVIATION = "spelling", "shortened", "unspecified", "abbreviation"
 _WORD = re.compile(r"[^\W_]+")
 # Shorter words are not put right: too many others are as near.
 SHORTEST = 4
@@ -43,7 +45,7 @@ IDLE = TIMES.union([
     "complaining", "complaint", "presents", "presenting", "presented", "presentation", "known", "suspected",
     "probable", "possible", "likely", "susp", "query", "r/o", "rule", "out", "noted", "seen", "found", "new",
     "ongoing", "some", "since", "today", "yesterday", "exam", "examination", "confirmed", "unconfirmed", "diagnosis",
-    "diagnosed", "nos", "unspecified", "icd", "icd9", "icd10", "snomed", "code", "reports", "reported", "reporting",
+    "diagnosed", "icd", "icd9", "icd10", "snomed", "code", "reports", "reported", "reporting",
     "under", "due", "now", "still", "per", "report", "also",
 ])  # fmt: skip
 # A code at an end, as lists have it before or after the name: "r06.02", "786.05", "267036007"; B12 is a vitamin.
@@ -57,7 +59,7 @@ class Reading(NamedTuple):
 
     Attributes:
         string: cleaned.
-        source: SPELLING or SHORTENED; ABBREVIATION for an expansion.
+        source: SPELLING, SHORTENED or UNSPECIFIED; ABBREVIATION for an expansion.
         decided: of an expansion, whether the context singled it out.
         share: of an expansion, how often that is meant, 0 to 1.
         origin: of an expansion, whence it is known: see `abbreviations.Expansion`.
@@ -76,6 +78,7 @@ class Speller:
     def __init__(self, strings: pa.LargeStringArray, others: Iterable[str] = ()) -> None:
         """Take the words of an index's cleaned strings, and `others` that are right though no term has them."""
         self._counts = count_words(strings)
+        self.has_residual = has_residual(strings)
         self._others = frozenset(others)
         self._words = [word for word in self._counts if _is_spelt(word) and len(word) >= SHORTEST - 1]
         self._ngrams: ngrams.Ngrams | None = None
@@ -111,7 +114,7 @@ class Speller:
         if unknown:
             words = sorted(unknown)
             corrected.update(zip(words, self._nearest(words), strict=True))
-        return [_readings(string, corrected) for string in cleaned]
+        return [_readings(string, corrected, self.has_residual) for string in cleaned]
 
     def _readings_without(
         self, cleaned: Sequence[str], without: Sequence[Mapping[str, int]]
@@ -129,7 +132,7 @@ class Speller:
         corrected: list[dict[str, str | None]] = [{} for _ in cleaned]
         for (place, word), right in zip(unknown, nearest, strict=True):
             corrected[place][word] = right
-        return [_readings(string, some) for string, some in zip(cleaned, corrected, strict=True)]
+        return [_readings(string, some, self.has_residual) for string, some in zip(cleaned, corrected, strict=True)]
 
     def _nearest(self, words: Sequence[str], without: Sequence[Mapping[str, int]] | None = None) -> list[str | None]:
         """Return the word of the terminology that each was meant to be; None where none is near."""
@@ -166,12 +169,14 @@ class Speller:
         return found
 
 
-def _readings(string: str, corrected: Mapping[str, str | None]) -> tuple[Reading, ...]:
+def _readings(string: str, corrected: Mapping[str, str | None], has_residual: bool) -> tuple[Reading, ...]:
     found: list[Reading] = []
     right = _WORD.sub(lambda word: corrected.get(word[0]) or word[0], string)
     if right != string:
         found.append(Reading(right, SPELLING))
     short = shortened(right)
+    if not has_residual:
+        short = shortened(without_unspecified(short))
     if short not in (right, string, ""):
         found.append(Reading(short, SHORTENED))
     return tuple(found)
@@ -188,6 +193,44 @@ def _is_spelt(word: str) -> bool:
     (chronic).
     """
     return all(sign.lower() != sign.upper() for sign in word)
+
+
+_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii", "xiii", "xiv", "xv", "xvi", "xvii",
+          "xviii", "xix", "xx")  # fmt: skip
+_NUMERALS = {one: other for number, roman in enumerate(_ROMAN, 1) for one, other in
+             ((str(number), roman), (roman, str(number)))}  # fmt: skip
+_NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
+# Of a terminology's strings so many are looked at, and more than this share says "unspecified" in a classification.
+SAMPLED, RESIDUAL_SHARE = 20_000, 0.01
+_UNSPECIFIED = re.compile(r"^unspecified |[,;]? \(?(unspecified|unspec|nos|not otherwise specified)\.?\)?$")
+
+
+def has_residual(strings: pa.LargeStringArray) -> bool:
+    """Return whether a terminology tells "unspecified" from the name alone, as classifications do."""
+    some = strings.take(pa.array(np.linspace(0, max(0, len(strings) - 1), min(len(strings), SAMPLED)).astype(np.int64)))
+    found = pc.sum(pc.match_substring_regex(some, r"\bunspecified\b|\bnos\b")).as_py() or 0
+    return bool(found > RESIDUAL_SHARE * len(some))
+
+
+def written_otherwise(string: str) -> list[tuple[str, str]]:
+    """Return how terms may write a cleaned string, each with the source of the reading.
+
+    Each numeral is written the other way; "unspecified" (NOS) stands in other places, or, last, nowhere.
+    """
+    found = [
+        (string[: one.start()] + _NUMERALS[one[0]] + string[one.end() :], SPELLING)
+        for one in _NUMERAL.finditer(string) if one[0] in _NUMERALS
+    ]  # fmt: skip
+    name = without_unspecified(string)
+    if name not in (string, ""):
+        forms = ("{}, unspecified", "unspecified {}", "{} nos", "{}, nos", "{}, not otherwise specified", "{}")
+        found += [(other, UNSPECIFIED) for form in forms if (other := form.format(name)) != string]
+    return found
+
+
+def without_unspecified(string: str) -> str:
+    """Return a cleaned string without "unspecified" or NOS at its beginning or end."""
+    return _UNSPECIFIED.sub("", string)
 
 
 def opposite(word: str, other: str) -> bool:

@@ -16,6 +16,7 @@ _DELETE = 0x7F
 _WAYS = {
     "exact": "equal letters", "letters": "similar letters", "vectors": "similar meaning",
     "abbreviation": "its long form", "spelling": "its right spelling", "shortened": "its main words",
+    "unspecified": "its name with or without NOS",
 }  # fmt: skip
 _RELATIONS = {
     "broad": "the concept is broader than the mention", "narrow": "the concept is narrower than the mention",

@@ -130,6 +130,13 @@ def find(text: Text) -> list[Found]:
     return [Found(affirmed, text.string)]
 
 
+def opens(text: Text) -> bool:
+    """Tell whether a string begins by denying what follows: "no fever", but not "absence of fever", which is a name."""
+    if not text.words or text.words[0] not in _STARTS:
+        return False
+    return any(not place and one.value == _AHEAD for place, one in _LEXICON.find_at(text)) and bool(_denied(text))
+
+
 def _denied(text: Text) -> list[Found]:
     words = text.words
     found = [(place, place + len(one.words.split()), one) for place, one in _LEXICON.find_at(text)]
