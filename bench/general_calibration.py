@@ -2,9 +2,10 @@
 
     python bench/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [-o MODEL/calibration]
 
-runs/alphita_en.sh calls this, and says what the tables hold. HPO is taken from its package. Of the others those are
-taken whose licence lets fitted numbers be released, and which have synonyms to hold out. A quarter of the synonyms of
-each is left out of its index, and asked for. Each is indexed twice, with all that an index is given by default and
+runs/alphita_en.sh calls this, and says what the tables hold. HPO and ICD-10-CM are taken from their packages. Of the
+others those are taken whose licence lets fitted numbers be released, and which have synonyms to hold out. A quarter of
+the synonyms of each is left out of its index, and asked for. Each is indexed twice, with all that an index is given by
+default and
 without a head. Indexes are kept in FOLDER.
 """
 
@@ -39,7 +40,9 @@ from open_graph import RELATIONS, TERMS, write_tables
 LOADERS = "alphita.terminology.loaders"
 # One in so many synonyms is held out.
 HELD_OUT = 4
+# Those of packages: the package's name, and the licence.
 HPO = "HPO"
+IN_PACKAGES = {HPO: ("hpo", "HPO licence"), "ICD-10-CM": ("icd10cm", "public domain")}
 
 
 class Source(NamedTuple):
@@ -79,17 +82,20 @@ def vocabularies(terms: Path, relations: Path, encoder: TermEncoder, folder: Pat
         InputError: a table cannot be read, or an index there is of another encoder.
     """
     made = []
-    for name in (HPO, *SOURCES):
+    for name in (*IN_PACKAGES, *SOURCES):
         terminology = folder / f"{name}.terminology"
         if not terminology.exists():
-            _packaged(terminology) if name == HPO else _of_tables(SOURCES[name], terms, relations, terminology)
+            if name in IN_PACKAGES:
+                _packaged(IN_PACKAGES[name][0], terminology)
+            else:
+                _of_tables(SOURCES[name], terms, relations, terminology)
         opened = store.load_terminology(terminology)
         held = held_out(opened)
         for index in _indexes(opened, encoder, frozenset(held), folder, name):
             rows = index.concept_rows(list(held.values()))
             known = Known(list(held), rows, "").take(np.flatnonzero(rows >= 0))
-            source = index.manifest["sources"][0]
-            version, licence = (source["version"], source["licence"]) if name == HPO else SOURCES[name][1:3]
+            packaged = (index.manifest["sources"][0]["version"], IN_PACKAGES[name][1]) if name in IN_PACKAGES else None
+            version, licence = packaged or SOURCES[name][1:3]
             made.append(Vocabulary(name, index, version, licence, known))
     return made
 
@@ -127,8 +133,8 @@ def _indexes(
     return [first, second] if second.manifest["model_hash"] != second.base_model_hash else [first]
 
 
-def _packaged(out: Path) -> None:
-    _import(PACKAGED["hpo"][2], [find_packaged("hpo")], out)
+def _packaged(package: str, out: Path) -> None:
+    _import(PACKAGED[package][2], [find_packaged(package)], out)
 
 
 def _of_tables(source: Source, terms: Path, relations: Path, out: Path) -> None:

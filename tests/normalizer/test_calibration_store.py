@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import re
@@ -33,6 +34,7 @@ from alphita.normalizer.jobs import Job, run
 from alphita.normalizer.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.normalizer.pipeline import Pipeline
 from alphita.normalizer.tables import Table
+from tests.doubles import SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
@@ -227,7 +229,8 @@ def test_another_version_with_other_features_is_refused(index, saved, tmp_path):
 def test_an_error_without_a_threshold_offers_the_others(fitted):
     with pytest.raises(UsageError, match=r"no threshold was tested for an error of 0\.03; choose from 0\.005, 0\.01"):
         fitted.threshold(0.03)
-    assert fitted.threshold(0.005) is None
+    assert dataclasses.replace(fitted, estimated={}).threshold(0.005) is None
+    assert fitted.threshold(0.005) == fitted.estimated[0.005]
 
 
 # Answers.
@@ -331,12 +334,35 @@ def test_a_job_with_filters_says_that_confidence_was_measured_without(calibrated
         assert ("measured without filters" in capsys.readouterr().err) == (name == "part")
 
 
-def test_nothing_is_accepted_at_an_error_that_is_not_certified(calibrated):
-    normalizer = Normalizer.load(calibrated, encoder=ENCODER, error=0.005)
-    assert normalizer.accept is None
-    assert {one.decision for one in normalizer.normalize(MENTIONS)} <= {"review", "nil", None}
+def test_an_error_that_is_not_certified_is_accepted_by_estimate_or_not_at_all(index, fitted, calibrated):
+    assert fitted.accept[0.005] is None
+    for estimated, word in (({0.005: 0.9}, "estimated"), ({}, "certified")):
+        given = dataclasses.replace(fitted, estimated=estimated)
+        normalizer = Normalizer(index, encoder=ENCODER, calibration=given, error=0.005)
+        assert (normalizer.accept, normalizer.assurance) == (estimated.get(0.005), word)
+        accepted = {one.confidence >= 0.9 for one in normalizer.normalize(MENTIONS) if one.decision == "accept"}
+        assert accepted == ({True} if estimated else set())
     with pytest.raises(UsageError, match="choose from"):
         Normalizer.load(calibrated, encoder=ENCODER, error=0.03)
+
+
+def test_what_is_estimated_survives_saving_and_is_not_taken_over(index, fitted, tmp_path):
+    given = dataclasses.replace(fitted, estimated={0.005: 0.75})
+    given.save(tmp_path / "calibration")
+    assert Calibration.load(tmp_path / "calibration", index).estimated == {0.005: 0.75}
+
+
+def test_what_a_note_denies_is_never_accepted_for_a_name_that_is_near(fitted, tmp_path):
+    names = ("inappropriate absence of fever", "no fever at all", "fever")
+    rows = [(f"X:{number}", name, "exact") for number, name in enumerate(names)]
+    index = build(SmallTerminology(rows), ENCODER, tmp_path / "few.index")
+    sure = dataclasses.replace(
+        fitted, accept={DEFAULT_ERROR: 0.0}, nil_threshold=2.0, definitions=None, abbreviations=None
+    )
+    mentions = ["no absence of fever", "no fever at all", "absence of fever", "fever"]
+    found = Normalizer(index, encoder=ENCODER, calibration=sure).normalize(mentions, explain=True)
+    assert [one.decision for one in found] == ["review", "accept", "accept", "accept"]
+    assert found[0].explanation.contradictions == ("the mention denies it",)
 
 
 def test_an_allowed_error_without_a_calibration_is_refused(index, calibrated):
@@ -361,7 +387,7 @@ def test_a_contradiction_that_vetoes_is_never_accepted(index, fitted):
         index, lambda: ENCODER, fitted.abbreviations, respell=True, definitions=fitted.definitions
     )  # fmt: skip
     mentions = [f"{side} wholly unheard {part}" for side in ("left", "right", "acute") for part in ("drall", "quenna")]
-    mentions += [f"{name} without right drall stone" for name in list(index.strings)[::50]]
+    mentions += [f"no {name}" for name in list(index.strings)[::50]]
     asked, _ = pipeline.ask(mentions)
     scored = pipeline.candidates(asked)
     top = sure(scored.table, scored.features).top

@@ -60,8 +60,8 @@ def test_it_ranks_what_nothing_could_be_fitted_on(source, plain):
 def test_it_accepts_with_a_margin_and_says_where_it_is_from(source, plain):
     carried = carry_over(plain, lambda: ENCODER, source)
     own = Calibration.load(source.path / FOLDER, source)
-    assert carried.assurance == "estimated"
-    assert own.assurance == "certified"
+    assert carried.assurance(0.1) == "estimated"
+    assert own.assurance(0.1) == "certified"
     assert list(carried.accept) == list(own.accept)
     assert (carried.accept[0.1], carried.accept[0.05]) == (own.accept[0.05], own.accept[0.02])
     assert carried.accept[0.1] is not None

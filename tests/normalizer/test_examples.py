@@ -11,7 +11,7 @@ from alphita.index.lenders import shipped_lender
 from alphita.index.store import Index, build
 from alphita.normalizer import examples
 from alphita.normalizer.abbreviations import Abbreviations
-from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, NOISY_SYNONYM, REMOVED, SYNONYM
+from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, NOISY_SYNONYM, REMOVED, SYNONYM, Examples
 from alphita.normalizer.features import MENTION_NAMES, NAMES
 from alphita.normalizer.hiding import Hidden
 from alphita.normalizer.pipeline import Pipeline
@@ -100,6 +100,15 @@ def test_noise_that_makes_another_name_is_left_out(tmp_path, monkeypatch):
     assert found.mentions == ["t2dmx"]
     assert found.concepts.tolist() == [5]
     assert [index.strings[row] for row in found.hidden_strings] == ["t2dm"]
+
+
+def test_at_most_so_many_of_each_kind_and_labelled_ones_all():
+    kinds = ["synonym"] * 30 + ["labelled"] * 20 + ["foreign"] * 4
+    numbers = np.arange(len(kinds))
+    some = Examples([str(number) for number in numbers], numbers, numbers, numbers, kinds)
+    found = examples.at_most(some, 5, seed=0)
+    assert [found.kinds.count(kind) for kind in ("synonym", "labelled", "foreign")] == [5, 20, 4]
+    assert [int(mention) for mention in found.mentions] == sorted(found.concepts.tolist())
 
 
 def test_itself_hides_nothing(small):

@@ -12,7 +12,7 @@ import pytest
 from alphita.cli._summary import text_of
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
-from alphita.normalizer import fitting, general
+from alphita.normalizer import calibration_store, fitting, general
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import FOLDER, Calibration
 from alphita.normalizer.carrying import carry_over, lend
@@ -193,12 +193,19 @@ def test_its_own_calibration_goes_first(encoder, tmp_path, fitted):
     assert Normalizer(index, encoder=ENCODER).assurance == "estimated"
     own = quick_fit(index, ENCODER)
     own.save(index.path / FOLDER)
-    normalizer = Normalizer(index, encoder=ENCODER)
+    assert own.figures["from_general"]
+    normalizer = Normalizer(index, encoder=ENCODER, error=0.1)
     assert normalizer.assurance == "certified"
     assert normalizer.calibration.fields["index_hash"] == index.content_hash
     given = Normalizer(index, encoder=ENCODER, calibration=encoder.folder / FOLDER)
     assert given.assurance == "estimated"
     assert Normalizer(index, encoder=ENCODER, calibration=replace(fitted, abbreviations=None)).calibration.is_general
+
+
+def test_a_general_ranker_of_another_version_is_not_learned_on_from(encoder, tmp_path, monkeypatch):
+    index = build(synthetic_terminology(300, seed=1), encoder, tmp_path / "x.index")
+    monkeypatch.setattr(calibration_store, "EVIDENCE", (*calibration_store.EVIDENCE, "another"))
+    assert fitting._general(index) is None
 
 
 @pytest.mark.parametrize("ranking", ["exact", "letters", "vectors", "fusion"])
@@ -211,7 +218,7 @@ def test_another_ranking_goes_without(ward, ranking):
 
 def test_what_was_saved_is_what_was_fitted_with_the_abbreviations_of_the_index(ward, fitted):
     loaded = Calibration.load(ward.model_path / FOLDER, ward)
-    assert (loaded.is_general, loaded.assurance, loaded.definitions) == (True, "estimated", None)
+    assert (loaded.is_general, loaded.assurance(0.05), loaded.definitions) == (True, "estimated", None)
     assert loaded.accept == fitted.accept
     assert loaded.origin == "general calibration, fitted on one, two, three"
     assert loaded.abbreviations.to_json() == Abbreviations.of_index(ward).to_json()

@@ -73,7 +73,7 @@ def test_several_networks_at_once_are_each_by_itself(seed):
 def test_the_gradients_of_the_weights_are_the_differences():
     data, _, _ = problem(3)
     random = np.random.default_rng(0)
-    mean, scale, weights = ranker._start(data.candidates, random, 3)
+    mean, scale, weights = ranker._first(data.candidates, random, 3)
     weights = {name: values.astype(np.float64) for name, values in weights.items()}
     some = np.array([0, 2, 3, 7, 9])
     rows, by_output = ranker._ranking_gradients(data)(some)
@@ -143,6 +143,37 @@ def test_equal_candidates_score_the_same_wherever_they_stand():
     assert np.ptp(np.round(scores, ranker.DIGITS), axis=0).tolist() == [0.0] * 5
     alone = [fitted.score(row[None])[0] for row in many[:5]]
     np.testing.assert_array_equal(np.round(alone, ranker.DIGITS), np.round(scores[0], ranker.DIGITS))
+
+
+def test_learning_on_from_a_ranker_keeps_what_it_knows():
+    """A few mentions of another kind are learned, and the first kind is still answered; from nothing it is not."""
+    before, few, test = contextual(3, n=600), contextual(5, n=12), contextual(4, n=400)
+    start = ranker.train(before, epochs=20, members=2)
+    own = ranker.train(few, epochs=20, members=2)
+    on_top = ranker.train(few, start=start)
+    assert len(on_top.candidates) == 2
+    assert not np.array_equal(on_top.candidates[0].weight, start.candidates[0].weight)
+
+    def right(one):
+        score = one.score(test.candidates)
+        owner = np.repeat(np.arange(len(test.nil)), np.diff(test.offsets))
+        best = np.lexsort((-score, owner))[test.offsets[:-1]]
+        return test.right[best][~test.nil].mean()
+
+    assert right(on_top) > right(own) + 0.05
+    assert right(on_top) > right(start) - 0.03
+
+
+def test_a_feature_that_was_the_same_everywhere_gets_the_new_data_s_scale():
+    data, _, _ = problem(8, n=60)
+    constant = data.candidates.copy()
+    constant[:, 0] = 7
+    start = ranker.train(data._replace(candidates=constant), epochs=2)
+    fitted = ranker.train(data, start=start).candidates[0]
+    assert fitted.mean[0] == pytest.approx(data.candidates[:, 0].mean(), abs=1e-5)
+    assert fitted.mean[1] == start.candidates[0].mean[1]
+    assert fitted.weight[0].any()
+    assert not start.candidates[0].weight[0].any()
 
 
 @pytest.mark.parametrize("n", [1, 3, 40])

@@ -20,6 +20,7 @@ from alphita.normalizer.risk_coverage import (
     certify,
     coverage_at_error,
     curve,
+    estimate,
     nil_threshold,
     risk_coverage_svg,
     threshold_order,
@@ -349,3 +350,13 @@ class TestPlot:
             x, y = map(float, point.split(","))
             assert 0 <= x <= width
             assert 0 <= y <= height
+
+
+def test_an_estimate_accepts_most_for_the_error():
+    confidence = np.array([0.9, 0.8, 0.7, 0.6, 0.0])
+    right = np.array([True, True, False, True, True])
+    # (0 + 1) / (2 + 2) is 0.25, (1 + 1) / (4 + 2) a third; what has no confidence is never accepted.
+    assert estimate(confidence, right, error=0.25) == 0.8
+    assert estimate(confidence, right, error=0.34) == 0.6
+    assert estimate(confidence, right, error=0.1) is None
+    assert estimate(np.zeros(3), np.ones(3, bool), error=0.9) is None

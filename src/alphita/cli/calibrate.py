@@ -140,6 +140,11 @@ def _text(fitted: Calibration, out: Path) -> str:
     lines += ["", f"NIL: recognised {seen}; lost {nil['lost']:.1%} of those that name a concept", ""]
     error = figures["calibration"]["expected_calibration_error"]
     lines.append(RiskCoverage.from_json(figures["risk_coverage"]).text())
+    lines += [
+        f"{float(allowed):>8.1%} {found['threshold']:>10.4f} {found['share']:>8.1%}  estimated, not certified: too "
+        f"little was tested; {found['wrong']:,} of the accepted are wrong"
+        for allowed, found in figures["estimated"].items()
+    ]
     lines.append(f"expected calibration error {error['value']:.3f} [{error['low']:.3f}, {error['high']:.3f}]")
     lines.append(f"calibration: {out}")
     return "\n".join(lines)

@@ -84,6 +84,7 @@ class Calibration:
         calibrators: from evidence to confidence, by language; "all" for every other.
         nil_threshold: a question whose NIL probability is greater is answered NIL.
         accept: allowed error -> the confidence from which answers are accepted; None: cannot be certified.
+        estimated: allowed error -> the confidence from which answers are accepted where none can be certified.
         figures: what was measured on the calibration data, as JSON.
         definitions: vectors of the concepts' definitions, which the ranker looks at.
         abbreviations: those of the terminology.
@@ -102,16 +103,18 @@ class Calibration:
     cosines: Cosines | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
     pictures: Mapping[str, str] = field(default_factory=dict)
+    estimated: Mapping[float, float] = field(default_factory=dict)
 
     @property
     def is_general(self) -> bool:
         """Whether it was made for an encoder, and so for every index of it."""
         return bool(self.fields.get("general"))
 
-    @property
-    def assurance(self) -> Assurance:
-        """Whether its thresholds were tested on strings of the index that it is for."""
-        return ESTIMATED if self.is_general or "carried_over_from" in self.fields else CERTIFIED
+    def assurance(self, error: float) -> Assurance:
+        """Return whether what is accepted at an allowed error was tested on strings of the index that it is for."""
+        if self.is_general or "carried_over_from" in self.fields or error in self.estimated:
+            return ESTIMATED
+        return CERTIFIED
 
     @property
     def origin(self) -> str:
@@ -143,7 +146,7 @@ class Calibration:
         return Answers(order, top, confidence, probabilities.nil, probabilities.score)
 
     def threshold(self, error: float) -> float | None:
-        """Return the confidence from which answers are accepted at an allowed error; None: none is certified.
+        """Return the confidence from which answers are accepted at an allowed error; None: from none.
 
         Raises:
             UsageError: the thresholds were not made for this error.
@@ -151,7 +154,8 @@ class Calibration:
         if error not in self.accept:
             known = ", ".join(f"{one:g}" for one in self.accept)
             raise UsageError(f"no threshold was tested for an error of {error:g}; choose from {known}")
-        return self.accept[error]
+        certified = self.accept[error]
+        return self.estimated.get(error) if certified is None else certified
 
     def save(self, path: Path, *, force: bool = False) -> None:
         """Write the calibration folder.
@@ -173,6 +177,7 @@ class Calibration:
         settings = {
             "calibrators": kinds, "nil_threshold": self.nil_threshold,
             "accept": [[error, threshold] for error, threshold in self.accept.items()],
+            "estimated": [[error, threshold] for error, threshold in self.estimated.items()],
             "features": list(NAMES), "mention_features": list(MENTION_NAMES), "evidence": list(EVIDENCE),
         }  # fmt: skip
         with artefact.create(path, KIND, force=force) as draft:
@@ -235,6 +240,7 @@ class Calibration:
             }
             definitions = _under(arrays, "definitions.")
             accept = {float(error): threshold for error, threshold in settings["accept"]}
+            estimated = {float(error): float(threshold) for error, threshold in settings.get("estimated", [])}
             nil_threshold = float(settings["nil_threshold"])
             kept_definitions = Definitions(**definitions) if definitions else None
             cosines = Cosines(**found) if (found := _under(arrays, "cosines.")) else None
@@ -242,8 +248,9 @@ class Calibration:
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise InputError(f"damaged calibration: {error}", file=path, remedy=REMEDY) from None
         return cls(
-            ranker, calibrators, nil_threshold, accept, figures, kept_definitions, abbreviations, cosines, manifest
-        )
+            ranker, calibrators, nil_threshold, accept, figures, kept_definitions, abbreviations, cosines, manifest,
+            estimated=estimated,
+        )  # fmt: skip
 
 
 def ordered(table: Table, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -27,7 +27,7 @@ from alphita.index.half import full
 from alphita.index.neighbours import unit
 from alphita.index.store import Encoder, Index
 from alphita.normalizer.abbreviations import Abbreviations
-from alphita.normalizer.calibration_store import CERTIFIED, FOLDER, Calibration
+from alphita.normalizer.calibration_store import FOLDER, Calibration
 from alphita.normalizer.meaning import Cosines, encode_definitions
 
 # Of an allowed error, the share that was certified elsewhere.
@@ -58,6 +58,7 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
             field="model_hash", value=encoders[1],
             remedy=f"build the index with that encoder: alphita index --model {source.model_path}",
         )  # fmt: skip
+    is_estimate = given.is_general or "carried_over_from" in given.fields
     # What was taken over before has no figures of its own.
     before = given.fields.get("carried_over_from", {})
     fields = {
@@ -69,7 +70,7 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
         },
     }  # fmt: skip
     return replace(
-        given, accept=with_margin(given.accept) if given.assurance == CERTIFIED else given.accept, figures={},
+        given, accept=given.accept if is_estimate else with_margin(given.accept), estimated={}, figures={},
         definitions=None if given.definitions is None else encode_definitions(index, encoder),
         abbreviations=Abbreviations.of_index(index), fields=fields, pictures={},
     )  # fmt: skip

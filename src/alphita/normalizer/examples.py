@@ -79,6 +79,17 @@ class Examples(NamedTuple):
         )  # fmt: skip
 
 
+def at_most(some: Examples, most: int, *, seed: int) -> Examples:
+    """Return so many of each kind, drawn; labelled mentions all."""
+    kinds = np.array(some.kinds)
+    chance = np.random.default_rng(seed)
+    parts = [
+        rows if kind == LABELLED else chance.permutation(rows)[:most]
+        for kind in KINDS for rows in [np.flatnonzero(kinds == kind)]
+    ]  # fmt: skip
+    return some.take(np.sort(np.concatenate(parts)))
+
+
 def join(parts: Sequence[Examples]) -> Examples:
     """Return several as one."""
     columns = [np.concatenate([part[place] for part in parts]).astype(np.int64) for place in (1, 2, 3)]

@@ -20,7 +20,7 @@ from alphita.normalizer.table import Table
 
 Float32 = NDArray[np.float32]
 # Definitions are long; what they define stands in their first words.
-DEFINITION_CHARACTERS = 300
+DEFINITION_CHARACTERS = 60
 # How sharply the candidates' cosines are told apart when their parents and children are asked what speaks for them.
 SHARPNESS = 10.0
 ROWS_AT_ONCE = 65_536

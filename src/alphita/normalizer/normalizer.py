@@ -111,7 +111,7 @@ class Normalizer:
     @property
     def assurance(self) -> Assurance | None:
         """How sure the confidence is: "certified" on this index's own strings, "estimated" on others; None: none."""
-        return self.calibration.assurance if self.calibration is not None else None
+        return self.calibration.assurance(self.error) if self.calibration is not None else None
 
     @classmethod
     def load(cls, path: Path | str, *, verify: bool | None = None, **options: Any) -> Normalizer:  # noqa: ANN401

@@ -30,6 +30,9 @@ BATCH = 256
 LEAST_BATCH = 32
 BATCHES = 16
 LEARNING_RATE = 1.2e-2
+# From the weights of another ranker on less is needed, and more would lose what that knows.
+TUNING_EPOCHS = 8
+TUNING_RATE = 5e-3
 DECAY = 1e-4
 BETAS = (0.9, 0.999)
 # Features are clipped at so many standard deviations, so that an odd mention cannot throw the scores anywhere.
@@ -263,19 +266,26 @@ def nil_loss(odds: Float, nil: NDArray[np.bool_], weight: Float) -> tuple[Float,
     return value, share * (1 / (1 + np.exp(-np.clip(odds, -MOST_LOG_ODDS, MOST_LOG_ODDS))) - nil)
 
 
-def train(data: Training, *, seed: int = 0, epochs: int = EPOCHS, members: int = MEMBERS) -> Ranker:
+def train(
+    data: Training, *, start: Ranker | None = None, seed: int = 0, epochs: int | None = None, members: int = MEMBERS
+) -> Ranker:
     """Fit a ranker.
 
     Args:
         data: mentions to learn from.
+        start: a ranker of the same features that is learned on from; its members decide how many there are.
         seed: of the first weights and of the order of the mentions.
-        epochs: times that all mentions are gone through.
+        epochs: times that all mentions are gone through; 15 by default, 8 from a start.
         members: networks whose mean it is.
     """
     random = np.random.default_rng(seed)
-    candidates = _fit(data.candidates, _teaching(data), _ranking_gradients(data), random, epochs, members)
-    known = about(_mean(candidates, data.candidates), data.candidates, data.mentions, data.offsets)
-    mentions = _fit(known, np.arange(len(data.nil)), _nil_gradients(data), random, epochs, members)
+    steps = (epochs or EPOCHS, LEARNING_RATE) if start is None else (epochs or TUNING_EPOCHS, TUNING_RATE)
+    inputs = data.candidates
+    first = _first(inputs, random, members) if start is None else _of(start.candidates, inputs)
+    candidates = _fit(inputs, first, _teaching(data), _ranking_gradients(data), random, steps)
+    inputs = about(_mean(candidates, data.candidates), data.candidates, data.mentions, data.offsets)
+    first = _first(inputs, random, members) if start is None else _of(start.mentions, inputs)
+    mentions = _fit(inputs, first, np.arange(len(data.nil)), _nil_gradients(data), random, steps)
     return Ranker(candidates, mentions)
 
 
@@ -308,16 +318,31 @@ def _nil_gradients(data: Training) -> Gradients:
     return lambda some: (some, lambda odds: nil_loss(odds, data.nil[some], data.weight[some])[1])
 
 
+class First(NamedTuple):
+    """Where learning begins.
+
+    Attributes:
+        mean: (d,) of the inputs.
+        scale: (d,) their standard deviations.
+        weights: those of a `Network`, a member each row.
+    """
+
+    mean: Float
+    scale: Float
+    weights: dict[str, NDArray[np.float32]]
+
+
 def _fit(
     inputs: NDArray[np.float32],
+    first: First,
     mentions: NDArray[np.int64],
     gradients: Gradients,
     random: np.random.Generator,
-    epochs: int,
-    members: int,
+    length: tuple[int, float],
 ) -> tuple[Network, ...]:
-    """Fit networks side by side on the same mentions in the same order, by Adam in float32."""
-    mean, scale, weights = _start(inputs, random, members)
+    """Fit networks side by side on the same mentions in the same order, by Adam in float32; `length`: epochs, rate."""
+    mean, scale, weights = first
+    epochs, highest = length
     values = standardised(inputs, mean.astype(np.float32), scale.astype(np.float32))
     moments = {name: (np.zeros_like(one), np.zeros_like(one)) for name, one in weights.items()}
     n = len(mentions)
@@ -330,29 +355,33 @@ def _fit(
             rows, by_output = gradients(mentions[np.sort(order[first_row : first_row + size])])
             step += 1
             # Linear warm-up over a tenth, then a cosine to nothing.
-            rate = LEARNING_RATE * min(1.0, 10 * step / steps) * 0.5 * (1 + np.cos(np.pi * step / steps))
+            rate = highest * min(1.0, 10 * step / steps) * 0.5 * (1 + np.cos(np.pi * step / steps))
             for name, gradient in back(weights, values[rows], by_output).items():
-                first, second = moments[name]
-                first += (1 - BETAS[0]) * (gradient - first)
-                second += (1 - BETAS[1]) * (gradient**2 - second)
-                update = (first / (1 - BETAS[0] ** step)) / (np.sqrt(second / (1 - BETAS[1] ** step)) + 1e-8)
+                mean_of, square = moments[name]
+                mean_of += (1 - BETAS[0]) * (gradient - mean_of)
+                square += (1 - BETAS[1]) * (gradient**2 - square)
+                update = (mean_of / (1 - BETAS[0] ** step)) / (np.sqrt(square / (1 - BETAS[1] ** step)) + 1e-8)
                 weights[name] -= np.float32(rate) * (update + DECAY * weights[name])
     return tuple(
         Network(mean, scale, *(weights[name][number].astype(np.float64) for name in _LEARNED))
-        for number in range(members)
+        for number in range(len(weights["out_bias"]))
     )
 
 
 _LEARNED = ("weight", "bias", "out", "out_bias")
 
 
-def _start(
-    inputs: NDArray[np.float32], random: np.random.Generator, members: int
-) -> tuple[Float, Float, dict[str, NDArray[np.float32]]]:
-    """Return mean and scale of the inputs, and the first weights: those of a `Network`, a member each row."""
-    d = inputs.shape[1]
+def _moments(inputs: NDArray[np.float32]) -> tuple[Float, Float, NDArray[np.bool_]]:
+    """Return mean and standard deviation (1 where constant) of the inputs, and which vary, (d,) each."""
     scale = inputs.std(axis=0, dtype=np.float64)
     varied = scale > 1e-6
+    return inputs.mean(axis=0, dtype=np.float64), np.where(varied, scale, 1.0), varied
+
+
+def _first(inputs: NDArray[np.float32], random: np.random.Generator, members: int) -> First:
+    """Return weights drawn by chance."""
+    d = inputs.shape[1]
+    mean, scale, varied = _moments(inputs)
     weights = {
         # What is the same everywhere here teaches nothing, and must have no say where it is another.
         "weight": random.normal(0, np.sqrt(2 / d), (members, d, HIDDEN)) * varied[:, None],
@@ -360,8 +389,15 @@ def _start(
         "out": random.normal(0, np.sqrt(1 / HIDDEN), (members, HIDDEN)),
         "out_bias": np.zeros((members, 1)),
     }
-    first = {name: values.astype(np.float32) for name, values in weights.items()}
-    return inputs.mean(axis=0, dtype=np.float64), np.where(varied, scale, 1.0), first
+    return First(mean, scale, {name: values.astype(np.float32) for name, values in weights.items()})
+
+
+def _of(members: tuple[Network, ...], inputs: NDArray[np.float32]) -> First:
+    """Return the weights of networks that read their inputs alike; inputs that had no say get their own scale."""
+    weights = {name: np.stack([getattr(one, name) for one in members]).astype(np.float32) for name in _LEARNED}
+    mean, scale, varied = _moments(inputs)
+    new = varied & ~weights["weight"].any(axis=(0, 2))
+    return First(np.where(new, mean, members[0].mean), np.where(new, scale, members[0].scale), weights)
 
 
 def back(

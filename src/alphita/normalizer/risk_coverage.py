@@ -151,6 +151,21 @@ def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: fl
     return f"{wrong:,} of {accepted:,} accepted at {threshold:.4g} are wrong; at most {most:,} may be"
 
 
+def estimate(confidence: Float, right: Bool, *, error: float) -> float | None:
+    """Return the confidence from which most are accepted for an error of (wrong + 1) / (accepted + 2); None: from none.
+
+    It is chosen on the data that it is measured on, so it is an estimate where `certify` finds nothing.
+
+    Args:
+        confidence: (n,); a confidence of 0 is never accepted.
+        right: (n,).
+        error: the allowed error.
+    """
+    values, accepted, wrong = _steps(np.asarray(confidence, np.float64), right)
+    fitting = np.flatnonzero((values > 0) & ((wrong + 1) / (accepted + 2) <= error))
+    return float(values[fitting[-1]]) if len(fitting) else None
+
+
 def nil_threshold(nil_probability: Float, names_concept: Bool, *, lost: float = 0.05) -> float:
     """Return the NIL probability above which a mention is NIL, the least that loses few of those that name a concept.
 
