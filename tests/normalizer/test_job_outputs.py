@@ -181,7 +181,9 @@ def sure(normalizer, monkeypatch) -> Normalizer:
         return [replace(one, decision=decisions[one.method], confidence=0.9) for one in found]
 
     monkeypatch.setattr(normalizer, "normalize", decide)
-    normalizer.calibration = types.SimpleNamespace(fields={"content_hash": "abc"}, assurance=lambda error: "certified", origin="")
+    normalizer.calibration = types.SimpleNamespace(
+        fields={"content_hash": "abc"}, assurance=lambda error: "certified", origin=""
+    )
     return normalizer
 
 

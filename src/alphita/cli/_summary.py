@@ -28,9 +28,11 @@ def text_of(summary: Summary, audit: int = 0) -> str:
         lines.append(f"{summary.accepted:,} accepted{allowed}, {summary.review:,} for review")
     if summary.assurance == "certified":
         lines.append("confidence: certified on strings of this index that nothing was fitted on")
+    elif summary.assurance is not None and not summary.origin:
+        lines.append(f"confidence: {summary.assurance}; too few strings were held out to certify that error")
     elif summary.assurance is not None:
-        origin = f" ({summary.origin})" if summary.origin else ""
-        lines.append(f"confidence: {summary.assurance}{origin}; 'alphita calibrate --index INDEX' makes it certified")
+        remedy = "'alphita calibrate --index INDEX' makes it certified"
+        lines.append(f"confidence: {summary.assurance} ({summary.origin}); {remedy}")
     if summary.lost:
         lines.append("not in this format: " + ", ".join(f"{name} ({n:,})" for name, n in summary.lost.items()))
     if summary.rejects is not None:

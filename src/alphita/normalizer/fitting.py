@@ -4,7 +4,7 @@ The held-out strings are parted, concept by concept (see `held_out`). On a half 
 the general one that came with the model if there is one, and by cross-validation what its scores are worth (the
 calibrator). On the rest, which neither has seen, thresholds are tested and everything is measured. So what is promised
 rests on data that nothing was fitted on. Where too little is tested to certify an allowed error, its threshold is
-estimated from both halves.
+estimated: it is the higher of those that both halves ask for.
 """
 
 from __future__ import annotations
@@ -281,13 +281,17 @@ def certify(
 def _estimate(
     draft: Calibration, crossed: Crossed, tested: Tested, certificates: Mapping[float, Certificate]
 ) -> dict[float, float]:
-    """Return thresholds for the allowed errors that cannot be certified, from all answers that were not fitted on."""
+    """Return thresholds for the allowed errors that cannot be certified: the higher of both halves' estimates."""
     expected = draft.calibrators[COMMON].apply(crossed.evidence)
-    given = np.concatenate([np.where(crossed.nil > draft.nil_threshold, 0.0, expected), tested.given])
-    right = np.concatenate([crossed.right, tested.right])
-    missing = [error for error, certificate in certificates.items() if certificate.threshold is None]
-    found = {error: risk_coverage.estimate(given, right, error=error) for error in missing}
-    return {error: threshold for error, threshold in found.items() if threshold is not None}
+    learned = np.where(crossed.nil > draft.nil_threshold, 0.0, expected)
+    halves = ((learned, crossed.right), (tested.given, tested.right))
+    found = {}
+    for error, certificate in certificates.items():
+        some = [risk_coverage.estimate(*half, error=error) for half in halves]
+        known = [one for one in some if one is not None]
+        if certificate.threshold is None and len(known) == len(halves):
+            found[error] = max(known)
+    return found
 
 
 def _accepted(tested: Tested, threshold: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What recipes of names and texts learn from and are chosen by: names and texts of concepts, scored sentences, and what is held out."""
+"""What recipes of names and texts learn from and are chosen by: both, scored sentences, and what is held out."""
 
 from __future__ import annotations
 
