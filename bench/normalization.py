@@ -25,8 +25,9 @@ from alphita.evaluation.ranking import ranking_of
 from alphita.index.store import Index
 from alphita.normalizer import examples, reliability, risk_coverage
 from alphita.normalizer.calibration_store import FOLDER, Calibration
+from alphita.normalizer.examples import Examples
 from alphita.normalizer.features import languages_of
-from alphita.normalizer.held_out import Known, population
+from alphita.normalizer.held_out import Known, nil_count
 from alphita.normalizer.normalizer import RANKINGS, Normalizer
 from alphita.normalizer.pipeline import Pipeline
 from alphita.normalizer.seen import see
@@ -162,7 +163,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if arguments.sample is not None:
         figures["sample"] = accuracies(index, encoder, *read_sample(arguments.sample, index))
-    answered = Answered(pipeline, calibration, population(index, known, SEED))
+    answered = Answered(pipeline, calibration, _population(index, known))
     alone = Answered(pipeline, calibration, examples.synonyms(index, known.strings, known.concepts))
     for name, one in (("population", answered), ("held-out strings alone", alone)):
         figures[name] = {
@@ -174,6 +175,16 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         foreign = [line.strip() for line in arguments.foreign.read_text(encoding="utf-8").splitlines() if line.strip()]
     figures["nil"] = nil_figures(index, pipeline, calibration, known, foreign)
     return figures
+
+
+def _population(index: Index, known: Known) -> Examples:
+    """Return held-out strings as they are, and a share of mentions that name nothing."""
+    count = nil_count(len(known.strings))
+    gone = known.take(np.random.default_rng(SEED).permutation(len(known.strings))[:count])
+    return examples.join([
+        examples.synonyms(index, known.strings, known.concepts), examples.removed(gone.strings, gone.concepts),
+        examples.foreign(index, count, seed=SEED),
+    ])  # fmt: skip
 
 
 def main() -> None:

@@ -89,8 +89,19 @@ def test_an_error_that_can_be_certified_has_a_threshold(fitted):
     given = [threshold for threshold in fitted.accept.values() if threshold is not None]
     assert given
     assert all(0.0 <= threshold <= 1.0 for threshold in given)
-    # 400 strings cannot certify an error of half a percent.
-    assert fitted.accept[0.005] is None
+    # What is not certified is estimated, or not accepted; and nothing is both.
+    assert not {error for error, one in fitted.accept.items() if one is not None} & set(fitted.estimated)
+
+
+def test_a_half_of_the_concepts_is_tested_with_names_as_they_are_and_with_noise(index):
+    to_learn, to_test = divide(index, held_out(index, None, 3), labelled(index, []), 3)
+    counts = fitting.counts_of(to_test)
+    assert counts["synonym"] == counts["itself"]
+    assert 0.9 * counts["itself"] < counts["noise"] < 1.4 * counts["itself"]
+    named = sum(counts[kind] for kind in held_out_module.NAMED)
+    assert 0.05 < (counts["removed"] + counts["foreign"]) / named < 0.15
+    used = {int(one) for one in to_learn.concepts if one >= 0}
+    assert not used & {int(one) for one in to_test.concepts if one >= 0}
 
 
 def test_a_seed_decides_everything(fitted, index):
@@ -229,9 +240,10 @@ PLAIN = ("exact", "letters", "vectors", "fusion")
 
 
 def named_part(index: Index, split: Split | None = None, labels: Sequence[Label] = (), seed: int = 0) -> Examples:
-    """Return the examples that are tested on and name a concept."""
+    """Return the held-out strings and labelled mentions that are tested on and name a concept."""
     tested = divide(index, held_out(index, split, seed), labelled(index, labels), seed)[1]
-    return tested.take(np.flatnonzero(tested.concepts >= 0))
+    kinds = np.isin(tested.kinds, (examples.SYNONYM, examples.LABELLED))
+    return tested.take(np.flatnonzero(kinds & (tested.concepts >= 0)))
 
 
 def test_a_plain_ranking_has_the_accuracy_of_a_normalizer_that_is_given_it(index, tmp_path):

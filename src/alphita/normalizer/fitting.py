@@ -25,9 +25,9 @@ from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration import COMMON
 from alphita.normalizer.calibration_store import FOLDER, Answers, Calibration, evidence_of, ordered
 from alphita.normalizer.candidates import DEPTH, EXACT, LETTERS
-from alphita.normalizer.examples import FOREIGN, LABELLED, REMOVED, SYNONYM, Examples
+from alphita.normalizer.examples import FOREIGN, ITSELF, LABELLED, NOISE, REMOVED, SYNONYM, Examples
 from alphita.normalizer.features import Languages, languages_of
-from alphita.normalizer.held_out import divide, held_out, labelled, nil_count
+from alphita.normalizer.held_out import divide, held_out, in_mixture, labelled
 from alphita.normalizer.labels import Label
 from alphita.normalizer.meaning import encode_definitions
 from alphita.normalizer.normalizer import RANKINGS, STRINGS_PER_CONCEPT
@@ -43,7 +43,7 @@ ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1)
 # In-terminology mentions that may be lost to NIL.
 LOST = 0.05
 # From the general ranker on, more of a kind of example teaches no more: HPO's synonyms 75.3 with all, 75.6 with 1,500.
-MOST_TUNED = 1_200
+MOST_TUNED = 1_000
 # Accuracy of each ranking is reported at these.
 KS = (1, 5)
 # Strings that `Normalizer` looks at first for so many concepts.
@@ -146,28 +146,28 @@ def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -
     fitted = ranker.train(learned.training, start=start, seed=seed)
     kinds = np.array(learned.examples.kinds)
     fold = np.random.default_rng(seed).permutation(len(kinds)) % FOLDS
-    population = np.isin(kinds, (SYNONYM, LABELLED)) | _thinned(kinds, seed)
-    crossed = together([one for _, one in cross_validate(learned, fold, population, seed, start)])
+    asked = in_mixture(kinds, seed)
+    crossed = together([one for _, one in cross_validate(learned, fold, asked, seed, start)])
     languages = _languages(languages_of(pipeline.index.segment), learned.table.term[crossed.top])
     draft = calibrated(fitted, crossed, languages, seed)
     return replace(draft, definitions=pipeline.definitions, abbreviations=pipeline.abbreviations), crossed
 
 
 def cross_validate(
-    seen: Seen, fold: NDArray[np.int64], population: NDArray[np.bool_], seed: int, start: Ranker | None = None
+    seen: Seen, fold: NDArray[np.int64], asked: NDArray[np.bool_], seed: int, start: Ranker | None = None
 ) -> Iterator[tuple[Ranker, Crossed]]:
     """Yield for each fold the ranker fitted on the others, and what it answers to the fold's.
 
     Args:
         seen: n examples.
         fold: (n,) the number of each one's fold, from 0.
-        population: (n,) those that are answered.
+        asked: (n,) those that are answered.
         seed: of the rankers.
         start: see `ranker.train`.
     """
     for number in range(int(fold.max()) + 1):
         fitted = ranker.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
-        yield fitted, _crossed(seen, fitted, (fold == number) & population)
+        yield fitted, _crossed(seen, fitted, (fold == number) & asked)
 
 
 def together(parts: Sequence[Crossed]) -> Crossed:
@@ -201,16 +201,6 @@ def _crossed(seen: Seen, fitted: Ranker, asked: NDArray[np.bool_]) -> Crossed:
     rows = np.flatnonzero(asked & (top >= 0))
     named = seen.examples.concepts[rows] >= 0
     return Crossed(evidence[rows], seen.training.right[top[rows]], top[rows], probabilities.nil[rows], named)
-
-
-def _thinned(kinds: NDArray[Any], seed: int) -> NDArray[np.bool_]:
-    """Choose so many of the NIL examples that they have their share in the population."""
-    wanted = nil_count(int(np.isin(kinds, (SYNONYM, LABELLED)).sum()))
-    chosen = np.zeros(len(kinds), bool)
-    for kind in (REMOVED, FOREIGN):
-        rows = np.flatnonzero(kinds == kind)
-        chosen[np.random.default_rng(seed).permutation(rows)[:wanted]] = True
-    return chosen
 
 
 def _some(training: Training, rows: NDArray[np.int64]) -> Training:
@@ -324,7 +314,8 @@ def population_text(tested: Examples, origin: str) -> str:
     """Return in words what is measured on."""
     counts = counts_of(tested)
     text = (
-        f"{counts.get(SYNONYM, 0):,} strings of {origin}, with {counts.get(REMOVED, 0):,} names of removed "
+        f"{counts.get(SYNONYM, 0):,} strings of {origin}, {counts.get(ITSELF, 0):,} names of the index and "
+        f"{counts.get(NOISE, 0):,} of them with slips and words lost, with {counts.get(REMOVED, 0):,} names of removed "
         f"concepts and {counts.get(FOREIGN, 0):,} foreign strings among them"
     )
     return text + (f", and {counts[LABELLED]:,} labelled mentions" if LABELLED in counts else "")
@@ -340,13 +331,13 @@ def counts_of(some: Examples) -> dict[str, int]:
 
 
 def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) -> dict[str, dict[str, float]]:
-    """Return accuracy@k of every ranking on the tested examples that name a concept, whatever would be NIL.
+    """Return accuracy@k of every ranking on held-out strings and labelled mentions, whatever would be NIL.
 
     What is not learned is asked as `Normalizer` asks it: by its own routes alone, with nothing expanded or put right.
     A ranking by letters is left out where the index has none: there it cannot be chosen.
     """
     seen = tested.seen
-    named = np.flatnonzero(seen.examples.concepts >= 0)
+    named = np.flatnonzero((seen.examples.concepts >= 0) & np.isin(seen.examples.kinds, (SYNONYM, LABELLED)))
     some = seen.examples.take(named)
     found: dict[str, dict[str, float]] = {}
     looked_up: dict[int, list[tuple[NDArray[np.int64], Table]]] = {}

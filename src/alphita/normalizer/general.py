@@ -5,8 +5,7 @@ the same. So one that was fitted on several ranks the candidates of another, fro
 confidence is worth there is estimated by leaving out one vocabulary after another: each is answered by a ranker that
 was fitted on the others, with the calibrators and the NIL threshold of the others.
 
-What is answered is a mixture, for nobody knows what will be asked: a third of the mentions equal a name, a third are
-names with slips and words lost, a third are synonyms taken as not there; and a share is NIL.
+What is answered is the mixture of `held_out.mixture`.
 
 The threshold for an allowed error is the highest of those that each left-out vocabulary certifies by itself (those of
 which enough was tested), and of the one that all certify together. So it held for the worst of them; for a vocabulary
@@ -34,7 +33,7 @@ from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import Calibration
 from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM, Examples
 from alphita.normalizer.fitting import ERRORS, KS, Crossed, Tested
-from alphita.normalizer.held_out import Known, is_learned_from, nil_count, taught
+from alphita.normalizer.held_out import NAMED, Known, in_mixture, is_learned_from, mixture, taught
 from alphita.normalizer.pipeline import Pipeline
 from alphita.normalizer.ranker import Ranker
 from alphita.normalizer.risk_coverage import Certificate
@@ -45,12 +44,9 @@ MOST_LEARNED = 4_000
 MOST_TESTED = 1_500
 # A vocabulary of which fewer mentions are tested certifies little, and has no say in what the others may accept.
 LEAST_TESTED = 1_000
-# Beside so many mentions with noise one has a short form in it, and one is a short form.
-ABBREVIATED = 6
 # In-terminology mentions of the mixture that may be lost to NIL: the share that left most answers right, NIL among
 # them, when vocabularies were left out. A third of the mixture equals a name and is never lost.
 LOST = 0.03
-NAMED = (ITSELF, NOISE, SYNONYM)
 
 
 @dataclass(frozen=True)
@@ -207,7 +203,7 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     progress.say(f"{one.name}:")
     to_learn = taught(index, known[0], seed)
     drawn = np.sort(np.random.default_rng(seed).permutation(len(to_learn.mentions))[:MOST_LEARNED])
-    to_test = _population(index, known[1], names[1], seed)
+    to_test = mixture(index, known[1], names[1], seed, most=MOST_TESTED)
     return Held(seen.see(pipeline, to_learn.take(drawn)), seen.see(pipeline, to_test))
 
 
@@ -217,40 +213,13 @@ def _divided(index: Index, known: Known, seed: int) -> tuple[Known, Known]:
     return known.take(np.flatnonzero(learning)), known.take(np.flatnonzero(~learning))
 
 
-def _population(index: Index, known: Known, names: Known, seed: int) -> Examples:
-    """Return the mixture of mentions to test on, of concepts that are not learned from with this seed."""
-    drawn_from, seed = seed, seed + 1
-    n = min(MOST_TESTED, len(known.strings), len(names.strings) // 2)
-    chance = np.random.default_rng(seed)
-    held, order = known.take(chance.permutation(len(known.strings))[:n]), chance.permutation(len(names.strings))
-    equal, noisy, longer = (names.take(rows) for rows in (order[:n], order[n : 2 * n], order[2 * n :]))
-    nil = nil_count(len(NAMED) * n)
-    gone = known.take(chance.permutation(len(known.strings))[:nil])
-    return examples.join([
-        examples.itself(equal.strings, equal.concepts),
-        examples.with_noise(index, noisy.strings, noisy.concepts, hide=False, seed=seed),
-        examples.abbreviated(index, longer.strings, longer.concepts, most=n // ABBREVIATED, seed=seed),
-        examples.short_forms(
-            index, lambda one: not is_learned_from(index, one, drawn_from), most=n // ABBREVIATED, seed=seed
-        ),
-        examples.synonyms(index, held.strings, held.concepts), examples.removed(gone.strings, gone.concepts),
-        examples.foreign(index, nil, seed=seed),
-    ])  # fmt: skip
-
-
 def _mixture(learned: Examples, vocabulary: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:
     """Choose of the examples to learn from those that confidence is fitted on: the mixture, in each vocabulary."""
     kinds = np.array(learned.kinds)
     chosen = np.zeros(len(kinds), bool)
     for number in range(int(vocabulary.max()) + 1):
-        own = vocabulary == number
-        n = min(int((own & (kinds == kind)).sum()) for kind in NAMED)
-        for kind, wanted in (
-            *((kind, n) for kind in NAMED),
-            *((kind, nil_count(3 * n)) for kind in (REMOVED, FOREIGN)),
-        ):
-            rows = np.flatnonzero(own & (kinds == kind))
-            chosen[np.random.default_rng(seed).permutation(rows)[:wanted]] = True
+        own = np.flatnonzero(vocabulary == number)
+        chosen[own] = in_mixture(kinds[own], seed)
     return chosen
 
 

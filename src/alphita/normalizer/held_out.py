@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from alphita.errors import InputError, UsageError, shorten
 from alphita.index.learning import HELD_BACK, is_held_back
 from alphita.index.store import Index
 from alphita.normalizer import examples
-from alphita.normalizer.examples import LABELLED, NIL_SHARE, Examples
+from alphita.normalizer.examples import FOREIGN, ITSELF, LABELLED, NIL_SHARE, NOISE, REMOVED, SYNONYM, Examples
 from alphita.normalizer.labels import Label
 from alphita.terminology.splits import Split
 from alphita.terminology.text import clean_many
@@ -33,6 +33,11 @@ REMEDY = (
 )
 # Mentions that name no concept, among those that thresholds and confidence are made for.
 POPULATION_NIL_SHARE = 0.1
+# The kinds of mentions that name one, each of which is asked equally often; of each at most.
+NAMED = (ITSELF, NOISE, SYNONYM)
+MOST_TESTED = 800
+# Beside so many mentions with noise one has a short form in it, and one is a short form.
+ABBREVIATED = 6
 
 
 class Known(NamedTuple):
@@ -142,7 +147,9 @@ def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Exa
         f"{learning.sum():,} held-out strings to learn from, {(~learning).sum():,} to test on ({known.origin})"
     )
     to_learn = taught(index, known.take(np.flatnonzero(learning)), seed)
-    to_test = population(index, known.take(np.flatnonzero(~learning)), seed + 1)
+    names = Known(*examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), "")
+    others = np.array([not is_learned_from(index, concept, seed) for concept in names.concepts.tolist()], bool)
+    to_test = mixture(index, known.take(np.flatnonzero(~learning)), names.take(np.flatnonzero(others)), seed)
     return (
         examples.join([to_learn, labels.take(np.flatnonzero(first))]),
         examples.join([to_test, labels.take(np.flatnonzero(~first))]),
@@ -189,13 +196,47 @@ def _own_learned(index: Index, seed: int) -> tuple[list[str], NDArray[np.int64]]
     return [strings[row] for row in kept], concepts[kept]
 
 
-def population(index: Index, known: Known, seed: int) -> Examples:
-    """Return what confidence and thresholds are made for: held-out strings as they are, and a share that is NIL."""
-    count = nil_count(len(known.strings))
+def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = MOST_TESTED) -> Examples:
+    """Return what confidence and thresholds are made for: a mixture, for nobody knows what will be asked.
+
+    A third of the mentions equal a name, a third are names with slips and words lost, or with short forms, a third are
+    held-out strings; and a share is NIL.
+
+    Args:
+        index: what they are for.
+        known: held-out strings of concepts that are not learned from with this seed.
+        names: strings of the index, of such concepts.
+        seed: of all drawing.
+        most: mentions of each third, at most.
+    """
+    drawn_from, seed = seed, seed + 1
+    n = min(most, len(known.strings), len(names.strings) // 2)
+    chance = np.random.default_rng(seed)
+    held, order = known.take(chance.permutation(len(known.strings))[:n]), chance.permutation(len(names.strings))
+    equal, noisy, longer = (names.take(rows) for rows in (order[:n], order[n : 2 * n], order[2 * n :]))
+    nil = nil_count(len(NAMED) * n)
+    gone = known.take(chance.permutation(len(known.strings))[:nil])
     return examples.join([
-        examples.synonyms(index, known.strings, known.concepts), _removed(known, count, seed),
-        examples.foreign(index, count, seed=seed),
+        examples.itself(equal.strings, equal.concepts),
+        examples.with_noise(index, noisy.strings, noisy.concepts, hide=False, seed=seed),
+        examples.abbreviated(index, longer.strings, longer.concepts, most=n // ABBREVIATED, seed=seed),
+        examples.short_forms(
+            index, lambda one: not is_learned_from(index, one, drawn_from), most=n // ABBREVIATED, seed=seed
+        ),
+        examples.synonyms(index, held.strings, held.concepts), examples.removed(gone.strings, gone.concepts),
+        examples.foreign(index, nil, seed=seed),
     ])  # fmt: skip
+
+
+def in_mixture(kinds: NDArray[Any], seed: int) -> NDArray[np.bool_]:
+    """Choose of examples to learn from, by their (n,) kinds, as many of each as the mixture has; labelled ones all."""
+    chosen = kinds == LABELLED
+    n = min(int((kinds == kind).sum()) for kind in NAMED)
+    for some, wanted in ((NAMED, n), ((REMOVED, FOREIGN), nil_count(len(NAMED) * n))):
+        for kind in some:
+            rows = np.flatnonzero(kinds == kind)
+            chosen[np.random.default_rng(seed).permutation(rows)[:wanted]] = True
+    return chosen
 
 
 def nil_count(named: int) -> int:
