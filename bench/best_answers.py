@@ -100,6 +100,7 @@ def variants() -> dict[str, Enrichment]:
         "everything": whole,
         "without borrowed names": whole._replace(lender=alone),
         "without the head": whole._replace(learn="no"),
+        "learned for minutes": whole._replace(learn="minutes"),
         "without short forms": whole._replace(short_forms=None),
         "without everyday phrases": whole._replace(lender=lay),
         "nothing": nothing,

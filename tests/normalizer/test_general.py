@@ -202,10 +202,14 @@ def test_its_own_calibration_goes_first(encoder, tmp_path, fitted):
     assert Normalizer(index, encoder=ENCODER, calibration=replace(fitted, abbreviations=None)).calibration.is_general
 
 
-def test_a_general_ranker_of_another_version_is_not_learned_on_from(encoder, tmp_path, monkeypatch):
+def test_a_general_ranker_of_another_version_is_not_learned_on_from(encoder, tmp_path, monkeypatch, capsys):
     index = build(synthetic_terminology(300, seed=1), encoder, tmp_path / "x.index")
     monkeypatch.setattr(calibration_store, "EVIDENCE", (*calibration_store.EVIDENCE, "another"))
     assert fitting._general(index) is None
+    assert (
+        "fitted from nothing, not from the general ranker: this calibration was made by another"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("ranking", ["exact", "letters", "vectors", "fusion"])

@@ -114,7 +114,8 @@ def _general(index: Index) -> Ranker | None:
     folder = index.model_path / FOLDER
     try:
         found = Calibration.load(folder, index) if folder.exists() else None
-    except InputError:
+    except InputError as error:
+        progress.say(f"fitted from nothing, not from the general ranker: {error.problem}")
         return None
     return found.ranker if found is not None and found.is_general else None
 
