@@ -5,13 +5,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import UsageError
 from alphita.recipes import alphita
 from alphita.terminology.store import Terminology, load_terminology
-from alphita.training.definition_pairs import DefinitionPairs
+from alphita.training.definition_data import read
+from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
+from alphita.training.forward import TermForward
+from tests.reference import info_nce
 from tests.stanzas import defined
 from tests.tiny import tiny_model
 
@@ -34,16 +38,44 @@ def terminology(folder: Path) -> Terminology:
     return load_terminology(folder / "t.terminology")
 
 
+def vectors_of(model: Path, strings: list[str]) -> np.ndarray:
+    encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=48)
+    forward = TermForward(encoder, precision="fp32")
+    forward.module.eval()
+    with torch.no_grad():
+        return forward(encoder.tokenize(strings)).double().numpy()
+
+
 def test_a_batch_s_loss_is_the_sum_of_its_parts(folder, terminology, tmp_path, monkeypatch) -> None:
-    """One step that changes nothing: contrast as the reference has it, and nothing to keep yet."""
-    drawn = []
-    batch = DefinitionPairs.batch
-    monkeypatch.setattr(DefinitionPairs, "batch", lambda self, number: drawn.append(batch(self, number)) or drawn[-1])
-    still = SMALL | {"steps": 1, "learning_rate": 1e-30, "dropout": 0.0, "hard_negatives": 0, "symmetric": False}
-    figures = alphita.train(terminology, str(folder / "model"), tmp_path / "m", alphita.Config(**still))
-    assert figures["kept"] == pytest.approx(0, abs=1e-9)
-    assert figures["loss"] == pytest.approx(figures["contrast"], rel=1e-6)
-    assert figures["contrast"] > 0.1
+    """One step that changes nothing, with what the base gave turned about, so that there is something to keep."""
+    base = TermEncoder.encode
+    monkeypatch.setattr(TermEncoder, "encode", lambda self, strings, **_: base(self, strings)[:, ::-1] + 0.1)
+    still = SMALL | {"steps": 1, "learning_rate": 1e-30, "dropout": 0.0, "temperature": 0.3, "mu": 7.0}
+    config = alphita.Config(**still)
+    figures = alphita.train(terminology, str(folder / "model"), tmp_path / "m", config)
+    monkeypatch.undo()
+    data = read(terminology, config)
+    hard = HardNegatives(terminology, data.texts.concepts, count=1, held_out=np.empty((0, 2), np.int32))
+    drawn = DefinitionPairs(data.names, data.texts, batch=12, seed=0, hard=hard).draw(0)
+    assert len(drawn.hard)
+    names, texts, extra = (
+        vectors_of(folder / "model", [strings[place] for place in places])
+        for strings, places in ((data.names.strings, drawn.names), (data.texts.strings, drawn.texts),
+                                (data.texts.strings, drawn.hard))
+    )  # fmt: skip
+    takes = [[pair == of for of in drawn.hard_of] for pair in range(12)]
+    contrast = info_nce.info_nce(names, texts, drawn.group.tolist(), 0.3, True, extra, takes)
+    strings = [*data.names.strings, *data.texts.strings]
+    places = np.random.default_rng([0, 21, 0]).choice(len(strings), 6, replace=False)
+    own = vectors_of(folder / "model", [strings[place] for place in places])
+    own /= np.linalg.norm(own, axis=1, keepdims=True)
+    turned = own[:, ::-1] + 0.1
+    turned = turned / np.linalg.norm(turned, axis=1, keepdims=True)
+    kept = ((own @ own.T - turned @ turned.T) ** 2).mean()
+    assert kept > 1e-5
+    assert figures["contrast"] == pytest.approx(contrast, rel=1e-4)
+    assert figures["kept"] == pytest.approx(kept, rel=1e-3)
+    assert figures["loss"] == pytest.approx(contrast + 7 * kept, rel=1e-4)
 
 
 def test_what_the_base_knows_is_kept_the_better_the_more_it_weighs(folder, terminology, tmp_path) -> None:

@@ -14,15 +14,13 @@ to each other. `start_share` averages some of the starting weights into the fina
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
-from alphita import registry
 from alphita.errors import InputError
-from alphita.training.definition_data import TRAINED, Data, TextTraining, read
-from alphita.training.sentence_tasks import listed
+from alphita.training.definition_data import TRAINED, TextTraining, read, some_of
 
 if TYPE_CHECKING:
     import torch
@@ -31,9 +29,8 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 CITATION = "Alphita, https://github.com/alphita/alphita; of the parts: see the recipes biolord, sapbert, coder_pp."
-# Strings of the base's that are drawn from, and the part of the steps that warms up.
+# Strings whose nearness is kept are drawn from so many, which the base encodes once.
 KEPT = 20_000
-WARMUP = 0.05
 
 
 class Config(TextTraining):
@@ -69,12 +66,7 @@ class Config(TextTraining):
     @field_validator("kinds")
     @classmethod
     def _known(cls, value: str) -> str:
-        for name in (given := listed(value)):
-            if name not in TRAINED:
-                raise ValueError(registry.unknown("kind", name, TRAINED))
-        if not given:
-            raise ValueError(f"give some of {', '.join(TRAINED)}")
-        return value
+        return some_of(TRAINED, value, "kind")
 
 
 def train(
@@ -93,10 +85,9 @@ def train(
     Raises:
         InputError: no name is left, or no concept has a text of the kinds that are trained against.
     """
-    from alphita.objectives.info_nce import info_nce
     from alphita.objectives.kept_nearness import kept_nearness
     from alphita.training import runs
-    from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
+    from alphita.training.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
     from alphita.training.loop import Length
     from alphita.training.phases import Phase
     from alphita.training.sentence_run import SentenceRun
@@ -138,26 +129,11 @@ def train(
 
     # Objective.
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        told: dict[str, Any] = info_nce(
-            vectors[given["name"]], vectors[given["text"]], given["group"], temperature=config.temperature,
-            symmetric=config.symmetric, extra=vectors[given["extra"]], extra_negative=given["extra_negative"],
-        )  # fmt: skip
+        contrast = contrast_of(vectors, given, temperature=config.temperature, symmetric=config.symmetric)
         if not keeps:
-            return told
+            return contrast
         apart = kept_nearness(vectors[given["kept"]], given["base"])
-        return {"loss": told["loss"] + config.mu * apart, "contrast": told["loss"], "kept": apart}
+        return {"loss": contrast["loss"] + config.mu * apart, "contrast": contrast["loss"], "kept": apart}
 
-    warmup = round(WARMUP * config.steps) if config.warmup_steps < 0 else config.warmup_steps
-    return run.fit(
-        strings, draw, loss, Length(config.steps, warmup, config.learning_rate), names=names, dev=data.dev,
-        sizes=_sizes(data),
-    )  # fmt: skip
-
-
-def _sizes(data: Data) -> str:
-    """Return a line on the data."""
-    named = np.diff(data.names.offsets)
-    return (
-        f"names: {len(data.names.strings):,} of {int((named > 0).sum()):,} concepts, {int((named > 1).sum()):,} of "
-        f"them with several; {data.names.twins:,} noisy twins among them; texts: {len(data.texts):,}"
-    )
+    length = Length.of(config.steps, config.warmup_steps, config.learning_rate)
+    return run.fit(strings, draw, loss, length, names=names, dev=data.dev, sizes=data.told())

@@ -38,10 +38,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from alphita import artefact, registry
+from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.terminology.verbalisation.texts import KINDS
-from alphita.training.definition_data import TRAINED, Data, TextTraining, read, say
+from alphita.training.definition_data import TRAINED, AdaptedTraining, Data, read, say, some_of
 from alphita.training.sentence_tasks import listed
 
 if TYPE_CHECKING:
@@ -57,10 +57,9 @@ CITATION = (
     "and clinical knowledge graph insights. Journal of the American Medical Informatics Association 31(9), 2024."
 )
 PHASES = ("adapt", "contrast", "distil", "soup")
-WARMUP = 0.05
 
 
-class Config(TextTraining):
+class Config(AdaptedTraining):
     """BioLORD-2023's settings; the defaults are the paper's where it states them."""
 
     phases: str = Field("adapt,contrast,distil,soup", description="phases to run (Training strategy; 2022: contrast)")
@@ -129,12 +128,7 @@ class Config(TextTraining):
     @classmethod
     def _known(cls, value: str, info: Any) -> str:  # noqa: ANN401 - pydantic's
         choices = {"phases": PHASES, "kinds": TRAINED}.get(str(info.field_name), KINDS)
-        for name in (given := listed(value)):
-            if name not in choices:
-                raise ValueError(registry.unknown(info.field_name.removesuffix("s"), name, choices))
-        if not given:
-            raise ValueError(f"give some of {', '.join(choices)}")
-        return value
+        return some_of(choices, value, info.field_name.removesuffix("s"))
 
     @model_validator(mode="after")
     def _phases_fit(self) -> Config:
@@ -185,8 +179,7 @@ def adapt(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict
 
 def contrast(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict[str, float]:
     """Train `encoder` to tell each name's text from those of other concepts; return the last figures."""
-    from alphita.objectives.info_nce import info_nce
-    from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
+    from alphita.training.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
     from alphita.training.sentence_run import SentenceRun
 
     run = SentenceRun("biolord", phase, config, encoder, data.facts)
@@ -198,17 +191,12 @@ def contrast(config: Config, data: Data, encoder: str | Path, phase: Phase) -> d
     pairs = DefinitionPairs(names, texts, batch=config.batch, seed=config.seed, hard=hard)
 
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        return info_nce(
-            vectors[given["name"]], vectors[given["text"]], given["group"], temperature=config.temperature,
-            symmetric=config.symmetric, extra=vectors[given["extra"]], extra_negative=given["extra_negative"],
-        )  # fmt: skip
+        return contrast_of(vectors, given, temperature=config.temperature, symmetric=config.symmetric)
 
-    named = np.diff(names.offsets)
     return run.fit(
         [*names.strings, *texts.strings], pairs.batch, loss,
         _length(config, pairs.pairs / config.batch, config.epochs, config.learning_rate), names=names, dev=data.dev,
-        sizes=f"names: {len(names.strings):,} of {int((named > 0).sum()):,} concepts, {int((named > 1).sum()):,} of "
-        f"them with several; texts: {pairs.pairs:,} of {len(np.unique(texts.concepts)):,} concepts",
+        sizes=data.told(),
     )  # fmt: skip
 
 
@@ -379,5 +367,4 @@ def _length(config: Config, batches: float, epochs: float, learning_rate: float)
     from alphita.training.loop import Length
     from alphita.training.sentence_run import steps_of
 
-    steps = config.steps or steps_of(batches, epochs, config.accumulation)
-    return Length(steps, round(WARMUP * steps) if config.warmup_steps < 0 else config.warmup_steps, learning_rate)
+    return Length.of(config.steps or steps_of(batches, epochs, config.accumulation), config.warmup_steps, learning_rate)

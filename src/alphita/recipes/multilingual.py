@@ -45,7 +45,6 @@ CITATION = (
     "large language models and clinical knowledge graph insights. Journal of the American Medical Informatics "
     "Association 31(9), 2024."
 )
-WARMUP = 0.05
 
 
 class Config(TermTraining):
@@ -202,8 +201,7 @@ def train(
         return {"loss": regression(own[given["place"]], given["target"])}
 
     # Loop.
-    warmup = config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps)
-    plan = Plan.of(config, Length(steps, warmup, config.learning_rate))
+    plan = Plan.of(config, Length.of(steps, config.warmup_steps, config.learning_rate))
     micro = TermSteps(
         forward, tokenize(student, table.strings), draw, loss, seed=config.seed, tokens_at_once=config.tokens_at_once,
         ranks=processes,

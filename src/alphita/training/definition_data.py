@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, progress
+from alphita import artefact, progress, registry
 from alphita.errors import InputError, Rejects
 from alphita.terminology.verbalisation.generation import read_generated
 from alphita.terminology.verbalisation.texts import KINDS, Texts, verbalise
@@ -36,8 +36,7 @@ TRAINED = (*KINDS, NAME)
 class TextTraining(NameTraining):
     """Base of the configs of recipes that learn from texts of concepts: what `read` asks for.
 
-    A recipe gives each its own default and source; see `recipes.biolord` for what they mean. One that adapts to scored
-    sentences has `scored` and `triples` too.
+    A recipe gives each its own default and source; see `recipes.biolord` for what they mean.
     """
 
     kinds: str
@@ -47,6 +46,13 @@ class TextTraining(NameTraining):
     dev_scored: str
     dev_definitions: int
     dev_names: int
+
+
+class AdaptedTraining(TextTraining):
+    """Base of those that adapt the encoder to scored sentences too."""
+
+    scored: str
+    triples: str
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,11 @@ class Data:
         if self.definitions is not None:
             scores["dev_retrieval"] = self.definitions.accuracy(encoder)
         return {"dev": sum(scores.values()) / len(scores), **scores} if scores else {}
+
+    def told(self) -> str:
+        """Return a line on how much it is."""
+        texts = self.texts
+        return f"{self.names.told()}; texts: {len(texts):,} of {len(np.unique(texts.concepts)):,} concepts"
 
     def variants(self) -> Variants:
         """Return all names and all texts that define concepts."""
@@ -140,10 +151,14 @@ def read(
     held_out = split.triple_pairs(terminology) if split else np.empty((0, 2), np.int32)
     with Rejects(rejects if ranks.connect().first else None) as aside:
         sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
-        sets: dict[str, ScoredPairs | Triples] = {
-            **read_files(getattr(config, "scored", ""), ScoredPairs, aside),
-            **read_files(getattr(config, "triples", ""), Triples, aside),
-        }
+        sets: dict[str, ScoredPairs | Triples] = (
+            {
+                **read_files(config.scored, ScoredPairs, aside),
+                **read_files(config.triples, Triples, aside),
+            }
+            if isinstance(config, AdaptedTraining)
+            else {}
+        )
         generated = read_generated(config.generated, terminology, aside) if config.generated else None
     for file, pairs in sentences.items():
         if np.ptp(pairs.scores) == 0:
@@ -199,6 +214,20 @@ def read(
         "data_files": {file: artefact.hash_file(file) for file in files}, "rejects": aside.count,
         "texts": counts, "texts_left_out": texts.counts,
     })  # fmt: skip
+
+
+def some_of(choices: Sequence[str], value: str, what: str) -> str:
+    """Return a setting that lists some of the choices.
+
+    Raises:
+        ValueError: it lists something else, or nothing.
+    """
+    for name in (given := listed(value)):
+        if name not in choices:
+            raise ValueError(registry.unknown(what, name, choices))
+    if not given:
+        raise ValueError(f"give some of {', '.join(choices)}")
+    return value
 
 
 def _spoken(tags: Sequence[str]) -> tuple[str, ...]:

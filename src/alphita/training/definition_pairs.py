@@ -24,6 +24,8 @@ from alphita.terminology.verbalisation.texts import Texts
 from alphita.training.triples import EpochWalk, Int64, between_pairs
 
 if TYPE_CHECKING:
+    import torch
+
     from alphita.terminology.store import Terminology
     from alphita.training.names import TrainingNames
     from alphita.training.term_batches import Batch
@@ -144,6 +146,18 @@ class DefinitionPairs:
         """Return the name that follows each in its concept, the first after the last."""
         first, last = self._offsets[concepts], self._offsets[concepts + 1]
         return first + (names - first + 1) % (last - first)
+
+
+def contrast_of(
+    vectors: torch.Tensor, given: Mapping[str, torch.Tensor], *, temperature: float, symmetric: bool
+) -> dict[str, torch.Tensor]:
+    """Return InfoNCE of a batch of `DefinitionPairs.batch`, from the vectors of its terms and its arrays."""
+    from alphita.objectives.info_nce import info_nce
+
+    return info_nce(
+        vectors[given["name"]], vectors[given["text"]], given["group"], temperature=temperature, symmetric=symmetric,
+        extra=vectors[given["extra"]], extra_negative=given["extra_negative"],
+    )  # fmt: skip
 
 
 class HardNegatives:

@@ -28,7 +28,7 @@ from alphita.training.masked_language import NAME, MaskedLanguageHead, masking_o
 from alphita.training.masked_steps import SequenceBatches
 from alphita.training.mentions import open_tokenizer
 from alphita.training.phases import Phase, manifest_fields
-from alphita.training.settings import ENGINE_ONLY, TermTraining
+from alphita.training.settings import TermTraining, decisive
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -118,11 +118,9 @@ def inject_entities(
         tell(f"held out by the split: {len(split.cleaned):,} strings")
     for line in data.lines():
         tell(line)
-    decisive = {
-        key: value for key, value in config.model_dump().items() if key not in (*ENGINE_ONLY, "mentions", "graph")
-    }
+    deciding = {key: value for key, value in decisive(config).items() if key not in ("mentions", "graph")}
     facts = {
-        "recipe": recipe, "phase": phase.name, "config": decisive, "seed": config.seed,
+        "recipe": recipe, "phase": phase.name, "config": deciding, "seed": config.seed,
         "encoder": trained.content_hash, "terminology": terminology.content_hash,
         "split": split.hash if split else None, **data.made_of,
     }  # fmt: skip

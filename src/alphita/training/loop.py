@@ -99,6 +99,11 @@ class Length:
     warmup_steps: int
     learning_rate: float
 
+    @classmethod
+    def of(cls, steps: int, warmup_steps: int, learning_rate: float, *, share: float = 0.05) -> Length:
+        """Return a length whose warm-up is `share` of the steps where `warmup_steps` is below 0."""
+        return cls(steps, round(share * steps) if warmup_steps < 0 else warmup_steps, learning_rate)
+
 
 @dataclass(frozen=True)
 class Plan:

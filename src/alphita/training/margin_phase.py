@@ -189,8 +189,7 @@ def train_margins(
         return {"loss": value}
 
     # Loop, and the model.
-    warmup = round(WARMUP * steps) if config.warmup_steps < 0 else config.warmup_steps
-    length = Length(steps, warmup, config.learning_rate)
+    length = Length.of(steps, config.warmup_steps, config.learning_rate, share=WARMUP)
     return run.train(draw, loss, length, fields=fields, before_step=refresh, fence=refresh_every)
 
 

@@ -134,6 +134,15 @@ class TrainingNames:
         self._concepts = self._concepts[of][order]
         self.weights = self.weights if self.weights is None else self.weights[of][order]
 
+    def told(self) -> str:
+        """Return a line on how many they are."""
+        each = np.diff(self.offsets)
+        twins = f"; {self.twins:,} noisy twins among them" if self.twins else ""
+        return (
+            f"names: {len(self.strings):,} of {int((each > 0).sum()):,} concepts, {int((each > 1).sum()):,} of them "
+            f"with several{twins}"
+        )
+
     def string_numbers(self) -> NDArray[np.int32]:
         """Return a number for each name, (n,), the same for names of equal strings (homonyms)."""
         numbers: NDArray[np.int32] = pa.array(self.strings).dictionary_encode().indices.to_numpy()

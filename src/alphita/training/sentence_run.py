@@ -23,7 +23,7 @@ from alphita.training import dry_run, ranks, runs
 from alphita.training.forward import TermForward
 from alphita.training.loop import Length, Plan, fit
 from alphita.training.phases import Phase, manifest_fields
-from alphita.training.settings import ENGINE_ONLY, TermTraining
+from alphita.training.settings import TermTraining, decisive
 from alphita.training.term_batches import BatchLoss, Draw, TermSteps
 from alphita.training.tokens import tokenize
 
@@ -83,11 +83,8 @@ class SentenceRun:
         )  # fmt: skip
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         dry_run.check_encoder(self.forward)
-        decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
-        if not decisive.get("noise"):
-            decisive.pop("noise", None)  # runs that were begun before there was noise go on
         self._facts = {
-            "recipe": recipe, "phase": phase.name, "config": decisive, "seed": self._seed,
+            "recipe": recipe, "phase": phase.name, "config": decisive(config), "seed": self._seed,
             "encoder": self.encoder.content_hash, "cleaning_rules": list(DEFAULT_RULES), **facts,
         }  # fmt: skip
         self.done = phase.finished(runs.fingerprint(self._facts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -60,8 +60,16 @@ class TermTraining(alphita.config.Config):
         return value
 
 
+def decisive(config: TermTraining) -> dict[str, Any]:
+    """Return the settings that decide the weights: a run is gone on with only under the same ones."""
+    found = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
+    if not found.get("noise"):
+        found.pop("noise", None)  # runs that were begun before there was noise go on
+    return found
+
+
 class NameTraining(TermTraining):
-    """Base of the configs of recipes that learn from a concept's names, by `term_run`."""
+    """Base of the configs of recipes that learn from a concept's names, and may learn noisy twins of them."""
 
     noise: float = Field(
         0.0, ge=0, le=1, description="share of the names that also train mistyped, cut or in another order (ours)"

@@ -19,7 +19,7 @@ from alphita.errors import InputError
 from alphita.progress import say
 from alphita.training import ranks, runs, soup
 from alphita.training.phases import Phase, manifest_fields
-from alphita.training.settings import ENGINE_ONLY
+from alphita.training.settings import decisive
 
 if TYPE_CHECKING:
     from alphita.training.sentence_run import Dev
@@ -53,10 +53,10 @@ class SoupRun:
         self._ranks = ranks.connect()
         self._phase, self._config, self._members = phase, config, dict(members)
         check(members)
-        decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
         hashes = {name: artefact.hash_file(member / "model.safetensors") for name, member in members.items()}
         self._facts = {
-            "recipe": recipe, "phase": phase.name, "config": decisive, "seed": config.seed, "members": hashes, **facts,
+            "recipe": recipe, "phase": phase.name, "config": decisive(config), "seed": config.seed, "members": hashes,
+            **facts,
         }  # fmt: skip
         self.done = phase.finished(runs.fingerprint(self._facts))
         if self.done is None and self._ranks.first:

@@ -23,7 +23,7 @@ from alphita.training.dry_run import check_encoder, estimate
 from alphita.training.forward import TermForward
 from alphita.training.loop import Length, Plan, fit
 from alphita.training.names import TrainingNames
-from alphita.training.settings import ENGINE_ONLY, NameTraining, TermTraining, language_weights
+from alphita.training.settings import NameTraining, TermTraining, decisive, language_weights
 from alphita.training.term_batches import BatchLoss, Draw, TermSteps
 from alphita.training.tokens import TokenTable, tokenize
 from alphita.training.triples import between_pairs
@@ -76,11 +76,8 @@ class TermRun:
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         self.device = self.forward.device
         check_encoder(self.forward)
-        decisive = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
-        if not decisive.get("noise"):
-            decisive.pop("noise", None)  # runs that were begun before there was noise go on
         self._facts = {
-            "recipe": recipe, "config": decisive, "seed": config.seed, "encoder": self.encoder.content_hash,
+            "recipe": recipe, "config": decisive(config), "seed": config.seed, "encoder": self.encoder.content_hash,
             "terminology": terminology.content_hash, "split": split.hash if split else None,
             "cleaning_rules": list(DEFAULT_RULES),
         }  # fmt: skip
@@ -170,9 +167,4 @@ class TermRun:
 
     def _sizes(self) -> str:
         """Return a line on the names."""
-        names = np.diff(self.names.offsets)
-        return (
-            f"names: {len(self.names.strings):,} of {int((names > 0).sum()):,} concepts, "
-            f"{int((names > 1).sum()):,} of them with several"
-            + (f"; {self.names.twins:,} noisy twins among them" if self.names.twins else "")
-        )
+        return self.names.told()
