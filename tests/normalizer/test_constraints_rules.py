@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from alphita.normalizer.constraints import Profiler, load, read
+from alphita.normalizer.constraints.negation import begins_with_denial
 
 # mention, term: both speak of the attribute and exclude each other.
 CONTRADICT = {
@@ -315,3 +316,16 @@ def test_rules_say_what_they_are():
     }
     assert all({"de", "en", "es", "fr", "it", "zh"} <= set(load(name).LANGUAGES) for name in every)
     assert {name for name in PROFILER.rules if not load(name).VETO} == {"body_site"}
+
+
+@pytest.mark.parametrize(
+    ("string", "expected"),
+    [
+        ("no fever", True), ("Denies chest pain", True), ("without rash", True), ("kein Fieber", True),
+        ("no absence of it", True),
+        ("fever", False), ("absence of fever", False), ("fever, no rash", False), ("no. 5 finger", False), ("", False),
+        ("dor no peito", False), ("no peito dor sem febre", False), ("not otherwise specified pain", False),
+    ],
+)  # fmt: skip
+def test_what_begins_with_a_denial(string, expected):
+    assert begins_with_denial(read(string)) == expected

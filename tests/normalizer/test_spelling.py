@@ -243,7 +243,8 @@ def test_a_word_is_never_put_right_into_its_contrary():
     ],
 )  # fmt: skip
 def test_how_else_a_term_may_write_it(string, others, source):
-    assert written_otherwise(string) == [(other, source) for other in others]
+    assert written_otherwise(string, unspecified=True) == [(other, source) for other in others]
+    assert written_otherwise(string, unspecified=False) == [(other, SPELLING) for other in others if source == SPELLING]
 
 
 @pytest.mark.parametrize(("named", "expected"), [("pain, unspecified", True), ("pain", False)])

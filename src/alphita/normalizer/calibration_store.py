@@ -110,11 +110,14 @@ class Calibration:
         """Whether it was made for an encoder, and so for every index of it."""
         return bool(self.fields.get("general"))
 
+    @property
+    def is_of_others(self) -> bool:
+        """Whether it was fitted on other indexes than the one that it is for."""
+        return self.is_general or "carried_over_from" in self.fields
+
     def assurance(self, error: float) -> Assurance:
         """Return whether what is accepted at an allowed error was tested on strings of the index that it is for."""
-        if self.is_general or "carried_over_from" in self.fields or error in self.estimated:
-            return ESTIMATED
-        return CERTIFIED
+        return ESTIMATED if self.is_of_others or error in self.estimated else CERTIFIED
 
     @property
     def origin(self) -> str:

@@ -58,7 +58,6 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
             field="model_hash", value=encoders[1],
             remedy=f"build the index with that encoder: alphita index --model {source.model_path}",
         )  # fmt: skip
-    is_estimate = given.is_general or "carried_over_from" in given.fields
     # What was taken over before has no figures of its own.
     before = given.fields.get("carried_over_from", {})
     fields = {
@@ -70,7 +69,7 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
         },
     }  # fmt: skip
     return replace(
-        given, accept=given.accept if is_estimate else with_margin(given.accept), estimated={}, figures={},
+        given, accept=given.accept if given.is_of_others else with_margin(given.accept), estimated={}, figures={},
         definitions=None if given.definitions is None else encode_definitions(index, encoder),
         abbreviations=Abbreviations.of_index(index), fields=fields, pictures={},
     )  # fmt: skip

@@ -237,11 +237,21 @@ def _features(
         "named_elsewhere": elsewhere.hits(said, kept.segment.elsewhere),
         "words_elsewhere": elsewhere.shares(said, kept.segment.elsewhere),
     }  # fmt: skip
-    # What a note denies is no finding, though a term may be near: "no fever", "inappropriate absence of fever".
-    denied = np.array([negation.opens(read(text[:MAX_ENCODED_CHARACTERS])) for text in said], bool)
-    vetoed |= denied[table.request] & ~columns["equal"].astype(bool)
+    vetoed |= _denied(kept, asked, own)[table.request] & ~columns["equal"].astype(bool)
     mentions = np.stack([np.asarray(mention[name], np.float32) for name in MENTION_NAMES], axis=1)
     return Features(candidates, mentions, vetoed)
+
+
+def _denied(kept: Featurizer, asked: Strings, own: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which mentions, (n,), begin by denying something: that is no finding, though a term may be near.
+
+    "no fever" is near "inappropriate absence of fever".
+    """
+    bit = np.uint16(1 << kept.profiler.rules.index("negation"))
+    found = (asked.profiles.speaks[own] & bit) > 0
+    for row in np.flatnonzero(found).tolist():
+        found[row] = negation.begins_with_denial(read(asked.texts[own[row]][:MAX_ENCODED_CHARACTERS]))
+    return found
 
 
 def _ranked(table: Table, values: Float32) -> tuple[NDArray[np.int64], Float32, Float32]:

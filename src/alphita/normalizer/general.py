@@ -33,7 +33,7 @@ from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import Calibration
 from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM, Examples
 from alphita.normalizer.fitting import ERRORS, KS, Crossed, Tested
-from alphita.normalizer.held_out import NAMED, Known, in_mixture, is_learned_from, mixture, taught
+from alphita.normalizer.held_out import NAMED, Known, in_mixture, mixture, parted, taught
 from alphita.normalizer.pipeline import Pipeline
 from alphita.normalizer.ranker import Ranker
 from alphita.normalizer.risk_coverage import Certificate
@@ -192,8 +192,8 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     """
     index = one.index
     held = one.held if one.held is not None else Known(*examples.own_synonyms(index, seed=seed), "")
-    known = _divided(index, held, seed)
-    names = _divided(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), ""), seed)
+    known = parted(index, held, seed)
+    names = parted(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), ""), seed)
     if not all(len(some.strings) for some in (*known, *names)):
         raise InputError(
             f"{one.name} has too few synonyms to learn from some concepts and test on the others", file=index.path,
@@ -205,12 +205,6 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     drawn = np.sort(np.random.default_rng(seed).permutation(len(to_learn.mentions))[:MOST_LEARNED])
     to_test = mixture(index, known[1], names[1], seed, most=MOST_TESTED)
     return Held(seen.see(pipeline, to_learn.take(drawn)), seen.see(pipeline, to_test))
-
-
-def _divided(index: Index, known: Known, seed: int) -> tuple[Known, Known]:
-    """Part strings into those of concepts that are learned from, and the others'."""
-    learning = np.array([is_learned_from(index, concept, seed) for concept in known.concepts.tolist()], bool)
-    return known.take(np.flatnonzero(learning)), known.take(np.flatnonzero(~learning))
 
 
 def _mixture(learned: Examples, vocabulary: NDArray[np.int64], seed: int) -> NDArray[np.bool_]:

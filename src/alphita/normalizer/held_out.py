@@ -135,8 +135,8 @@ def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Exa
     Raises:
         InputError: the held-out strings are of so few concepts that none is left for one of the two.
     """
-    learning = np.array([is_learned_from(index, concept, seed) for concept in known.concepts.tolist()], bool)
-    if learning.all() or not learning.any():
+    to_teach, to_ask = parted(index, known, seed)
+    if not to_teach.strings or not to_ask.strings:
         concepts = len(np.unique(known.concepts))
         raise InputError(
             f"the {len(known.strings):,} held-out strings are of {concepts} concepts: too few to learn from some and "
@@ -144,16 +144,20 @@ def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Exa
         )  # fmt: skip
     first = every_second(clean_many(labels.mentions, index.rules))
     progress.say(
-        f"{learning.sum():,} held-out strings to learn from, {(~learning).sum():,} to test on ({known.origin})"
+        f"{len(to_teach.strings):,} held-out strings to learn from, {len(to_ask.strings):,} to test on ({known.origin})"
     )
-    to_learn = taught(index, known.take(np.flatnonzero(learning)), seed)
     names = Known(*examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), "")
-    others = np.array([not is_learned_from(index, concept, seed) for concept in names.concepts.tolist()], bool)
-    to_test = mixture(index, known.take(np.flatnonzero(~learning)), names.take(np.flatnonzero(others)), seed)
+    to_learn, to_test = taught(index, to_teach, seed), mixture(index, to_ask, parted(index, names, seed)[1], seed)
     return (
         examples.join([to_learn, labels.take(np.flatnonzero(first))]),
         examples.join([to_test, labels.take(np.flatnonzero(~first))]),
     )
+
+
+def parted(index: Index, known: Known, seed: int) -> tuple[Known, Known]:
+    """Part strings into those of concepts that are learned from, and the others'."""
+    learning = np.array([is_learned_from(index, concept, seed) for concept in known.concepts.tolist()], bool)
+    return known.take(np.flatnonzero(learning)), known.take(np.flatnonzero(~learning))
 
 
 def is_learned_from(index: Index, concept: int, seed: int) -> bool:
@@ -192,8 +196,8 @@ def _own_learned(index: Index, seed: int) -> tuple[list[str], NDArray[np.int64]]
     """Return strings of the index, preferred names among them, of those concepts only that are learned from."""
     most = max(examples.MOST_NOISE, examples.MOST_ITSELF)
     strings, concepts = examples.own_names(index, seed=seed + 1, most=round(most / LEARNED_FROM))
-    kept = [row for row, concept in enumerate(concepts.tolist()) if is_learned_from(index, concept, seed)]
-    return [strings[row] for row in kept], concepts[kept]
+    learned = parted(index, Known(strings, concepts, ""), seed)[0]
+    return learned.strings, learned.concepts
 
 
 def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = MOST_TESTED) -> Examples:

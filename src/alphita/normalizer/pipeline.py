@@ -17,7 +17,7 @@ from alphita.normalizer.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, 
 from alphita.normalizer.features import SHORT_CAPITALS, Context, Features, Featurizer
 from alphita.normalizer.hiding import Hidden, Hiding
 from alphita.normalizer.meaning import Cosines, Definitions
-from alphita.normalizer.spelling import ABBREVIATION, UNSPECIFIED, Reading, Speller, shortened, written_otherwise
+from alphita.normalizer.spelling import ABBREVIATION, Reading, Speller, shortened, written_otherwise
 from alphita.normalizer.table import MOST_CONCEPTS, Requests, Table, collect, requests_of
 from alphita.normalizer.tokens import whole_words
 from alphita.terminology.text import clean_many
@@ -170,26 +170,26 @@ class Pipeline:
             for place, readings in enumerate(self._speller.readings(cleaned, without)):
                 if readings:
                     read[place] += readings
-            for place, reading in self._written_otherwise(cleaned, hidden):
+            for place, reading in self._written_otherwise(cleaned, hidden, has_residual=self._speller.has_residual):
                 read[place] += (reading,)
         return read
 
-    def _written_otherwise(self, cleaned: Sequence[str], hidden: Hidden | None) -> list[tuple[int, Reading]]:
+    def _written_otherwise(
+        self, cleaned: Sequence[str], hidden: Hidden | None, *, has_residual: bool
+    ) -> list[tuple[int, Reading]]:
         """Return the readings of mentions that are strings of the index, but for how they are written, with places."""
-        residual = self._speller is not None and self._speller.has_residual
         made = [
             (place, Reading(other, source))
             for place, string in enumerate(cleaned)
             for whole in dict.fromkeys((string, shortened(string)))
-            for other, source in written_otherwise(whole)
-            if source != UNSPECIFIED or residual
+            for other, source in written_otherwise(whole, unspecified=has_residual)
         ]
         rows = self.index.rows([one.string for _, one in made])
         found = np.flatnonzero(rows >= 0)
         if hidden is not None and len(found):
-            segment = self.index.segment
-            places, concept = np.array([made[row][0] for row in found]), segment.term_concept[segment.offsets[:-1]]
-            is_there = (rows[found] != hidden.strings[places]) & (concept[rows[found]] != hidden.concepts[places])
+            segment, places = self.index.segment, np.array([made[row][0] for row in found])
+            concept = segment.term_concept[segment.offsets[rows[found]]]
+            is_there = (rows[found] != hidden.strings[places]) & (concept != hidden.concepts[places])
             found = found[is_there]
         return [made[row] for row in found.tolist()]
 

@@ -212,16 +212,16 @@ def has_residual(strings: pa.LargeStringArray) -> bool:
     return bool(found > RESIDUAL_SHARE * len(some))
 
 
-def written_otherwise(string: str) -> list[tuple[str, str]]:
+def written_otherwise(string: str, *, unspecified: bool) -> list[tuple[str, str]]:
     """Return how terms may write a cleaned string, each with the source of the reading.
 
-    Each numeral is written the other way; "unspecified" (NOS) stands in other places, or, last, nowhere.
+    Each numeral is written the other way; if `unspecified`, that word (NOS) stands in other places, or, last, nowhere.
     """
     found = [
         (string[: one.start()] + _NUMERALS[one[0]] + string[one.end() :], SPELLING)
         for one in _NUMERAL.finditer(string) if one[0] in _NUMERALS
     ]  # fmt: skip
-    name = without_unspecified(string)
+    name = without_unspecified(string) if unspecified else ""
     if name not in (string, ""):
         forms = ("{}, unspecified", "unspecified {}", "{} nos", "{}, nos", "{}, not otherwise specified", "{}")
         found += [(other, UNSPECIFIED) for form in forms if (other := form.format(name)) != string]

@@ -130,24 +130,35 @@ def find(text: Text) -> list[Found]:
     return [Found(affirmed, text.string)]
 
 
-def opens(text: Text) -> bool:
+def begins_with_denial(text: Text) -> bool:
     """Tell whether a string begins by denying what follows: "no fever", but not "absence of fever", which is a name."""
     if not text.words or text.words[0] not in _STARTS:
         return False
-    return any(not place and one.value == _AHEAD for place, one in _LEXICON.find_at(text)) and bool(_denied(text))
+    phrases = _phrases(text)
+    return bool(phrases) and phrases[0][0] == 0 and phrases[0][2].value == _AHEAD
+
+
+def _phrases(text: Text) -> list[tuple[int, int, Found]]:
+    """Return the words and phrases that deny, each with the places where it begins and ends.
+
+    "no" is left out where it is Portuguese, or the sign of a number.
+    """
+    words = text.words
+    found = [(place, place + len(one.words.split()), one) for place, one in _LEXICON.find_at(text)]
+    is_portuguese = not _PORTUGUESE.isdisjoint(words)
+    return [
+        (start, end, one) for start, end, one in found
+        if one.words != "no" or not (is_portuguese or (end < len(words) and words[end].isdecimal()))
+    ]  # fmt: skip
 
 
 def _denied(text: Text) -> list[Found]:
     words = text.words
-    found = [(place, place + len(one.words.split()), one) for place, one in _LEXICON.find_at(text)]
-    if not _PORTUGUESE.isdisjoint(words):
-        found = [each for each in found if each[2].words != "no"]
+    found = _phrases(text)
     denied = []
     for order, (start, end, one) in enumerate(found):
         ahead = range(end, found[order + 1][0] if order + 1 < len(found) else len(words))
         back = range(start - 1, (found[order - 1][1] if order else 0) - 1, -1)
-        if one.words == "no" and ahead and words[end].isdecimal():
-            continue
         if one.value == _ABSENT and (
             words[start - 1 : start] in _EITHER or words[end : end + 1] in _EITHER
             or "/" + one.words in text.string or one.words + "/" in text.string
