@@ -35,12 +35,13 @@ from numpy.typing import NDArray
 
 from alphita import machine, progress
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.normalizer import fitting, general, ranker, reliability, risk_coverage, seen
+from alphita.normalizer import fitting, general, ranker, ranker_training, reliability, risk_coverage, seen
 from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM, Examples
 from alphita.normalizer.features import NAMES
 from alphita.normalizer.fitting import Crossed
 from alphita.normalizer.general import Held, LeftOut
-from alphita.normalizer.ranker import MOST_LOG_ODDS, Float, Probabilities, Training, about, softmax
+from alphita.normalizer.ranker import MOST_LOG_ODDS, Float, Probabilities, about, mean_of_members, softmax
+from alphita.normalizer.ranker_training import Training
 from alphita.normalizer.seen import Seen
 from alphita.normalizer.table import Table
 
@@ -97,14 +98,14 @@ class Fitted(NamedTuple):
 
 def network(data: Training, seed: int) -> Fitted:
     """Fit the ranker that Alphita has."""
-    made = ranker.train(data, seed=seed)
+    made = ranker_training.train(data, seed=seed)
     size = sum(values.nbytes for values in made.to_arrays().values())
-    return Fitted(made.score, partial(ranker._mean, made.mentions), size)
+    return Fitted(made.score, partial(mean_of_members, made.mentions), size)
 
 
 def linear(data: Training, seed: int) -> Fitted:
     """Fit a weight a feature; the losses are convex, so the seed has no say."""
-    score = _linear(data.candidates, lambda values: ranker.loss(values, data))
+    score = _linear(data.candidates, lambda values: ranker_training.loss(values, data))
     return _with_linear_nil(score, data)
 
 
@@ -120,7 +121,7 @@ def plain_sum(data: Training, seed: int) -> Fitted:
 
 def _with_linear_nil(score: Score, data: Training) -> Fitted:
     known = about(score(data.candidates), data.candidates, data.mentions, data.offsets)
-    odds = _linear(known, lambda values: ranker.nil_loss(values, data.nil, data.weight))
+    odds = _linear(known, lambda values: ranker_training.nil_loss(values, data.nil, data.weight))
     return Fitted(score, odds, 8 * (data.candidates.shape[1] + known.shape[1] + 1))
 
 
@@ -150,7 +151,9 @@ def _sharpened(score: Score, data: Training) -> Score:
     from scipy.optimize import minimize_scalar
 
     values = score(data.candidates)
-    times = np.exp(minimize_scalar(lambda power: ranker.loss(np.exp(power) * values, data)[0], bounds=(-5, 7)).x)
+    times = np.exp(
+        minimize_scalar(lambda power: ranker_training.loss(np.exp(power) * values, data)[0], bounds=(-5, 7)).x
+    )
     return lambda candidates: times * score(candidates)
 
 
@@ -184,7 +187,7 @@ def _ranking_trees(settings: Mapping[str, Any], data: Training, seed: int) -> tu
         given |= {"metric": "ndcg", "eval_at": [1]}
 
     def loss(predicted: Float, _: object) -> tuple[str, float, bool]:
-        return "loss", float(ranker.loss(predicted, parts[1])[0]), False
+        return "loss", float(ranker_training.loss(predicted, parts[1])[0]), False
 
     made = lightgbm.train(
         given, sets[0], MOST_TREES, valid_sets=[sets[1]], feval=loss if own else None,
@@ -225,7 +228,7 @@ def _softmax_objective(data: Training) -> Callable[[Float, object], tuple[Float,
 
     def of(score: Float, _: object) -> tuple[Float, Float]:
         probability = softmax(score, data.offsets)
-        return data.weight.sum() * ranker.loss(score, data)[1], weight * probability * (1 - probability) + 1e-6
+        return data.weight.sum() * ranker_training.loss(score, data)[1], weight * probability * (1 - probability) + 1e-6
 
     return of
 

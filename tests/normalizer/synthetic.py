@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from alphita.index.store import Index
-from alphita.normalizer import examples, fitting, ranker
+from alphita.normalizer import examples, fitting, ranker_training
 from alphita.normalizer.calibration_store import Calibration
 from tests.doubles import HashEncoder, SmallTerminology
 
@@ -78,7 +78,7 @@ def quickly(patch: pytest.MonkeyPatch) -> None:
     """Let a ranker be fitted with fewer examples, epochs and members."""
     patch.setattr(examples, "MOST_NOISE", 600)
     patch.setattr(examples, "MOST_ITSELF", 200)
-    patch.setattr(ranker, "train", functools.partial(ranker.train, epochs=6, members=1))
+    patch.setattr(ranker_training, "train", functools.partial(ranker_training.train, epochs=6, members=1))
 
 
 def quick_fit(index: Index, encoder: HashEncoder, **options) -> Calibration:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.normalizer import ranker
-from alphita.normalizer.ranker import Ranker, Training, about, loss, nil_loss, softmax
+from alphita.normalizer import ranker, ranker_training
+from alphita.normalizer.ranker import Ranker, about, softmax
+from alphita.normalizer.ranker_training import Training, loss, nil_loss
 from tests.reference.ranking import cross_entropy, listwise_loss
 
 
@@ -73,16 +74,16 @@ def test_several_networks_at_once_are_each_by_itself(seed):
 def test_the_gradients_of_the_weights_are_the_differences():
     data, _, _ = problem(3)
     random = np.random.default_rng(0)
-    mean, scale, weights = ranker._first(data.candidates, random, 3)
+    mean, scale, weights = ranker_training._drawn(data.candidates, random, 3)
     weights = {name: values.astype(np.float64) for name, values in weights.items()}
     some = np.array([0, 2, 3, 7, 9])
-    rows, by_output = ranker._ranking_gradients(data)(some)
+    rows, by_output = ranker_training._ranking_gradients(data)(some)
     kept = Training(
         data.candidates[rows], data.mentions[some], np.concatenate([[0], np.cumsum(np.diff(data.offsets)[some])]),
         data.right[rows], data.nil[some], data.weight[some],
     )  # fmt: skip
     assert rows.tolist() == [row for one in some for row in range(data.offsets[one], data.offsets[one + 1])]
-    gradients = ranker.back(weights, ranker.standardised(data.candidates, mean, scale)[rows], by_output)
+    gradients = ranker_training.back(weights, ranker.standardised(data.candidates, mean, scale)[rows], by_output)
 
     def value(changed):
         networks = [
@@ -125,19 +126,19 @@ def test_hopeless_and_certain_scores_stay_finite():
 def test_the_mean_of_members_is_that_of_each_one_s_outputs(monkeypatch):
     monkeypatch.setattr(ranker, "ROWS_AT_ONCE", 7)
     data, _, _ = problem(6, n=20)
-    members = ranker.train(data, epochs=1, members=3).candidates
+    members = ranker_training.train(data, epochs=1, members=3).candidates
     shifted = dataclasses.replace(members[0], mean=members[0].mean + 1)
     for some in (members, (*members, shifted)):
         expected = []
         for one in some:
             inputs = np.clip((data.candidates - one.mean) / one.scale, -ranker.CLIP, ranker.CLIP)
             expected.append(np.maximum(inputs @ one.weight + one.bias, 0) @ one.out + one.out_bias[0])
-        np.testing.assert_allclose(ranker._mean(some, data.candidates), np.mean(expected, axis=0), atol=1e-12)
+        np.testing.assert_allclose(ranker.mean_of_members(some, data.candidates), np.mean(expected, axis=0), atol=1e-12)
 
 
 def test_equal_candidates_score_the_same_wherever_they_stand():
     data = contextual(3, n=300)
-    fitted = ranker.train(data, epochs=2)
+    fitted = ranker_training.train(data, epochs=2)
     many = np.tile(data.candidates[:5], (1000, 1))
     scores = fitted.score(many).reshape(1000, 5)
     assert np.ptp(np.round(scores, ranker.DIGITS), axis=0).tolist() == [0.0] * 5
@@ -148,9 +149,9 @@ def test_equal_candidates_score_the_same_wherever_they_stand():
 def test_learning_on_from_a_ranker_keeps_what_it_knows():
     """A few mentions of another kind are learned, and the first kind is still answered; from nothing it is not."""
     before, few, test = contextual(3, n=600), contextual(5, n=12), contextual(4, n=400)
-    start = ranker.train(before, epochs=20, members=2)
-    own = ranker.train(few, epochs=20, members=2)
-    on_top = ranker.train(few, start=start)
+    start = ranker_training.train(before, epochs=20, members=2)
+    own = ranker_training.train(few, epochs=20, members=2)
+    on_top = ranker_training.train(few, start=start)
     assert len(on_top.candidates) == 2
     assert not np.array_equal(on_top.candidates[0].weight, start.candidates[0].weight)
 
@@ -168,8 +169,8 @@ def test_a_feature_that_was_the_same_everywhere_gets_the_new_data_s_scale():
     data, _, _ = problem(8, n=60)
     constant = data.candidates.copy()
     constant[:, 0] = 7
-    start = ranker.train(data._replace(candidates=constant), epochs=2)
-    fitted = ranker.train(data, start=start).candidates[0]
+    start = ranker_training.train(data._replace(candidates=constant), epochs=2)
+    fitted = ranker_training.train(data, start=start).candidates[0]
     assert fitted.mean[0] == pytest.approx(data.candidates[:, 0].mean(), abs=1e-5)
     assert fitted.mean[1] == start.candidates[0].mean[1]
     assert fitted.weight[0].any()
@@ -180,7 +181,7 @@ def test_a_feature_that_was_the_same_everywhere_gets_the_new_data_s_scale():
 def test_few_mentions_none_of_which_teaches_anything_make_a_ranker(n):
     data, _, _ = problem(8, n=n)
     nothing = data._replace(right=np.zeros(len(data.right), bool))
-    found = ranker.train(nothing, epochs=2)(data.candidates, data.mentions, data.offsets)
+    found = ranker_training.train(nothing, epochs=2)(data.candidates, data.mentions, data.offsets)
     assert np.isfinite(found.probability).all()
     assert np.isfinite(found.nil).all()
 
@@ -192,7 +193,7 @@ def test_probabilities_add_up_and_nothing_found_is_nil():
     assert np.bincount(owner, softmax(1e3 * score, data.offsets), minlength=len(data.nil)) == pytest.approx(
         filled * 1.0
     )
-    found = ranker.train(data, epochs=1, members=2)(data.candidates, data.mentions, data.offsets)
+    found = ranker_training.train(data, epochs=1, members=2)(data.candidates, data.mentions, data.offsets)
     whole = np.bincount(owner, found.probability, minlength=len(data.nil)) + found.nil
     assert whole == pytest.approx(np.ones(len(data.nil)))
     assert found.nil[~filled].tolist() == [1.0] * int((~filled).sum())
@@ -228,7 +229,7 @@ def contextual(seed: int, n: int = 1500) -> Training:
 
 def test_it_learns_when_to_trust_which_feature_and_when_nothing_fits():
     data, test = contextual(0), contextual(1)
-    found = ranker.train(data, seed=0, epochs=60)(test.candidates, test.mentions, test.offsets)
+    found = ranker_training.train(data, seed=0, epochs=60)(test.candidates, test.mentions, test.offsets)
     best = found.score.reshape(-1, 4).argmax(1) + np.arange(0, 4 * len(test.nil), 4)
     assert test.right[best][~test.nil].mean() > 0.9
     assert ((found.nil > 0.5) == test.nil).mean() > 0.95
@@ -236,7 +237,7 @@ def test_it_learns_when_to_trust_which_feature_and_when_nothing_fits():
 
 def test_the_same_seed_gives_the_same_ranker_and_it_survives_saving():
     data = contextual(2, n=200)
-    one, other = ranker.train(data, seed=4, epochs=3), ranker.train(data, seed=4, epochs=3)
+    one, other = ranker_training.train(data, seed=4, epochs=3), ranker_training.train(data, seed=4, epochs=3)
     again = Ranker.from_arrays(one.to_arrays())
     for name, values in one.to_arrays().items():
         np.testing.assert_array_equal(values, other.to_arrays()[name])

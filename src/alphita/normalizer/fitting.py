@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from alphita import progress, registry
 from alphita.errors import InputError
 from alphita.index.store import Encoder, Index
-from alphita.normalizer import calibration, examples, ranker, reliability, risk_coverage
+from alphita.normalizer import calibration, examples, ranker_training, reliability, risk_coverage
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration import COMMON
 from alphita.normalizer.calibration_store import FOLDER, Answers, Calibration, evidence_of, ordered
@@ -32,7 +32,8 @@ from alphita.normalizer.labels import Label
 from alphita.normalizer.meaning import encode_definitions
 from alphita.normalizer.normalizer import RANKINGS, STRINGS_PER_CONCEPT
 from alphita.normalizer.pipeline import Pipeline
-from alphita.normalizer.ranker import Ranker, Training
+from alphita.normalizer.ranker import Ranker
+from alphita.normalizer.ranker_training import Training
 from alphita.normalizer.risk_coverage import Certificate
 from alphita.normalizer.seen import EXAMPLES_AT_ONCE, Seen, ask_each, see
 from alphita.normalizer.table import Table
@@ -144,7 +145,7 @@ class Crossed(NamedTuple):
 def _learn(pipeline: Pipeline, learned: Seen, start: Ranker | None, seed: int) -> tuple[Calibration, Crossed]:
     """Fit ranker, calibrators and the NIL threshold; nothing is accepted yet."""
     progress.say(f"fitting the ranker on {len(learned.examples.mentions):,} examples")
-    fitted = ranker.train(learned.training, start=start, seed=seed)
+    fitted = ranker_training.train(learned.training, start=start, seed=seed)
     kinds = np.array(learned.examples.kinds)
     fold = np.random.default_rng(seed).permutation(len(kinds)) % FOLDS
     asked = in_mixture(kinds, seed)
@@ -164,10 +165,10 @@ def cross_validate(
         fold: (n,) the number of each one's fold, from 0.
         asked: (n,) those that are answered.
         seed: of the rankers.
-        start: see `ranker.train`.
+        start: see `ranker_training.train`.
     """
     for number in range(int(fold.max()) + 1):
-        fitted = ranker.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
+        fitted = ranker_training.train(_some(seen.training, np.flatnonzero(fold != number)), start=start, seed=seed)
         yield fitted, _crossed(seen, fitted, (fold == number) & asked)
 
 

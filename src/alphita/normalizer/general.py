@@ -28,7 +28,7 @@ from alphita import progress
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
 from alphita.index.store import Encoder, Index
-from alphita.normalizer import examples, fitting, ranker, reliability, seen
+from alphita.normalizer import examples, fitting, ranker_training, reliability, seen
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import Calibration
 from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM, Examples
@@ -150,7 +150,7 @@ def fit_held(held: Mapping[str, Held], *, seed: int = 0) -> Calibration:
     progress.say(f"fitting the ranker on {len(vocabulary):,} examples of {len(held)} vocabularies")
     asked = _mixture(learned.examples, vocabulary, seed)
     rankers, crossed = zip(*fitting.cross_validate(learned, vocabulary, asked, seed), strict=True)
-    draft = _draft(ranker.train(learned.training, seed=seed), crossed, seed)
+    draft = _draft(ranker_training.train(learned.training, seed=seed), crossed, seed)
     left_out = {}
     for number, (name, one) in enumerate(held.items()):
         others = [*crossed[:number], *crossed[number + 1 :]]

@@ -14,7 +14,7 @@ from alphita.normalizer.calibration_store import Answers
 from alphita.normalizer.examples import LABELLED, SYNONYM, Examples
 from alphita.normalizer.features import Features
 from alphita.normalizer.pipeline import Asked, Pipeline
-from alphita.normalizer.ranker import Training
+from alphita.normalizer.ranker_training import Training
 from alphita.normalizer.table import Table
 
 EXAMPLES_AT_ONCE = 4096
