@@ -9,8 +9,9 @@ Sets:
     clinvar               trait names as submitted to ClinVar, none an exact label, to MONDO's labels: FOLDER has
                           open_graph/terms.tsv and benchmarks/clinvar_traits/traits.tsv, gzipped or not
 
-Each set is answered with everything, with each part left out, and with nothing. A string is encoded once, whatever
-variants it stands in. runs/best_answers.sh calls this.
+Each set is answered with everything, with each part left out, and with nothing; the sample also after `alphita
+calibrate` (the variant "calibrated"). A string is encoded once, whatever variants it stands in. runs/best_answers.sh
+calls this.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from alphita.index.half import Vectors
 from alphita.index.lenders import OURS
 from alphita.index.sources import terminology_of
 from alphita.index.store import STRINGS_A_BLOCK, Encoder, Index, build, encode_block
+from alphita.normalizer.calibration_store import FOLDER
+from alphita.normalizer.fitting import fit
 from alphita.normalizer.normalizer import Normalizer
 from alphita.normalizer.records import Result
 from alphita.progress import say
@@ -47,6 +50,10 @@ from general_calibration import held_out
 NIL = "NIL"
 KS = (1, 5)
 RANKINGS = ("letters", "vectors", "fusion", "learned")
+SAMPLE = "sample"
+# With everything, and a calibration of the index's own.
+CALIBRATED = "calibrated"
+SEED = 0
 
 
 class Asked(NamedTuple):
@@ -72,11 +79,16 @@ class Set(NamedTuple):
 
 
 class Encoded:
-    """Remembers the vector of each string, for one encoder."""
+    """Remembers the vector of each string, for one encoder.
+
+    Attributes:
+        seconds: the processor-seconds that encoding took so far.
+    """
 
     def __init__(self) -> None:
         """Start empty."""
         self._kept: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
+        self.seconds = 0.0
 
     def __call__(self, strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401 - see `store.Blocks`
         """Yield the vectors of the strings' blocks; see `store.Blocks`."""
@@ -84,7 +96,9 @@ class Encoded:
             block = strings.slice(start, STRINGS_A_BLOCK).to_pylist()
             new = [string for string in block if string not in self._kept]
             if new:
+                began = time.process_time()
                 self._kept.update(zip(new, encode_block(new, encoder), strict=True))
+                self.seconds += time.process_time() - began
             yield np.array([self._kept[string] for string in block])
 
 
@@ -104,6 +118,7 @@ def variants() -> dict[str, Enrichment]:
         "without short forms": whole._replace(short_forms=None),
         "without everyday phrases": whole._replace(lender=lay),
         "nothing": nothing,
+        CALIBRATED: whole,
     }
 
 
@@ -121,7 +136,7 @@ def load(name: str, data: Path | None) -> Set:
         terms = load_terminology(terminology_of(what))
         held = held_out(terms, one_in=5)
         return Set(terms, frozenset(held), [Asked(string, (one,), "synonym") for string, one in held.items()])
-    if kind == "sample":
+    if kind == SAMPLE:
         return Set(load_terminology(terminology_of("hpo")), frozenset(), _sample(Path(what)))
     if kind == "clinvar" and data is not None:
         return _clinvar(data)
@@ -205,25 +220,48 @@ def _own(index: Index, ids: Sequence[str]) -> set[str]:
     return {index.concept(row).id if row >= 0 else one for one, row in zip(ids, rows, strict=True)}
 
 
+def made(
+    one: Set, encoder: TermEncoder, encoded: Encoded, enrichment: Enrichment, out: Path
+) -> tuple[Index, dict[str, Any]]:
+    """Index a set's terminology, and return what is said of the index."""
+    start, encoding = time.process_time(), encoded.seconds
+    index = build(one.terminology, encoder, out, exclude=one.exclude, enrichment=enrichment, blocks=encoded)
+    seconds, encoding = time.process_time() - start, encoded.seconds - encoding
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    facts: dict[str, Any] = {
+        "processor_seconds": round(seconds, 1), "of them encoding": round(encoding, 1),
+        "mebibytes": round(size / 2**20, 1), "strings": len(index),
+    }  # fmt: skip
+    return index, facts | {part: index.manifest.get(part) for part in ("borrowed", "short_forms", "head")}
+
+
+def calibrated(index: Index, threads: int) -> dict[str, Any]:
+    """Calibrate an index as `alphita calibrate` does, and return what that certifies."""
+    encoder, start = TermEncoder.load(index.model_path, threads=threads), time.process_time()
+    found = fit(index, lambda: encoder, seed=SEED)
+    found.save(index.path / FOLDER)
+    figures = found.figures
+    return {
+        "processor_seconds": round(time.process_time() - start, 1), "seed": SEED,
+        "risk_coverage": figures["risk_coverage"], "estimated": figures["estimated"],
+    }  # fmt: skip
+
+
 def run(given: argparse.Namespace, threads: int) -> dict[str, Any]:
     """Measure the sets in the variants."""
     encoder, encoded = TermEncoder.load(given.model, threads=threads), Encoded()
-    chosen = {name: one for name, one in variants().items() if not given.only or name in given.only}
+    wanted = {name: one for name, one in variants().items() if not given.only or name in given.only}
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        # What the indexes have in common is encoded once, so that the seconds of a variant are those of the rest.
         for name in given.sets:
             one = load(name, given.data)
             found[name] = {}
-            for number, (variant, enrichment) in enumerate(chosen.items()):
-                out, start = Path(folder) / f"{len(found)}.{number}.index", time.process_time()
-                index = build(one.terminology, encoder, out, exclude=one.exclude, enrichment=enrichment, blocks=encoded)
-                seconds = round(time.process_time() - start, 1)
-                size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-                facts: dict[str, Any] = {
-                    "processor_seconds": seconds, "mebibytes": round(size / 2**20, 1), "strings": len(index)
-                }  # fmt: skip
-                facts |= {part: index.manifest.get(part) for part in ("borrowed", "short_forms", "head")}
+            for number, (variant, enrichment) in enumerate(wanted.items()):
+                if variant == CALIBRATED and not name.startswith(f"{SAMPLE}:"):
+                    continue
+                index, facts = made(one, encoder, encoded, enrichment, Path(folder) / f"{len(found)}.{number}.index")
+                if variant == CALIBRATED:
+                    facts["calibration"] = calibrated(index, threads)
                 found[name][variant] = facts | measure(index, one.asked)
                 firsts = [f"{ranking} {found[name][variant][ranking]['accuracy@1']:.1%}" for ranking in RANKINGS]
                 say(f"{name}, {variant}: {', '.join(firsts)}")
