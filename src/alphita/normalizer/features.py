@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from alphita.index.store import Index
 
 Float32 = NDArray[np.float32]
+Columns = dict[str, NDArray[Any]]
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "meaning": ("cosine", "best_cosine", "cosine_behind_best", "cosine_ahead_of_next", "cosine_rank", "middle",
@@ -146,7 +147,15 @@ class Featurizer:
         found = Strings(texts, self._vocabulary.words(texts), self._profiles(distinct, texts))
         profiles = self.profiler.profile([query[:MAX_ENCODED_CHARACTERS] for query in queries])
         asked = Strings(queries, self._vocabulary.words(queries, context.without), profiles)
-        return _features(self, asked, found, place, table, context)
+        own = context.own if context.own is not None else np.arange(len(table.offsets) - 1)
+        ranked = {"cosine": _ranked(table, table.best_cosine), "letters": _ranked(table, table.best_letters)}
+        columns = _of_candidates(self, asked, found, place, table, context, ranked)
+        mention = _of_mentions(self, asked, own, table, columns, ranked)
+        vetoed = columns["vetoes"].astype(bool)
+        vetoed |= _denied(self, asked, own)[table.request] & ~columns["equal"].astype(bool)
+        candidates = np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1)
+        mentions = np.stack([mention[name].astype(np.float32) for name in MENTION_NAMES], axis=1)
+        return Features(candidates, mentions, vetoed)
 
     def _profiles(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Profiles:
         """Return what some of the index's strings say."""
@@ -158,29 +167,23 @@ class Featurizer:
         return Profiles(self.profiler.rules, self._codes[rows], self._speaks[rows])
 
 
-def _features(
-    kept: Featurizer,
-    asked: Strings,
-    found: Strings,
-    place: NDArray[np.int64],
-    table: Table,
-    context: Context,
-) -> Features:
-    n = len(table.offsets) - 1
-    columns: dict[str, NDArray[np.generic]] = {}
+def _of_candidates(
+    kept: Featurizer, asked: Strings, found: Strings, place: NDArray[np.int64], table: Table, context: Context,
+    ranked: dict[str, Ranked],
+) -> Columns:  # fmt: skip
+    """Return the features `NAMES`, (c,) each; `found` has the table's distinct strings, `place` says which is whose."""
+    columns: Columns = {}
     columns["cosine"], columns["best_cosine"] = table.cosine, table.best_cosine
     columns["letters"], columns["best_letters"] = table.letters, table.best_letters
-    tops = {}
     for name, values in (("cosine", table.best_cosine), ("letters", table.best_letters)):
-        rank, best, second = _ranked(table, values)
-        tops[name] = (rank, best, second)
+        rank, best, second = ranked[name]
         columns[f"{name}_rank"] = 1.0 / (1.0 + rank)
         columns[f"{name}_behind_best"] = best[table.request] - values
         columns[f"{name}_ahead_of_next"] = np.where(rank == 0, values - second[table.request], 0.0)
     columns |= kept.meaning.features(table, context.vectors, context.hidden_strings)
     for name in ("middle", "definition"):
         one = np.asarray(columns[name], np.float32)
-        columns[f"{name}_behind_best"] = _ranked(table, one)[1][table.request] - one
+        columns[f"{name}_behind_best"] = _ranked(table, one).best[table.request] - one
     edit, in_order, partial = _ratios(asked.texts, table.query, found.texts, place)
     columns |= {"edit_ratio": edit, "sorted_ratio": in_order, "partial_ratio": partial}
     overlap = asked.words.overlap(table.query, found.words, place)
@@ -201,45 +204,45 @@ def _features(
     same = kept.languages.of_term[table.term] == given
     columns["language_given_and_same"], columns["language_given_and_other"] = (given >= 0) & same, (given >= 0) & ~same
     compared = kept.profiler.compare(asked.profiles, table.query, found.profiles, place)
-    vetoed = (compared.contradicts & kept.profiler.veto_mask) > 0
     columns |= {
-        "contradictions": np.bitwise_count(compared.contradicts), "vetoes": vetoed,
+        "contradictions": np.bitwise_count(compared.contradicts),
+        "vetoes": (compared.contradicts & kept.profiler.veto_mask) > 0,
         "only_in_mention": np.bitwise_count(compared.mention_only),
         "only_in_term": np.bitwise_count(compared.term_only), "agreements": np.bitwise_count(compared.agrees),
     }  # fmt: skip
     columns |= _of_readings(table, context.readings)
-    expanded = columns["expanded"]
     columns["mention_is_short_capitals"] = context.short[table.request]
-    candidates = np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1)
+    return columns
 
-    own = context.own if context.own is not None else np.arange(n)
+
+def _of_mentions(
+    kept: Featurizer, asked: Strings, own: NDArray[np.int64], table: Table, columns: Columns, ranked: dict[str, Ranked]
+) -> Columns:
+    """Return the features `MENTION_NAMES`, (n,) each; `columns` are the candidates'."""
+    n = len(own)
+    cosine, letters = ranked["cosine"], ranked["letters"]
     top = _tops(table, table.best_cosine + table.best_letters)
     has = np.diff(table.offsets) > 0
     at_top = {name: np.zeros(n, np.float32) for name in _AT_TOP}
     if len(table.request):
         at_top = {name: np.where(has, columns[name].astype(np.float32)[top], np.float32(0)) for name in _AT_TOP}
-    close = np.bincount(
-        table.request, tops["cosine"][1][table.request] - table.best_cosine < CLOSE, minlength=n
-    )  # fmt: skip
-    same_top = np.bincount(table.request, (tops["cosine"][0] == 0) & (tops["letters"][0] == 0), minlength=n) > 0
+    close = np.bincount(table.request, cosine.best[table.request] - table.best_cosine < CLOSE, minlength=n)
+    same_top = np.bincount(table.request, (cosine.rank == 0) & (letters.rank == 0), minlength=n) > 0
     said = [asked.texts[row] for row in own.tolist()]
-    mention = {
-        "top_cosine": tops["cosine"][1], "second_cosine": tops["cosine"][2],
-        "top_letters": tops["letters"][1], "second_letters": tops["letters"][2],
+    return {
+        "top_cosine": cosine.best, "second_cosine": cosine.second,
+        "top_letters": letters.best, "second_letters": letters.second,
         "top_edit_ratio": at_top["edit_ratio"], "top_words_of_mention": at_top["words_of_mention_in_term"],
         "top_words_of_term": at_top["words_of_term_in_mention"], "vetoed_top": at_top["vetoes"],
         "equal_to_a_term": np.bincount(table.request, columns["equal"], minlength=n) > 0, "same_top": same_top,
         "characters": np.log1p(np.array([len(text) for text in asked.texts], np.float32))[own],
         "words": np.log1p(asked.words.counts)[own], "known_words": asked.words.known[own],
         "candidates_close": np.log1p(close),
-        "expanded_mention": np.bincount(table.request, expanded, minlength=n) > 0,
+        "expanded_mention": np.bincount(table.request, columns["expanded"], minlength=n) > 0,
         "known_expansion": _greatest(table, np.where(columns["equal"], columns["expansion_share"], 0.0)),
         "named_elsewhere": elsewhere.hits(said, kept.segment.elsewhere),
         "words_elsewhere": elsewhere.shares(said, kept.segment.elsewhere),
     }  # fmt: skip
-    vetoed |= _denied(kept, asked, own)[table.request] & ~columns["equal"].astype(bool)
-    mentions = np.stack([np.asarray(mention[name], np.float32) for name in MENTION_NAMES], axis=1)
-    return Features(candidates, mentions, vetoed)
 
 
 def _denied(kept: Featurizer, asked: Strings, own: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -254,8 +257,15 @@ def _denied(kept: Featurizer, asked: Strings, own: NDArray[np.int64]) -> NDArray
     return found
 
 
-def _ranked(table: Table, values: Float32) -> tuple[NDArray[np.int64], Float32, Float32]:
-    """Return how many candidates of its request are above each, and the greatest and second value of each request."""
+class Ranked(NamedTuple):
+    """How many candidates of its request are above each, (c,), and the greatest and second value of each request."""
+
+    rank: NDArray[np.int64]
+    best: Float32
+    second: Float32
+
+
+def _ranked(table: Table, values: Float32) -> Ranked:
     n = len(table.offsets) - 1
     order = np.lexsort((-values, table.request))
     request, in_order = table.request[order], values[order]
@@ -267,7 +277,7 @@ def _ranked(table: Table, values: Float32) -> tuple[NDArray[np.int64], Float32, 
     new = (place == 0) | (np.diff(in_order, prepend=np.float32(np.nan)) != 0)
     rank = np.empty(len(values), np.int64)
     rank[order] = place[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
-    return rank, best, second
+    return Ranked(rank, best, second)
 
 
 def _greatest(table: Table, values: NDArray[Any]) -> Float32:
