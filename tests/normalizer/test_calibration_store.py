@@ -28,6 +28,7 @@ from alphita.normalizer.calibration_store import (
     evidence_of,
     ordered,
 )
+from alphita.normalizer.carrying import carry_over
 from alphita.normalizer.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, languages_of
 from alphita.normalizer.filters import Filters
 from alphita.normalizer.jobs import Job, run
@@ -347,9 +348,13 @@ def test_an_error_that_is_not_certified_is_accepted_by_estimate_or_not_at_all(in
 
 
 def test_what_is_estimated_survives_saving_and_is_not_taken_over(index, fitted, tmp_path):
-    given = dataclasses.replace(fitted, estimated={0.005: 0.75})
-    given.save(tmp_path / "calibration")
-    assert Calibration.load(tmp_path / "calibration", index).estimated == {0.005: 0.75}
+    shutil.copytree(index.path, tmp_path / "x.index")
+    dataclasses.replace(fitted, estimated={0.005: 0.75}).save(tmp_path / "x.index" / FOLDER)
+    source = Index.open(tmp_path / "x.index")
+    assert Calibration.load(source.path / FOLDER, source).estimated == {0.005: 0.75}
+    carried = carry_over(index, lambda: ENCODER, source)
+    assert carried.estimated == {}
+    assert carried.threshold(0.005) is None
 
 
 def test_what_a_note_denies_is_never_accepted_for_a_name_that_is_near(fitted, tmp_path):
