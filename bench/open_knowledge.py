@@ -5,19 +5,21 @@
 runs/open_knowledge.sh calls this, and says what the files hold. Left out are sources that are share-alike
 (DrugCentral), without a licence (ICD-9-CM in Italian) or for measuring only (annotations of HPO, whose titles are
 OMIM's). From the table of names that comes with Alphita are taken the alphabetical index of ICD-10-CM and the everyday
-phrases, each phrase as a name of the concept that its standard name is a name of.
+phrases, each phrase as a name of the concept that its standard name is a name of. FOLDER/sources.tsv says of each
+source its version, its licence and how many rows were taken of it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
 
 import polars as pl
 
-from alphita import shipped
+from alphita import artefact, shipped
 from alphita.errors import AlphitaError
 from alphita.index.lenders import NAMES as NAMES_FILE
 from alphita.index.lenders import OURS
@@ -40,10 +42,14 @@ PERMISSIVE = {
 # Where a phrase's standard name names several concepts, the first of these has it.
 FIRST = ("HP:", "MESH:", "NCIT:", "DOID:", "MONDO:")
 INDEX_TERMS, LAY_TERMS = "index.terms.tsv", "lay.terms.tsv"
+SOURCES_FILE = "sources.tsv"
+# Those of the table of names: what each is.
+OF_NAMES = {INDEX_SOURCE: "ICD-10-CM, alphabetical index", OURS: "everyday phrases"}
+PARTS = ("terms", "relations", "definitions")
 
 
-def write(given: argparse.Namespace) -> dict[str, int]:
-    """Write the tables and return their rows by file."""
+def write(given: argparse.Namespace) -> tuple[dict[str, int], pl.DataFrame]:
+    """Write the tables and return their rows by file, and what `SOURCES_FILE` says."""
     of_ours = pl.col("source").is_in(list(PERMISSIVE))
     terms = read_table(given.terms).filter(of_ours & (pl.col("lang") == "en"))
     with tempfile.TemporaryDirectory() as name:
@@ -53,13 +59,38 @@ def write(given: argparse.Namespace) -> dict[str, int]:
         for part, frame in parts.items():
             frame.write_csv(work / part, separator="\t", quote_style="never")
         rows = write_tables(work / "terms", work / "relations", given.output, work / "definitions")
-    ours = pl.read_parquet(shipped.find("models/alphita-names") / NAMES_FILE)
+    folder = shipped.find("models/alphita-names")
+    ours = pl.read_parquet(folder / NAMES_FILE)
     index = ours.filter(pl.col("source") == INDEX_SOURCE).select("id", term="name").with_columns(language=pl.lit("en"))
     lay = _lay(ours.filter((pl.col("source") == OURS) & (pl.col("language") == "en")), terms)
     for file, frame in ((INDEX_TERMS, index), (LAY_TERMS, lay)):
         frame.write_csv(given.output / file, separator="\t", quote_style="never")
         rows[file] = len(frame)
-    return rows
+    counts = {INDEX_SOURCE: len(index), OURS: len(lay)}
+    sources = pl.concat([_sources(parts), _of_names(folder / artefact.MANIFEST, counts)])
+    sources.write_csv(given.output / SOURCES_FILE, separator="\t", quote_style="never")
+    return rows, sources
+
+
+def _sources(parts: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Return the sources of the tables: what each is, its version and licence, and its rows in each of `PARTS`."""
+    counted = {part: dict(parts[part].group_by("source").len().iter_rows()) for part in PARTS}
+    rows = [(source, *about, *(counted[part].get(source, 0) for part in PARTS)) for source, about in PERMISSIVE.items()]
+    return _table([row for row in rows if any(row[-len(PARTS) :])])
+
+
+def _of_names(manifest: Path, counts: dict[str, int]) -> pl.DataFrame:
+    """Return the sources that the table of names brings, with the version and licence that its manifest gives."""
+    about = {one["name"]: one for one in json.loads(manifest.read_text(encoding="utf-8"))["sources"]}
+    return _table([
+        (source, OF_NAMES[source], about[source]["version"], about[source]["licence"], count, 0, 0)
+        for source, count in counts.items()
+    ])  # fmt: skip
+
+
+def _table(rows: list[tuple[str | int, ...]]) -> pl.DataFrame:
+    texts = ("source", "name", "version", "licence")
+    return pl.DataFrame(rows, dict.fromkeys(texts, pl.String) | dict.fromkeys(PARTS, pl.Int64), orient="row")
 
 
 def _lay(phrases: pl.DataFrame, terms: pl.DataFrame) -> pl.DataFrame:
@@ -88,8 +119,14 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args(words)
     try:
-        for name, count in write(given).items():
+        rows, sources = write(given)
+        for name, count in rows.items():
             say(f"{name}: {count:,}")
+        for source, *about, terms, relations, definitions in sources.iter_rows():
+            say(
+                f"{source} ({', '.join(filter(None, about))}): {terms:,} terms, {relations:,} relations, "
+                f"{definitions:,} definitions"
+            )
     except AlphitaError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

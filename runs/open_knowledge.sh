@@ -11,11 +11,14 @@
 #   definitions.tsv    id, lang, definition, source
 #   relations.tsv      head, relation, tail, source; exact_match says what is one concept
 #
-# ICD-10-CM comes from its package; its alphabetical index and the everyday phrases from models/alphita-names.
+# ICD-10-CM comes from its package; its alphabetical index and the everyday phrases from models/alphita-names. Beside
+# OUTPUT is written OUTPUT.sources.tsv: each source with its version, its licence and the rows taken of it; ICD-10-CM's
+# own are in OUTPUT's manifest.
 set -euo pipefail
 
 data=${1:?usage: runs/open_knowledge.sh FOLDER [OUTPUT]}
 output=${2:-open.terminology}
+output=${output%/}
 alphita=${ALPHITA:-alphita}
 python=${PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -36,3 +39,4 @@ $alphita terminology import icd10cm icd10cm --packaged -o "$work/icd10cm.termino
 $alphita terminology import table "$work/index.terms.tsv" --set quote= -o "$work/index.terminology"
 $alphita terminology merge "$work/graph.terminology" "$work/icd10cm.terminology" "$work/index.terminology" \
     --mappings "$work/exact.sssom.tsv" -o "$output" --force
+cp "$work/sources.tsv" "$output.sources.tsv"
