@@ -5,8 +5,7 @@
 runs/alphita_en.sh calls this, and says what the tables hold. HPO and ICD-10-CM are taken from their packages. Of the
 others those are taken whose licence lets fitted numbers be released, and which have synonyms to hold out. A quarter of
 the synonyms of each is left out of its index, and asked for. Each is indexed twice, with all that an index is given by
-default and
-without a head. Indexes are kept in FOLDER.
+default and without a head. Indexes are kept in FOLDER.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@
 #                      CANDIDATE, CANDIDATE/MT), source
 #   relations.tsv      head, relation, tail, source
 #
-# bench/general_calibration.py says which sources are taken; HPO comes from its package. On two cores it takes half an
-# hour; more threads for the small products of the ranker's fitting make it slower, not faster.
+# bench/general_calibration.py says which sources are taken; HPO and ICD-10-CM come from their packages. On two cores it
+# takes about 40 minutes; more threads for the small products of the ranker's fitting make it slower, not faster.
 set -euo pipefail
 
 data=${1:?usage: runs/alphita_en.sh FOLDER OUTPUT}

@@ -2,9 +2,10 @@
 
 The held-out strings are parted, concept by concept (see `held_out`). On a half the ranker learns, from the weights of
 the general one that came with the model if there is one, and by cross-validation what its scores are worth (the
-calibrator). On the rest, which neither has seen, thresholds are tested and everything is measured. So what is promised
-rests on data that nothing was fitted on. Where too little is tested to certify an allowed error, its threshold is
-estimated: it is the higher of those that both halves ask for.
+calibrator). On the rest, from which neither learns here, thresholds are tested and everything is measured. As names of
+the terminology these strings may have been taught to the index's head, and to the general ranker if it learned from
+this terminology. Where too little is tested to certify an allowed error, its threshold is estimated: it is the higher
+of those that both halves ask for.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ FOLDS = 4
 ERRORS = (0.005, 0.01, 0.02, 0.05, 0.1)
 # In-terminology mentions that may be lost to NIL.
 LOST = 0.05
-# From the general ranker on, more of a kind of example teaches no more: HPO's synonyms 75.3 with all, 75.6 with 1,500.
+# From the general ranker on, more of a kind of example takes longer and teaches no more.
 MOST_TUNED = 1_000
 # Accuracy of each ranking is reported at these.
 KS = (1, 5)
@@ -220,7 +221,7 @@ def _languages(languages: Languages, terms: NDArray[np.int64]) -> list[str | Non
     return [names[number] for number in languages.of_term[terms].tolist()]
 
 
-# Testing: on the other concepts, which nothing was fitted on.
+# Testing: on the other concepts, from which neither ranker nor confidence learned.
 
 
 class Tested(NamedTuple):
@@ -245,7 +246,7 @@ class Tested(NamedTuple):
 
 
 def answer(pipeline: Pipeline, draft: Calibration, some: Examples) -> Tested:
-    """Answer examples that nothing was fitted on."""
+    """Answer examples that the ranker did not learn from."""
     seen = see(pipeline, some)
     answers = draft(seen.table, seen.features, languages_of(pipeline.index.segment))
     return Tested(seen, answers, seen.is_right(answers), answers.nil > draft.nil_threshold)
