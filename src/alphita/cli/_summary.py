@@ -27,7 +27,7 @@ def text_of(summary: Summary, audit: int = 0) -> str:
         allowed = f" at an allowed error of {100 * summary.error:g}%" if summary.error is not None else ""
         lines.append(f"{summary.accepted:,} accepted{allowed}, {summary.review:,} for review")
     if summary.assurance == "certified":
-        lines.append("confidence: certified on strings of this index that the fit of ranker and confidence has not seen")
+        lines.append("confidence: certified on strings of this index that ranker and confidence did not learn from")
     elif summary.assurance is not None and not summary.origin:
         lines.append(f"confidence: {summary.assurance}; too few strings were held out to certify that error")
     elif summary.assurance is not None:
