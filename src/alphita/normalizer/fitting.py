@@ -2,10 +2,10 @@
 
 The held-out strings are parted, concept by concept (see `held_out`). On a half the ranker learns, from the weights of
 the general one that came with the model if there is one, and by cross-validation what its scores are worth (the
-calibrator). On the rest, from which neither learns here, thresholds are tested and everything is measured. As names of
-the terminology these strings may have been taught to the index's head, and to the general ranker if it learned from
-this terminology. Where too little is tested to certify an allowed error, its threshold is estimated: it is the higher
-of those that both halves ask for.
+calibrator). On the rest, from which neither learns here, thresholds are tested and everything is measured. The head of
+the index was not taught the synonyms among these, but was taught the names; the general ranker may have learned from
+some of both. Where too little is tested to certify an allowed error, its threshold is estimated: it is the higher of
+those that both halves ask for.
 """
 
 from __future__ import annotations
