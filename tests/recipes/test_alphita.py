@@ -15,6 +15,7 @@ from alphita.terminology.store import Terminology, load_terminology
 from alphita.training.definition_data import read
 from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
 from alphita.training.forward import TermForward
+from alphita.training.near_names import NearNames
 from tests.reference import info_nce
 from tests.stanzas import defined
 from tests.tiny import tiny_model
@@ -56,14 +57,18 @@ def test_a_batch_s_loss_is_the_sum_of_its_parts(folder, terminology, tmp_path, m
     monkeypatch.undo()
     data = read(terminology, config)
     hard = HardNegatives(terminology, data.texts.concepts, count=1, held_out=np.empty((0, 2), np.int32))
-    drawn = DefinitionPairs(data.names, data.texts, batch=12, seed=0, hard=hard).draw(0)
+    near = NearNames(terminology, data.names, tmp_path / "mined", every=10)
+    near.mine(0, TermEncoder.load(folder / "model", precision="fp32", pooling="mean", max_length=48))
+    drawn = DefinitionPairs(data.names, data.texts, batch=12, seed=0, hard=hard, near=near).draw(0)
     assert len(drawn.hard)
-    names, texts, extra = (
+    assert len(drawn.near)
+    names, texts, siblings, others = (
         vectors_of(folder / "model", [strings[place] for place in places])
         for strings, places in ((data.names.strings, drawn.names), (data.texts.strings, drawn.texts),
-                                (data.texts.strings, drawn.hard))
+                                (data.texts.strings, drawn.hard), (data.names.strings, drawn.near))
     )  # fmt: skip
-    takes = [[pair == of for of in drawn.hard_of] for pair in range(12)]
+    takes = [[pair == of for of in [*drawn.hard_of, *drawn.near_of]] for pair in range(12)]
+    extra = np.concatenate([siblings, others])
     contrast = info_nce.info_nce(names, texts, drawn.group.tolist(), 0.3, True, extra, takes)
     strings = [*data.names.strings, *data.texts.strings]
     places = np.random.default_rng([0, 21, 0]).choice(len(strings), 6, replace=False)

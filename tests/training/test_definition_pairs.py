@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from alphita.errors import InputError
 from alphita.terminology.store import Terminology
 from alphita.terminology.verbalisation.texts import Texts, verbalise
+from alphita.training import definition_pairs
 from alphita.training.definition_pairs import (
     DefinitionPairs,
     HardNegatives,
@@ -149,7 +150,8 @@ def test_groups_are_the_connected_parts(keys: list[list[int]]) -> None:
         for i in range(len(keys)):
             for j in range(len(keys)):
                 joined[i][j] = any(joined[i][k] and joined[k][j] for k in range(len(keys)))
-    found = groups(keys)
+    rows = np.repeat(np.arange(len(keys)), [len(own) for own in keys])
+    found = groups(rows, np.array([key for own in keys for key in own]), len(keys))
     assert [[bool(a == b) for b in found] for a in found] == joined
 
 
@@ -186,13 +188,15 @@ def tree(tmp_path_factory) -> Terminology:
     ("concept", "expected"),
     [(7, {4, 6, 8}), (8, {3, 4, 6, 7}), (5, {3, 4, 6}), (2, {3, 4}), (3, {2, 4}), (1, set())],
 )
+@pytest.mark.parametrize("most", [0, 1000])
 def test_hard_negatives_are_siblings_and_ancestors_siblings_never_ancestors(
-    tree: Terminology, concept: int, expected: set[int]
+    tree: Terminology, concept: int, expected: set[int], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 7, 3 and 5 are parents and 2 an ancestor; of 3, 7 is below it."""
+    """Of 7, 3 and 5 are parents and 2 an ancestor; of 3, 7 is below it. With ancestors kept, and found each time."""
+    monkeypatch.setattr(definition_pairs, "MOST_ANCESTORS", most)
     hard = HardNegatives(tree, np.arange(8, dtype=np.int32), count=2, held_out=NONE_HELD_OUT)
     rng = np.random.default_rng(0)
-    drawn = [hard.draw(concept - 1, rng) for _ in range(300)]
+    drawn = [hard.draw(np.array([concept - 1]), rng)[0].tolist() for _ in range(300)]
     assert {text + 1 for found in drawn for text in found} == expected
     assert max(map(len, drawn)) == min(2, len(expected))
     assert all(len(set(found)) == len(found) for found in drawn)
@@ -202,16 +206,16 @@ def test_held_out_edges_lead_to_no_sibling_but_their_ancestors_are_ruled_out(tre
     held_out = np.array([[2, 6]], np.int32)
     hard = HardNegatives(tree, np.arange(8, dtype=np.int32), count=3, held_out=held_out)
     rng = np.random.default_rng(0)
-    assert {text + 1 for _ in range(200) for text in hard.draw(6, rng)} == {4, 6, 8}
+    assert {text + 1 for _ in range(200) for text in hard.draw(np.array([6]), rng)[0].tolist()} == {4, 6, 8}
     only = HardNegatives(tree, np.arange(8, dtype=np.int32), count=1, held_out=np.array([[0, 1]], np.int32))
     # 2 has no parent left, so that its siblings are not known.
-    assert {text + 1 for _ in range(200) for text in only.draw(1, rng)} == set()
+    assert {text + 1 for _ in range(200) for text in only.draw(np.array([1]), rng)[0].tolist()} == set()
 
 
 def test_only_concepts_with_a_text_are_hard_negatives(tree: Terminology) -> None:
     hard = HardNegatives(tree, np.array([3, 3, 5], np.int32), count=1, held_out=NONE_HELD_OUT)
     rng = np.random.default_rng(0)
-    assert {text for _ in range(200) for text in hard.draw(6, rng)} == {0, 1, 2}
+    assert {text for _ in range(200) for text in hard.draw(np.array([6]), rng)[0].tolist()} == {0, 1, 2}
 
 
 def test_hard_negatives_are_not_of_a_concept_that_the_name_names(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 From each of the papers what was worth its rows on open knowledge: names against texts of their concept (BioLORD-2023),
 the concept's other names among these texts (SapBERT), relations told as descriptions (CODER's graph), texts of siblings
-as hard negatives (CODER++, BioLORD's appendix A), names as people write them, and a term that keeps what the base knows
-of general language. For pairs of a name i and a text of its concept, and k strings with the base's vectors b:
+(BioLORD's appendix A) and names that lie near but mean something else (CODER++) as hard negatives, names as people
+write them, and a term that keeps what the base knows of general language. For pairs of a name i and a text of its
+concept, and k strings with the base's vectors b:
 
     L = L_InfoNCE(names, texts) + mu / k^2 sum_ij (cos(v_i, v_j) - cos(b_i, b_j))^2
 
@@ -50,10 +51,14 @@ class Config(TextTraining):
     # Objective
     batch: int = Field(128, ge=2, description="pairs of name and text a batch (BioLORD)")
     hard_negatives: int = Field(1, ge=0, description="texts of siblings a pair (BioLORD, appendix A)")
+    mined: bool = Field(True, description="names near the drawn one, of other concepts, as negatives too (CODER++)")
+    mine_every: int = Field(2000, ge=1, description="steps between minings (ours)")
     temperature: float = Field(0.05, gt=0, description="of InfoNCE (ours)")
     symmetric: bool = Field(True, description="texts against names too (ours)")
     keep_rows: int = Field(32, ge=0, description="strings a batch whose nearness is kept; 0: none (Park et al.)")
     mu: float = Field(10.0, ge=0, description="weight of what is kept (ours)")
+    base_prefix: str = Field("", description="written before a string that the base encodes; 'query: ' for E5")
+    centred: bool = Field(False, description="nearness is kept as seen from the base's mean vector; for E5 (ours)")
     # Optimisation
     steps: int = Field(15_000, ge=1, description="optimiser steps (ours)")
     accumulation: int = Field(1, ge=1, description="batches a step (ours)")
@@ -89,6 +94,7 @@ def train(
     from alphita.training import runs
     from alphita.training.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
     from alphita.training.loop import Length
+    from alphita.training.near_names import NearNames
     from alphita.training.phases import Phase
     from alphita.training.sentence_run import SentenceRun
     from alphita.training.term_batches import Batch
@@ -105,14 +111,16 @@ def train(
             hard = HardNegatives(terminology, texts.concepts, count=config.hard_negatives, held_out=data.held_out)
         except InputError as error:
             run.say(f"trained without hard negatives: {error.problem}")
-    pairs = DefinitionPairs(names, texts, batch=config.batch, seed=config.seed, hard=hard)
+    near = NearNames(terminology, names, run.work / "mined", every=config.mine_every) if config.mined else None
+    pairs = DefinitionPairs(names, texts, batch=config.batch, seed=config.seed, hard=hard, near=near)
     strings = [*names.strings, *texts.strings]
     kept = np.sort(np.random.default_rng([config.seed, 20]).permutation(len(strings))[:KEPT])
     keeps = config.keep_rows > 1 and config.mu > 0
     base = np.zeros((len(kept), run.encoder.dim), np.float32)
     if keeps and not dry_run:
         run.say(f"{len(kept):,} strings are encoded by the base, to keep how near they are")
-        base = run.encoder.encode([strings[row] for row in kept.tolist()]).astype(np.float32)
+        base = run.encoder.encode([config.base_prefix + strings[row] for row in kept.tolist()]).astype(np.float32)
+        base -= base.mean(axis=0) * config.centred
 
     def draw(number: int) -> Batch:
         batch = pairs.batch(number)
@@ -135,5 +143,22 @@ def train(
         apart = kept_nearness(vectors[given["kept"]], given["base"])
         return {"loss": contrast["loss"] + config.mu * apart, "contrast": contrast["loss"], "kept": apart}
 
+    def mine(step: int) -> None:
+        assert near is not None
+        if dry_run:
+            near.guess()
+        else:
+            near.mine(step, run.encoder)
+
     length = Length.of(config.steps, config.warmup_steps, config.learning_rate)
-    return run.fit(strings, draw, loss, length, names=names, dev=data.dev, sizes=data.told())
+    return run.fit(
+        strings,
+        draw,
+        loss,
+        length,
+        names=names,
+        dev=data.dev,
+        sizes=data.told(),
+        before_step=mine if near else None,
+        fence=config.mine_every * (near is not None),
+    )

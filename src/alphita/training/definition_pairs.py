@@ -10,7 +10,7 @@ Hard negatives (appendix A): texts of a concept's siblings, or of its ancestors'
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
 
     from alphita.terminology.store import Terminology
     from alphita.training.names import TrainingNames
+    from alphita.training.near_names import NearNames
     from alphita.training.term_batches import Batch
 
+# Where concepts have no more ancestors than this in all, they are found once (8 bytes each).
+MOST_ANCESTORS = 50_000_000
+# Concepts whose ancestors are found together.
+AT_ONCE = 16_384
 # Draws in search of one hard negative: a concept may have few siblings with a text, or only such as are ruled out.
 TRIES = 10
-# Concepts whose ancestors are kept.
-KEPT = 100_000
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class DefinitionBatch:
         group: (n,) equal for pairs that are no negatives of each other.
         hard: (h,) numbers of texts, further negatives.
         hard_of: (h,) the pair that each of them is a negative of.
+        near: (m,) numbers of names, further negatives too.
+        near_of: (m,) the pair that each of them is a negative of.
     """
 
     names: Int64
@@ -53,6 +58,8 @@ class DefinitionBatch:
     group: Int64
     hard: Int64
     hard_of: Int64
+    near: Int64
+    near_of: Int64
 
 
 class DefinitionPairs:
@@ -63,7 +70,14 @@ class DefinitionPairs:
     """
 
     def __init__(
-        self, names: TrainingNames, texts: Texts, *, batch: int, seed: int, hard: HardNegatives | None = None
+        self,
+        names: TrainingNames,
+        texts: Texts,
+        *,
+        batch: int,
+        seed: int,
+        hard: HardNegatives | None = None,
+        near: NearNames | None = None,
     ) -> None:
         """Prepare to draw.
 
@@ -73,6 +87,7 @@ class DefinitionPairs:
             batch: pairs a batch.
             seed: of the whole run.
             hard: finds hard negatives; None: there are none.
+            near: finds names near the drawn ones, which are hard negatives too.
 
         Raises:
             InputError: there is no text.
@@ -80,12 +95,15 @@ class DefinitionPairs:
         self.pairs = len(texts)
         if not self.pairs:
             raise InputError("there is no text to train on", remedy="look at the kinds of texts and at --split")
-        self._offsets, self._weights = names.offsets, names.weights
+        self._offsets = names.offsets
+        # Where the weights are: their sum before each name.
+        self._sums = None if names.weights is None else np.concatenate([[0.0], np.cumsum(names.weights)])
         self._concepts = texts.concepts.astype(np.int64)
         strings = pa.array([*names.strings, *clean_many(texts.strings)]).dictionary_encode().indices.to_numpy()
-        self._strings, self._texts = np.split(strings, [len(names.strings)])
-        self._named = _homonyms(self._strings, names.offsets)
-        self._seed, self._hard = seed, hard
+        self._strings, self._texts = np.split(strings.astype(np.int64), [len(names.strings)])
+        owners = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
+        self._named = Lists(self._strings, owners, int(strings.max()) + 1)
+        self._seed, self._hard, self._near = seed, hard, near
         self._walk = EpochWalk(self.pairs, batch, [seed, 10])
 
     def draw(self, number: int) -> DefinitionBatch:
@@ -96,23 +114,40 @@ class DefinitionPairs:
         names = self._draw_names(concepts, rng)
         itself = self._strings[names] == self._texts[texts]
         names = np.where(itself, self._next_name(concepts, names), names)
-        called = [
-            self._named.get(int(string), [int(c)]) for string, c in zip(self._strings[names], concepts, strict=True)
-        ]
+        pair, called = self._named.of(self._strings[names])
         # A text that is a name may be that of further concepts.
-        keys = [
-            [("text", int(text)), *(("concept", one) for one in {int(c), *others, *self._named.get(int(text), ())})]
-            for c, text, others in zip(concepts, self._texts[texts], called, strict=True)
-        ]
-        hard, hard_of = [], []
+        also_pair, also = self._named.of(self._texts[texts])
+        every, most = np.arange(len(texts)), len(self._offsets) - 1
+        group = groups(
+            np.concatenate([every, every, pair, also_pair]),
+            np.concatenate([concepts, most + self._texts[texts], called, also]), len(texts),
+        )  # fmt: skip
+        known = np.unique(pair * most + called)
+        hard = hard_of = near = near_of = np.empty(0, np.int64)
         if self._hard is not None:
-            for pair, (concept, others, text) in enumerate(zip(concepts.tolist(), called, texts.tolist(), strict=True)):
-                for found in self._hard.draw(concept, rng):
-                    also = {int(self._concepts[found]), *self._named.get(int(self._texts[found]), ())}
-                    if also.isdisjoint(others) and self._texts[found] != self._texts[text]:
-                        hard.append(found)
-                        hard_of.append(pair)
-        return DefinitionBatch(names, texts, groups(keys), np.array(hard, np.int64), np.array(hard_of, np.int64))
+            hard, hard_of = self._hard.draw(concepts, rng)
+            kept = ~self._of_called(self._texts[hard], hard_of, known, self._concepts[hard])
+            kept &= self._texts[hard] != self._texts[texts][hard_of]
+            hard, hard_of = hard[kept], hard_of[kept]
+        if self._near is not None:
+            near, near_of = self._near.draw(names, rng)
+            kept = ~self._of_called(self._strings[near], near_of, known)
+            near, near_of = near[kept], near_of[kept]
+        return DefinitionBatch(names, texts, group, hard, hard_of, near, near_of)
+
+    def _of_called(self, strings: Int64, of: Int64, known: Int64, concepts: Int64 | None = None) -> NDArray[np.bool_]:
+        """Tell of h strings whether they are of a concept that the name of their pair names.
+
+        Args:
+            strings: (h,) their numbers.
+            of: (h,) the pair of each.
+            known: the concepts that each pair's name names: pair times the number of concepts plus concept, ascending.
+            concepts: (h,) the concept of each, where it is not one that the string names.
+        """
+        most = len(self._offsets) - 1
+        row, also = self._named.of(strings)
+        wrong = np.bincount(row, weights=among(of[row] * most + also, known), minlength=len(strings)) > 0
+        return wrong if concepts is None else wrong | among(of * most + concepts, known)
 
     def batch(self, number: int) -> Batch:
         """Return batch `number` as a training step takes it, over the names and, after them, the texts.
@@ -123,10 +158,11 @@ class DefinitionPairs:
         from alphita.training.term_batches import Batch
 
         drawn = self.draw(number)
-        rows = [drawn.names, drawn.texts + len(self._strings), drawn.hard + len(self._strings)]
+        extras = np.concatenate([drawn.hard + len(self._strings), drawn.near])
+        rows = [drawn.names, drawn.texts + len(self._strings), extras]
         terms, place = np.unique(np.concatenate(rows), return_inverse=True)
         name, text, extra = np.split(place, np.cumsum([len(part) for part in rows])[:-1])
-        own = drawn.hard_of[None, :] == np.arange(len(name))[:, None]
+        own = np.concatenate([drawn.hard_of, drawn.near_of])[None, :] == np.arange(len(name))[:, None]
         arrays = {"name": name, "text": text, "group": drawn.group, "extra": extra, "extra_negative": own}
         return Batch(terms, arrays, rows=len(place))
 
@@ -134,13 +170,10 @@ class DefinitionPairs:
         """Return the number of a name of each concept."""
         first, last = self._offsets[concepts], self._offsets[concepts + 1]
         share = rng.random(len(concepts))
-        if self._weights is None:
+        if self._sums is None:
             return first + (share * (last - first)).astype(np.int64)
-        chosen = []
-        for start, stop, place in zip(first.tolist(), last.tolist(), share.tolist(), strict=True):
-            sums = np.cumsum(self._weights[start:stop])
-            chosen.append(start + int(np.searchsorted(sums, place * sums[-1], side="right")))
-        return np.array(chosen, np.int64)
+        place = self._sums[first] + share * (self._sums[last] - self._sums[first])
+        return np.clip(np.searchsorted(self._sums, place, side="right") - 1, first, last - 1)
 
     def _next_name(self, concepts: Int64, names: Int64) -> Int64:
         """Return the name that follows each in its concept, the first after the last."""
@@ -185,56 +218,111 @@ class HardNegatives:
                 remedy="set hard_negatives=0, or import the terminology with its hierarchy",
             )  # fmt: skip
         n = terminology.n_concepts
-        self._above = _Lists(triples[:, 0], triples[:, 2], n)
+        self._above = Lists(triples[:, 0], triples[:, 2], n)
         shown = triples[~between_pairs(triples, held_out)] if len(held_out) else triples
-        self._parents, self._children = _Lists(shown[:, 0], shown[:, 2], n), _Lists(shown[:, 2], shown[:, 0], n)
+        self._parents, self._children = Lists(shown[:, 0], shown[:, 2], n), Lists(shown[:, 2], shown[:, 0], n)
         self._texts = np.searchsorted(concepts, np.arange(n + 1))
-        self._count = count
-        self._known: dict[int, frozenset[int]] = {}
+        self._count, self._n = count, n
+        self._found = self._find_all()
 
-    def draw(self, concept: int, rng: np.random.Generator) -> list[int]:
-        """Return numbers of texts, each of another concept; fewer than `count` where they are hard to find."""
-        above = self._ancestors(concept)
-        levels = [concept, *sorted(above)]
-        found: dict[int, int] = {}
+    def draw(self, concepts: Int64, rng: np.random.Generator) -> tuple[Int64, Int64]:
+        """Draw for each of n concepts; fewer than `count` for those where they are hard to find.
+
+        Returns:
+            (h,) numbers of texts, each of another concept, and (h,) the place among the n that each is for.
+        """
+        row, above = self._ancestors(concepts)
+        ruled_out = np.sort(row * self._n + above)
+        # Levels to look on: the concept itself, then those above it.
+        levels = Lists(
+            np.concatenate([np.arange(len(concepts)), row]), np.concatenate([concepts, above]), len(concepts)
+        )
+        lacking = np.full(len(concepts), self._count)
+        found, found_of = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        taken = np.empty(0, np.int64)
         for _ in range(TRIES * self._count):
-            if len(found) == self._count:
+            rows = np.flatnonzero(lacking)
+            if not len(rows):
                 break
-            parents = self._parents[levels[int(rng.integers(len(levels)))]]
-            if not len(parents):
-                continue
-            siblings = self._children[int(parents[int(rng.integers(len(parents)))])]
-            other = int(siblings[int(rng.integers(len(siblings)))])
-            first, last = self._texts[other : other + 2].tolist()
-            if first == last or other == concept or other in found or other in above:
-                continue
-            if concept not in self._ancestors(other):
-                found[other] = first + int(rng.integers(last - first))
-        return list(found.values())
+            at = levels.one(rows, rng)
+            others = self._children.one(self._parents.one(at, rng), rng)
+            fit = (others >= 0) & (others != concepts[rows])
+            fit &= self._texts[others] < self._texts[others + 1]
+            key = rows * self._n + others
+            fit &= ~among(key, ruled_out) & ~among(key, taken)
+            rows, others, key = rows[fit], others[fit], key[fit]
+            below, its_above = self._ancestors(others)
+            under = np.zeros(len(others), bool)
+            under[below[its_above == concepts[rows][below]]] = True
+            rows, others = rows[~under], others[~under]
+            taken = np.union1d(taken, key[~under])
+            lacking[rows] -= 1
+            start, end = self._texts[others], self._texts[others + 1]
+            found.append(start + (rng.random(len(others)) * (end - start)).astype(np.int64))
+            found_of.append(rows)
+        return np.concatenate(found), np.concatenate(found_of)
 
-    def _ancestors(self, concept: int) -> frozenset[int]:
-        if concept not in self._known:
-            if len(self._known) == KEPT:
-                self._known.clear()
-            seen, waiting = {concept}, [concept]
-            while waiting:
-                new = set(self._above[waiting.pop()].tolist()) - seen
-                seen |= new
-                waiting += new
-            self._known[concept] = frozenset(seen - {concept})
-        return self._known[concept]
+    def _find_all(self) -> Lists | None:
+        """Return the ancestors of every concept; None if there are too many to keep."""
+        ones, others, number = [], [], 0
+        for start in range(0, self._n, AT_ONCE):
+            row, above = self._find(np.arange(start, min(start + AT_ONCE, self._n)))
+            number += len(row)
+            if number > MOST_ANCESTORS:
+                return None
+            ones.append(row + start)
+            others.append(above)
+        return Lists(np.concatenate(ones), np.concatenate(others), self._n)
+
+    def _ancestors(self, concepts: Int64) -> tuple[Int64, Int64]:
+        """Return all concepts above each of n, never itself: (a,) places among the n, ascending, and (a,) concepts."""
+        return self._find(concepts) if self._found is None else self._found.of(concepts)
+
+    def _find(self, concepts: Int64) -> tuple[Int64, Int64]:
+        """Return the same, level by level."""
+        rows, at = np.arange(len(concepts)), concepts
+        seen = np.empty(0, np.int64)
+        while len(at):
+            which, parents = self._above.of(at)
+            new = np.unique(rows[which] * self._n + parents)
+            new = new[~among(new, seen)]
+            seen = np.union1d(seen, new)
+            rows, at = np.divmod(new, self._n)
+        rows, above = np.divmod(seen, self._n)
+        others = above != concepts[rows]
+        return rows[others], above[others]
 
 
-class _Lists:
-    """For each of n concepts, those that some pairs join it to."""
+class Lists:
+    """For each of n ones, the others that some pairs join it to."""
 
-    def __init__(self, ones: NDArray[np.int32], others: NDArray[np.int32], n: int) -> None:
+    def __init__(self, ones: NDArray[np.integer], others: NDArray[np.integer], n: int) -> None:
+        """Hold the pairs, (p,) and (p,)."""
         order = np.lexsort([others, ones])
-        self._others = others[order]
+        self._others = others[order].astype(np.int64)
         self._starts = np.searchsorted(ones[order], np.arange(n + 1))
 
-    def __getitem__(self, concept: int) -> NDArray[np.int32]:
-        return self._others[self._starts[concept] : self._starts[concept + 1]]
+    def of(self, ones: Int64) -> tuple[Int64, Int64]:
+        """Return the others of each of m ones: (o,) places among the m, ascending, and (o,) others."""
+        starts = self._starts[ones]
+        counts = self._starts[ones + 1] - starts
+        place = np.repeat(np.arange(len(ones)), counts)
+        return place, self._others[np.repeat(starts - np.cumsum(counts) + counts, counts) + np.arange(len(place))]
+
+    def one(self, ones: Int64, rng: np.random.Generator) -> Int64:
+        """Return one other of each of m ones, drawn at random; -1 where there is none, or the one is -1 itself."""
+        starts = self._starts[ones]
+        counts = np.where(ones < 0, 0, self._starts[ones + 1] - starts)
+        drawn = starts + (rng.random(len(ones)) * counts).astype(np.int64)
+        return np.where(counts == 0, -1, self._others[np.minimum(drawn, len(self._others) - 1)])
+
+
+def among(keys: Int64, ascending: Int64) -> NDArray[np.bool_]:
+    """Tell of each key whether it is among some, which ascend."""
+    if not len(ascending):
+        return np.zeros(len(keys), bool)
+    place = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
+    return ascending[place] == keys
 
 
 def subset(texts: Texts, kept: NDArray[np.bool_], counts: Mapping[str, int] | None = None) -> Texts:
@@ -267,28 +355,19 @@ def with_names(texts: Texts, names: TrainingNames) -> Texts:
     return subset(texts, named, {**texts.counts, "of concepts without a name to train": int((~named).sum())})
 
 
-def groups(keys: Sequence[Sequence[object]]) -> Int64:
-    """Return a number for each row, (n,): equal where rows share a key, or hang together through others that do."""
-    root = list(range(len(keys)))
+def groups(rows: Int64, keys: Int64, n: int) -> Int64:
+    """Return a number for each of n rows, (n,): equal where rows share a key, or hang together through others that do.
 
-    def find(row: int) -> int:
-        while root[row] != row:
-            row = root[row]
-        return row
+    Args:
+        rows: (k,) the row of each key, 0 to n - 1.
+        keys: (k,) keys, any numbers.
+        n: how many rows.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
 
-    first: dict[object, int] = {}
-    for row, own in enumerate(keys):
-        for key in own:
-            one, other = find(first.setdefault(key, row)), find(row)
-            root[max(one, other)] = min(one, other)
-    return np.array([find(row) for row in range(len(keys))], np.int64)
-
-
-def _homonyms(strings: NDArray[np.int32], offsets: Int64) -> dict[int, list[int]]:
-    """Return, for the numbers of strings that name several concepts, those concepts."""
-    concepts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    several = np.flatnonzero(np.bincount(strings)[strings] > 1)
-    found: dict[int, list[int]] = {}
-    for string, concept in zip(strings[several].tolist(), concepts[several].tolist(), strict=True):
-        found.setdefault(string, []).append(concept)
-    return found
+    distinct, key = np.unique(keys, return_inverse=True)
+    size = n + len(distinct)
+    joined = coo_array((np.ones(len(rows), np.int8), (rows, n + key)), shape=(size, size))
+    part: Int64 = connected_components(joined, directed=False)[1][:n].astype(np.int64)
+    return part

@@ -45,6 +45,7 @@ class SentenceRun:
     Attributes:
         encoder: the encoder that is trained.
         forward: its forward pass with gradients.
+        work: the folder of the unfinished run.
         done: the figures, where the phase was finished before the run was cut; else None.
     """
 
@@ -88,11 +89,11 @@ class SentenceRun:
             "encoder": self.encoder.content_hash, "cleaning_rules": list(DEFAULT_RULES), **facts,
         }  # fmt: skip
         self.done = phase.finished(runs.fingerprint(self._facts))
-        work = runs.folder(phase.out)
+        self.work = runs.folder(phase.out)
         if self._ranks.first and not phase.dry_run:
             if self.done is not None:
                 # What a kill between the model's saving and this left there.
-                shutil.rmtree(work, ignore_errors=True)
+                shutil.rmtree(self.work, ignore_errors=True)
             else:
                 runs.check(phase.out, resume=phase.resume, force=phase.force)
         self._ranks.wait()
@@ -109,6 +110,8 @@ class SentenceRun:
         fields: Mapping[str, Any] | None = None,
         names: TrainingNames | None = None,
         dev: Dev | None = None,
+        before_step: Callable[[int], None] | None = None,
+        fence: int = 0,
     ) -> dict[str, float]:
         """Train, save the model and return the last figures; in a dry run only measure and return nothing.
 
@@ -122,6 +125,7 @@ class SentenceRun:
             fields: what the manifest says beside.
             names: whose dev synonyms are scored while training; None for none.
             dev: scores the trained encoder; they are among the figures.
+            before_step, fence: see `loop.fit`.
         """
         config, extra = self._config, dict(modules or {})
         trained = {
@@ -138,21 +142,22 @@ class SentenceRun:
         )  # fmt: skip
         label = f"{self._recipe}, {self._phase.name}"
         if self._phase.dry_run:
-            told, _ = dry_run.estimate(label, sizes, steps, trained, plan, bf16=self.forward.bf16)
+            if before_step is not None:
+                before_step(0)
+            told, _ = dry_run.estimate(label, sizes, steps, trained, plan, bf16=self.forward.bf16, most=fence)
             self.say(told)
             return {}
-        work = runs.folder(self._phase.out)
         figures = fit(
-            trained, steps, plan, work, fingerprint=runs.fingerprint(self._facts), resume=self._phase.resume,
+            trained, steps, plan, self.work, fingerprint=runs.fingerprint(self._facts), resume=self._phase.resume,
             evaluate=watched.dev_accuracy(self.encoder) if watched else None,
             describe=lambda number: ", ".join(strings[term] for term in steps.terms(number)), ranks=self._ranks,
-            label=f"training {label}",
+            label=f"training {label}", before_step=before_step, fence=fence,
         )  # fmt: skip
         if self._ranks.first:
             if dev is not None:
                 figures |= dev(self.encoder)
             runs.save_model(
-                self._phase.out, self.encoder, work, force=self._phase.force,
+                self._phase.out, self.encoder, self.work, force=self._phase.force,
                 fields=manifest_fields(self._phase, self._facts, figures)
                 | {"config": config.model_dump(), **(fields or {})},
                 tensors={name: module.state_dict() for name, module in extra.items()},
