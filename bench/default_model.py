@@ -1,8 +1,12 @@
-"""The model that comes with Alphita, models/alphita-en, made of the encoder minilm: int8 alone, with its hashes.
+"""A model that comes with Alphita, made of trained ones: int8 alone in one folder, half precision in another.
 
-    python bench/default_model.py -o models/alphita-en
+    python bench/default_model.py TRAINED [TRAINED ...] -o models/alphita-en --facts FACTS.json
+        [--base minilm --share 0.2]
 
-Its calibration is made by runs/alphita_en.sh, which calls this.
+The weights are the mean of the trained ones, then mixed with a share of the base that they were trained from (Wortsman
+et al., ICML 2022 and CVPR 2022). Written are models/alphita-en, which runs without torch, and models/alphita-en-fp16,
+which SentenceTransformer opens and training starts from, in files under 48 MB. FACTS.json says what the manifests keep
+of data, recipe and machine. The calibration is made by runs/alphita_en.sh.
 """
 
 from __future__ import annotations
@@ -12,26 +16,40 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from alphita import artefact
 from alphita.encoder import layout
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.resolve import KIND
+from alphita.encoder.resolve import FULL, KIND
+from alphita.training.soup import copy_of, mix_in
 
-SOURCE = "minilm"
-ORIGIN = {
-    "name": "sentence-transformers/all-MiniLM-L6-v2", "licence": "Apache-2.0",
-    "url": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
-}  # fmt: skip
 # What opens a model in int8 alone; the rest of a saved folder is for torch and its libraries.
 FILES = ("config.json", "alphita.json", *layout.TOKENIZER_FILES, "tokenizer.json", layout.ONNX_FILES["int8"])
+SHARD = "48MB"
 
 
-def write(out: Path, *, force: bool = False) -> None:
-    """Write the model folder: what runs in int8, without the weights for torch."""
+def average(trained: list[str], base: str | None = None, share: float = 0.0) -> TermEncoder:
+    """Return an encoder whose weights are the mean of the trained ones', `share` of the base's mixed in."""
+    encoder = _load(trained[0])
+    for number, name in enumerate(trained[1:], 2):
+        mix_in(encoder.module.model, copy_of(_load(name).module.model), 1 / number)
+    if base is not None:
+        mix_in(encoder.module.model, copy_of(_load(base).module.model), share)
+    return encoder
+
+
+def _load(name: str) -> TermEncoder:
+    return TermEncoder.load(name, precision="fp32", device="cpu")
+
+
+def write(encoder: TermEncoder, out: Path, facts: dict[str, Any], *, force: bool = False) -> None:
+    """Write both folders of a model; `facts` go into their manifests."""
+    full = out.with_name(out.name + FULL)
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder)
-        encoder = TermEncoder.load(SOURCE, precision="fp32", device="cpu")
         encoder.save(whole, onnx=True)
         with artefact.create(out, KIND, force=force) as draft:
             for name in FILES:
@@ -39,19 +57,38 @@ def write(out: Path, *, force: bool = False) -> None:
                     (draft.path / name).parent.mkdir(exist_ok=True)
                     shutil.copyfile(whole / name, draft.path / name)
             settings = draft.path / layout.SETTINGS
-            facts = json.loads(settings.read_text(encoding="utf-8"))
-            facts |= {"full_precision": SOURCE, "opens_with": "alphita.TermEncoder.load only"}
-            settings.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-            draft.fields.update({"made_from": ORIGIN, "precision": "int8"})
+            noted = json.loads(settings.read_text(encoding="utf-8"))
+            noted |= {"full_precision": full.name, "opens_with": "alphita.TermEncoder.load only"}
+            settings.write_text(json.dumps(noted, indent=1) + "\n", encoding="utf-8")
+            draft.fields.update({**facts, "precision": "int8"})
+        with artefact.create(full, KIND, force=force) as draft:
+            _write_half(whole, draft.path)
+            draft.fields.update({**facts, "precision": "fp16"})
 
 
-def main() -> None:
+def _write_half(whole: Path, out: Path) -> None:
+    """Copy a saved model folder, its weights in half precision and in parts."""
+    from transformers import AutoModel
+
+    shutil.copytree(whole, out, dirs_exist_ok=True, ignore=shutil.ignore_patterns("onnx", "*.safetensors"))
+    model = AutoModel.from_pretrained(whole, add_pooling_layer=False)
+    model.to(torch.float16).save_pretrained(out, max_shard_size=SHARD)
+    for file in out.rglob("*"):
+        file.chmod(0o755 if file.is_dir() else 0o644)
+
+
+def main(words: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trained", nargs="+", help="folders of trained models")
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--force", action="store_true", help="move an existing folder aside")
-    arguments = parser.parse_args()
-    write(arguments.output, force=arguments.force)
+    parser.add_argument("--facts", type=Path, required=True, help="JSON file: what the manifests say of its making")
+    parser.add_argument("--base", help="the encoder that they were trained from")
+    parser.add_argument("--share", type=float, default=0.0, help="of the base's weights")
+    parser.add_argument("--force", action="store_true", help="move existing folders aside")
+    given = parser.parse_args(words)
+    facts = json.loads(given.facts.read_text(encoding="utf-8"))
+    write(average(given.trained, given.base, given.share), given.output, facts, force=given.force)
 
 
 if __name__ == "__main__":

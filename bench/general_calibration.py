@@ -1,11 +1,12 @@
 """The general calibration that comes with a model: fitted on several open vocabularies, each indexed with that model.
 
-    python bench/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [-o MODEL/calibration]
+    python bench/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [--split SPLIT] [-o OUT]
 
 runs/alphita_en.sh calls this, and says what the tables hold. HPO and ICD-10-CM are taken from their packages. Of the
 others those are taken whose licence lets fitted numbers be released, and which have synonyms to hold out. A quarter of
-the synonyms of each is left out of its index, and asked for. Each is indexed twice, with all that an index is given by
-default and without a head. Indexes are kept in FOLDER.
+the synonyms of each is left out of its index, and asked for; of a model that was trained on them, only those that its
+split kept out of training (--split). Each is indexed twice, with all that an index is given by default and without a
+head. Indexes are kept in FOLDER.
 """
 
 from __future__ import annotations
@@ -33,12 +34,15 @@ from alphita.normalizer.held_out import Known
 from alphita.progress import say
 from alphita.terminology import store
 from alphita.terminology.packaged import PACKAGED, find_packaged
+from alphita.terminology.splits import Split
 from alphita.terminology.text import clean_many
 from open_graph import RELATIONS, TERMS, write_tables
 
 LOADERS = "alphita.terminology.loaders"
 # One in so many synonyms is held out.
 HELD_OUT = 4
+# Of a trained model: vocabularies with fewer synonyms that it did not learn are left out.
+LEAST = 30
 # Those of packages: the package's name, and the licence.
 HPO = "HPO"
 IN_PACKAGES = {HPO: ("hpo", "HPO licence"), "ICD-10-CM": ("icd10cm", "public domain")}
@@ -74,8 +78,16 @@ SOURCES = {
 }
 
 
-def vocabularies(terms: Path, relations: Path, encoder: TermEncoder, folder: Path) -> list[Vocabulary]:
+def vocabularies(
+    terms: Path, relations: Path, encoder: TermEncoder, folder: Path, unseen: frozenset[str] | None = None
+) -> list[Vocabulary]:
     """Return the vocabularies, each indexed in `folder` where it is not yet.
+
+    Args:
+        terms, relations: the tables.
+        encoder: of the indexes.
+        folder: where they are.
+        unseen: cleaned strings that the encoder was not trained on; None: it was trained on no terminology.
 
     Raises:
         InputError: a table cannot be read, or an index there is of another encoder.
@@ -89,7 +101,9 @@ def vocabularies(terms: Path, relations: Path, encoder: TermEncoder, folder: Pat
             else:
                 _of_tables(SOURCES[name], terms, relations, terminology)
         opened = store.load_terminology(terminology)
-        held = held_out(opened)
+        held = held_out(opened, unseen)
+        if len(held) < LEAST:
+            continue
         for index in _indexes(opened, encoder, frozenset(held), folder, name):
             rows = index.concept_rows(list(held.values()))
             known = Known(list(held), rows, "").take(np.flatnonzero(rows >= 0))
@@ -99,8 +113,16 @@ def vocabularies(terms: Path, relations: Path, encoder: TermEncoder, folder: Pat
     return made
 
 
-def held_out(terms: store.Terminology, one_in: int = HELD_OUT) -> dict[str, str]:
-    """Return the cleaned synonyms that are held out, each of one concept alone and not its preferred name."""
+def held_out(
+    terms: store.Terminology, unseen: frozenset[str] | None = None, *, one_in: int = HELD_OUT
+) -> dict[str, str]:
+    """Return the cleaned synonyms that are held out, each of one concept alone and not its preferred name.
+
+    Args:
+        terms: the terminology.
+        unseen: hold out all of these, and no other; None: one in `one_in`.
+        one_in: see there.
+    """
     table = terms.terms
     frame = pl.DataFrame({
         "concept": terms.term_concept, "key": terms.term_key,
@@ -113,6 +135,8 @@ def held_out(terms: store.Terminology, one_in: int = HELD_OUT) -> dict[str, str]
     strings = clean_many(table.column("string").take(frame["index"].to_numpy()).to_pylist())
     ids = terms.concept_ids.take(pa.array(frame["concept"].to_numpy())).to_pylist()
     chosen = {string: one for string, one in zip(strings, ids, strict=True) if string}
+    if unseen is not None:
+        return {string: one for string, one in chosen.items() if string in unseen}
     return {string: one for string, one in chosen.items() if zlib.crc32(string.encode()) % one_in == 0}
 
 
@@ -179,13 +203,15 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("relations", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="folder for the indexes")
     parser.add_argument("-o", "--output", type=Path, help="by default MODEL/calibration")
+    parser.add_argument("--split", type=Path, help="what the model's training held out, if it learned terminologies")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=machine.cores())
     given = parser.parse_args(words)
     threads = machine.set_threads(given.threads)
     try:
         encoder = TermEncoder.load(given.model, threads=threads)
-        made = vocabularies(given.terms, given.relations, encoder, given.work)
+        unseen = Split.load(given.split).cleaned if given.split else None
+        made = vocabularies(given.terms, given.relations, encoder, given.work, unseen)
         fitted = fit_general(made, encoder, seed=given.seed)
         fitted.save(given.output or given.model / "calibration")
     except AlphitaError as error:

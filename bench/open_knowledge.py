@@ -1,6 +1,6 @@
 """Tables of what a model may be trained on and then be given away: open vocabularies whose licence allows it.
 
-    python bench/open_knowledge.py TERMS.tsv RELATIONS.tsv DEFINITIONS.tsv -o FOLDER
+    python bench/open_knowledge.py TERMS.tsv RELATIONS.tsv DEFINITIONS.tsv -o FOLDER [--languages en,it]
 
 runs/open_knowledge.sh calls this, and says what the files hold. Left out are sources that are share-alike
 (DrugCentral), without a licence (ICD-9-CM in Italian) or for measuring only (annotations of HPO, whose titles are
@@ -51,10 +51,13 @@ PARTS = ("terms", "relations", "definitions")
 def write(given: argparse.Namespace) -> tuple[dict[str, int], pl.DataFrame]:
     """Write the tables and return their rows by file, and what `SOURCES_FILE` says."""
     of_ours = pl.col("source").is_in(list(PERMISSIVE))
-    terms = read_table(given.terms).filter(of_ours & (pl.col("lang") == "en"))
+    names = read_table(given.terms).filter(of_ours & pl.col("lang").is_in(given.languages.split(",")))
+    # Of German and Italian names most were translated by machine: without them there is little to learn from.
+    names = names.with_columns(pl.col("status").str.replace("CANDIDATE/MT", "CANDIDATE", literal=True))
+    terms = names.filter(pl.col("lang") == "en")
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        parts = {"terms": terms, "relations": read_table(given.relations).filter(of_ours),
+        parts = {"terms": names, "relations": read_table(given.relations).filter(of_ours),
                  "definitions": read_table(given.definitions).filter(of_ours & (pl.col("lang") == "en"))}  # fmt: skip
         for part, frame in parts.items():
             frame.write_csv(work / part, separator="\t", quote_style="never")
@@ -117,6 +120,7 @@ def main(words: list[str] | None = None) -> int:
     for name in ("terms", "relations", "definitions"):
         parser.add_argument(name, type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--languages", default="en", help="of the names, en among them: en,it,de (default: en)")
     given = parser.parse_args(words)
     try:
         rows, sources = write(given)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What the models that come with Alphita learn from: one terminology of open vocabularies that may be given on, in
-# English. Sources that are share-alike, without a licence or for measuring only are left out by
+# English or in several languages (en,it,de,fr,es,nl,pt,zh,ja,cs,tr). Sources that are share-alike, without a licence or for measuring only are left out by
 # bench/open_knowledge.py, which says what licence each has.
 #
-#   runs/open_knowledge.sh FOLDER [OUTPUT]        OUTPUT is open.terminology by default
+#   runs/open_knowledge.sh FOLDER [OUTPUT [LANGUAGES]]        OUTPUT is open.terminology by default, LANGUAGES en
 #
 # FOLDER has, in open_graph, tab-separated, each gzipped (.gz) or not:
 #
@@ -16,7 +16,7 @@
 # own are in OUTPUT's manifest.
 set -euo pipefail
 
-data=${1:?usage: runs/open_knowledge.sh FOLDER [OUTPUT]}
+data=${1:?usage: runs/open_knowledge.sh FOLDER [OUTPUT [LANGUAGES]]}
 output=${2:-open.terminology}
 output=${output%/}
 alphita=${ALPHITA:-alphita}
@@ -31,7 +31,8 @@ definitions=$(input open_graph/definitions.tsv)
 relations=$(input open_graph/relations.tsv)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$python" "$here/../bench/open_knowledge.py" "$terms" "$relations" "$definitions" -o "$work"
+"$python" "$here/../bench/open_knowledge.py" "$terms" "$relations" "$definitions" -o "$work" \
+    --languages "${3:-en}"
 $alphita terminology import table "$work/terms.tsv" "$work/definitions.tsv" "$work/relations.tsv" "$work/lay.terms.tsv" \
     --set quote= -o "$work/read.terminology"
 $alphita terminology subset "$work/read.terminology" --no-retired -o "$work/graph.terminology"

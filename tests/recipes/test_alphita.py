@@ -10,12 +10,15 @@ import torch
 from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import UsageError
+from alphita.index.learning import is_held_back
 from alphita.recipes import alphita
 from alphita.terminology.store import Terminology, load_terminology
+from alphita.terminology.text import clean_many
 from alphita.training.definition_data import read
 from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
 from alphita.training.forward import TermForward
 from alphita.training.near_names import NearNames
+from alphita.training.sentence_run import SentenceRun
 from tests.reference import info_nce
 from tests.stanzas import defined
 from tests.tiny import tiny_model
@@ -51,7 +54,14 @@ def test_a_batch_s_loss_is_the_sum_of_its_parts(folder, terminology, tmp_path, m
     """One step that changes nothing, with what the base gave turned about, so that there is something to keep."""
     base = TermEncoder.encode
     monkeypatch.setattr(TermEncoder, "encode", lambda self, strings, **_: base(self, strings)[:, ::-1] + 0.1)
-    still = SMALL | {"steps": 1, "learning_rate": 1e-30, "dropout": 0.0, "temperature": 0.3, "mu": 7.0}
+    still = SMALL | {
+        "steps": 1,
+        "learning_rate": 1e-30,
+        "dropout": 0.0,
+        "temperature": 0.3,
+        "mu": 7.0,
+        "hold_back": False,
+    }
     config = alphita.Config(**still)
     figures = alphita.train(terminology, str(folder / "model"), tmp_path / "m", config)
     monkeypatch.undo()
@@ -96,6 +106,25 @@ def test_what_the_base_knows_is_kept_the_better_the_more_it_weighs(folder, termi
         alphita.train(terminology, str(folder / "model"), out, alphita.Config(**SMALL | {"steps": 30, "mu": mu}))
         moved.append(float(((nearness(out) - base) ** 2).mean()))
     assert moved[1] < moved[0] / 2
+
+
+def test_what_no_head_is_taught_does_not_train(folder, terminology, tmp_path, monkeypatch) -> None:
+    strings = clean_many(terminology.terms["string"].to_pylist())
+    left_out = {string for string, held in zip(strings, is_held_back(strings), strict=True) if held}
+    assert left_out
+    trained: list[set[str]] = []
+    fit = SentenceRun.fit
+
+    def spy(run: SentenceRun, strings: list[str], *rest: Any, **more: Any) -> dict[str, float]:
+        trained.append(set(strings))
+        return fit(run, strings, *rest, **more)
+
+    monkeypatch.setattr(SentenceRun, "fit", spy)
+    for name, given in (("kept", {"hold_back": True}), ("all", {"hold_back": False})):
+        config = alphita.Config(**SMALL | {"steps": 1, "noise": 0} | given)
+        alphita.train(terminology, str(folder / "model"), tmp_path / name, config)
+    assert not left_out & trained[0]
+    assert left_out <= trained[1]
 
 
 @pytest.mark.parametrize("bad", ["kinds=", "kinds=definition,lyrics", "batch=1", "temperature=0"])

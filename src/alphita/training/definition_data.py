@@ -132,7 +132,12 @@ class Variants:
 
 
 def read(
-    terminology: Terminology, config: TextTraining, split: Split | None = None, *, rejects: Path | None = None
+    terminology: Terminology,
+    config: TextTraining,
+    split: Split | None = None,
+    *,
+    rejects: Path | None = None,
+    held_back: frozenset[str] = frozenset(),
 ) -> Data:
     """Return names and texts without what the split holds out, and the scored sentences.
 
@@ -141,13 +146,14 @@ def read(
         config: what to read, and what of it to hold out.
         split: what must not train.
         rejects: file for the rows that are wrong in those of the config; None: they are counted only.
+        held_back: further cleaned strings that must not train.
 
     Raises:
         InputError: no name is left, no concept has a text, a file cannot be read or holds scores out of range, or the
             dev scores of one are all equal.
     """
     languages = language_weights(config.languages)
-    exclude = split.cleaned if split else frozenset()
+    exclude = (split.cleaned if split else frozenset()) | held_back
     held_out = split.triple_pairs(terminology) if split else np.empty((0, 2), np.int32)
     with Rejects(rejects if ranks.connect().first else None) as aside:
         sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
@@ -169,7 +175,7 @@ def read(
     if aside.count:
         say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
     if split is not None:
-        say(f"held out by the split: {len(exclude):,} strings")
+        say(f"held out by the split: {len(split.cleaned):,} strings")
     names = TrainingNames(
         terminology, exclude=exclude, dev=config.dev_synonyms, seed=config.seed, languages=languages, noise=config.noise
     )

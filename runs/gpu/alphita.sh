@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Trains the encoders that come with Alphita on one GPU, by the recipe alphita: twice from MiniLM, with and without names
+# that lie near as negatives, whose mean is alphita-en, and once from a multilingual base, alphita-multi.
+#
+#   runs/gpu/alphita.sh EN.terminology MULTI.terminology SPLIT MULTI-BASE OUTPUT [STEPS]
+#
+# runs/open_knowledge.sh makes the terminologies, once in English and once in several languages; SPLIT holds the strings
+# to score by (`alphita terminology split`); MULTI-BASE is the folder of an E5 model, which wants "query: " before a
+# string. With 1,400 steps the three runs together take some seven minutes of an H200 with 16 cores (docs/results/alphita.json).
+# Without a GPU, STEPS=20 shows in minutes that all of it runs.
+set -euo pipefail
+
+usage="usage: runs/gpu/alphita.sh EN.terminology MULTI.terminology SPLIT MULTI-BASE OUTPUT [STEPS]"
+english=${1:?$usage}
+multi=${2:?$usage}
+split=${3:?$usage}
+base=${4:?$usage}
+output=${5:?$usage}
+steps=${6:-1400}
+alphita=${ALPHITA:-alphita}
+mkdir -p "$output"
+
+# One run leaves much of a GPU idle: they run beside each other.
+train() {
+    local name=$1
+    shift
+    $alphita train alphita --split "$split" -o "$output/$name" --set "steps=$steps" --force "$@" >"$output/$name.log" 2>&1 &
+}
+train near --terminology "$english" --encoder minilm --set mined=true
+near=$!
+train plain --terminology "$english" --encoder minilm --set mined=false
+plain=$!
+train multi --terminology "$multi" --encoder "$base" --set mined=false --set learning_rate=2e-4 \
+    --set "base_prefix=query: " --set centred=true
+last=$!
+failed=0
+for run in $near $plain $last; do
+    wait "$run" || failed=1
+done
+tail -n 2 "$output"/*.log
+exit $failed
