@@ -6,8 +6,8 @@
 #
 # runs/open_knowledge.sh makes the terminologies, once in English and once in several languages; SPLIT holds the strings
 # to score by (`alphita terminology split`); MULTI-BASE is the folder of an E5 model, which wants "query: " before a
-# string. With 1,400 steps the three runs together take some seven minutes of an H200 with 16 cores (docs/results/alphita.json).
-# Without a GPU, STEPS=20 shows in minutes that all of it runs.
+# string. With 1,400 steps the three runs together take some seven minutes of an H200 with 16 cores
+# (docs/results/alphita.json). Without a GPU, STEPS=20 shows in minutes that all of it runs.
 set -euo pipefail
 
 usage="usage: runs/gpu/alphita.sh EN.terminology MULTI.terminology SPLIT MULTI-BASE OUTPUT [STEPS]"
@@ -21,17 +21,15 @@ alphita=${ALPHITA:-alphita}
 mkdir -p "$output"
 
 # One run leaves much of a GPU idle: they run beside each other.
-train() {
-    local name=$1
-    shift
-    $alphita train alphita --split "$split" -o "$output/$name" --set "steps=$steps" --force "$@" >"$output/$name.log" 2>&1 &
-}
-train near --terminology "$english" --encoder minilm --set mined=true
+$alphita train alphita --terminology "$english" --split "$split" --encoder minilm -o "$output/near" --force \
+    --set steps="$steps" >"$output/near.log" 2>&1 &
 near=$!
-train plain --terminology "$english" --encoder minilm --set mined=false
+$alphita train alphita --terminology "$english" --split "$split" --encoder minilm -o "$output/plain" --force \
+    --set steps="$steps" --set mined=false >"$output/plain.log" 2>&1 &
 plain=$!
-train multi --terminology "$multi" --encoder "$base" --set mined=false --set learning_rate=2e-4 \
-    --set "base_prefix=query: " --set centred=true
+$alphita train alphita --terminology "$multi" --split "$split" --encoder "$base" -o "$output/multi" --force \
+    --set steps="$steps" --set mined=false --set learning_rate=2e-4 --set base_prefix="query: " --set centred=true \
+    >"$output/multi.log" 2>&1 &
 last=$!
 failed=0
 for run in $near $plain $last; do

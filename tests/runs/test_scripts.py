@@ -18,7 +18,7 @@ from tests.docs.blocks import commands
 from tests.docs.commandline import problems
 
 RUNS = Path(__file__).parents[2] / "runs"
-SCRIPTS = sorted(RUNS.glob("*.sh"))
+SCRIPTS = sorted(RUNS.rglob("*.sh"))
 CODERS = [path for path in SCRIPTS if path.name.startswith("coder") and path.name.endswith("_umls.sh")]
 # What starts the program; `launch` is either `alphita` or torchrun with it.
 PROGRAMS = ("$alphita", "${launch[@]}")
@@ -128,8 +128,8 @@ def test_scripts_are_shell_and_say_how_they_are_called(script: Path) -> None:
     assert "\nset -euo pipefail\n" in text
     done = subprocess.run(["bash", str(script)], capture_output=True, text=True, check=False)
     assert done.returncode != 0
-    assert f"usage: runs/{script.name}" in done.stderr
-    assert f"#   runs/{script.name} " in text
+    assert f"usage: runs/{script.relative_to(RUNS)}" in done.stderr
+    assert f"#   runs/{script.relative_to(RUNS)} " in text
 
 
 FAKE = """#!/bin/sh

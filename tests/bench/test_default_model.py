@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from alphita.encoder.encoder import TermEncoder
+from tests.tiny import tiny_model
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+default_model = importlib.import_module("default_model")
+STRINGS = ["heart pain", "swelling of the liver", "bleeding"]
+
+
+@pytest.fixture
+def trained(tmp_path: Path) -> list[str]:
+    """A base, and three that are moved from it by 1, 2 and 6 hundredths."""
+    base = tiny_model(tmp_path / "base")
+    made = [str(base)]
+    for number, moved in enumerate((1, 2, 6)):
+        encoder = TermEncoder.load(base, precision="fp32", device="cpu")
+        with torch.no_grad():
+            for value in encoder.module.parameters():
+                value.add_(moved / 100)
+        encoder.save(tmp_path / str(number), onnx=False)
+        made.append(str(tmp_path / str(number)))
+    return made
+
+
+def weights(encoder: TermEncoder) -> np.ndarray:
+    return torch.cat([value.detach().flatten() for value in encoder.module.parameters()]).numpy()
+
+
+def test_the_weights_are_the_mean_with_a_share_of_the_base(trained) -> None:
+    base, *others = trained
+    start = weights(default_model.average([base]))
+    np.testing.assert_allclose(weights(default_model.average(others)), start + 0.03, atol=1e-6)
+    np.testing.assert_allclose(weights(default_model.average(others, base, 0.2)), start + 0.024, atol=1e-6)
+
+
+def test_both_folders_open_and_agree(trained, tmp_path) -> None:
+    (tmp_path / "facts.json").write_text(json.dumps({"data": "what it learned from"}))
+    out = tmp_path / "shipped"
+    default_model.main([*trained[1:], "-o", str(out), "--facts", str(tmp_path / "facts.json")])
+    whole = default_model.average(trained[1:]).encode(STRINGS)
+    for folder, precision in ((out, "int8"), (tmp_path / "shipped-fp16", "fp16")):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        assert (manifest["data"], manifest["precision"]) == ("what it learned from", precision)
+        np.testing.assert_allclose(TermEncoder.load(folder).encode(STRINGS), whole, atol=0.03)
+    assert not list(out.rglob("*.safetensors"))
+    assert json.loads((out / "alphita.json").read_text())["full_precision"] == "shipped-fp16"
+    from sentence_transformers import SentenceTransformer
+
+    opened = SentenceTransformer(str(tmp_path / "shipped-fp16"), device="cpu").encode(STRINGS)
+    np.testing.assert_allclose(opened, whole, atol=0.03)
