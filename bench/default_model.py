@@ -1,12 +1,13 @@
 """A model that comes with Alphita, made of trained ones: int8 alone in one folder, half precision in another.
 
     python bench/default_model.py TRAINED [TRAINED ...] -o models/alphita-en --facts FACTS.json
-        [--base minilm --share 0.2]
+        [--base minilm --share 0.2] [--terminology X.terminology --split X.split]
 
 The weights are the mean of the trained ones, then mixed with a share of the base that they were trained from (Wortsman
 et al., ICML 2022 and CVPR 2022). Written are models/alphita-en, which runs without torch, and models/alphita-en-fp16,
 which SentenceTransformer opens and training starts from, in files under 48 MB. FACTS.json says what the manifests keep
-of data, recipe and machine. The calibration is made by runs/alphita_en.sh.
+of data, recipe and machine; of the terminology that they learned, without the split, both folders note which strings
+it has. The calibration is made by runs/alphita_en.sh.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import argparse
 import json
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from alphita import artefact
-from alphita.encoder import layout
+from alphita.encoder import layout, learned
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import FULL, KIND
+from alphita.terminology.splits import Split
+from alphita.terminology.store import load_terminology
+from alphita.terminology.text import clean_many
 from alphita.training.soup import copy_of, mix_in
 
 # What opens a model in int8 alone; the rest of a saved folder is for torch and its libraries.
@@ -45,8 +50,10 @@ def _load(name: str) -> TermEncoder:
     return TermEncoder.load(name, precision="fp32", device="cpu")
 
 
-def write(encoder: TermEncoder, out: Path, facts: dict[str, Any], *, force: bool = False) -> None:
-    """Write both folders of a model; `facts` go into their manifests."""
+def write(
+    encoder: TermEncoder, out: Path, facts: dict[str, Any], strings: Iterable[str] = (), *, force: bool = False
+) -> None:
+    """Write both folders of a model; `facts` go into their manifests, `strings` are those that it was trained on."""
     full = out.with_name(out.name + FULL)
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder)
@@ -60,9 +67,11 @@ def write(encoder: TermEncoder, out: Path, facts: dict[str, Any], *, force: bool
             noted = json.loads(settings.read_text(encoding="utf-8"))
             noted |= {"full_precision": full.name, "opens_with": "alphita.TermEncoder.load only"}
             settings.write_text(json.dumps(noted, indent=1) + "\n", encoding="utf-8")
+            learned.write(draft.path, strings)
             draft.fields.update({**facts, "precision": "int8"})
         with artefact.create(full, KIND, force=force) as draft:
             _write_half(whole, draft.path)
+            learned.write(draft.path, strings)
             draft.fields.update({**facts, "precision": "fp16"})
 
 
@@ -85,10 +94,16 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--facts", type=Path, required=True, help="JSON file: what the manifests say of its making")
     parser.add_argument("--base", help="the encoder that they were trained from")
     parser.add_argument("--share", type=float, default=0.0, help="of the base's weights")
+    parser.add_argument("--terminology", type=Path, help="what they learned")
+    parser.add_argument("--split", type=Path, help="what of it they did not learn")
     parser.add_argument("--force", action="store_true", help="move existing folders aside")
     given = parser.parse_args(words)
+    strings: set[str] = set()
+    if given.terminology:
+        strings = set(clean_many(load_terminology(given.terminology).terms["string"].to_pylist()))
+        strings -= Split.load(given.split).cleaned if given.split else frozenset()
     facts = json.loads(given.facts.read_text(encoding="utf-8"))
-    write(average(given.trained, given.base, given.share), given.output, facts, force=given.force)
+    write(average(given.trained, given.base, given.share), given.output, facts, strings, force=given.force)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ import pytest
 import torch
 
 from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.learned import has_learned
+from alphita.terminology.splits import Split
+from tests.stanzas import Stanza, ontology
 from tests.tiny import tiny_model
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
@@ -46,11 +49,17 @@ def test_the_weights_are_the_mean_with_a_share_of_the_base(trained) -> None:
 def test_both_folders_open_and_agree(trained, tmp_path) -> None:
     (tmp_path / "facts.json").write_text(json.dumps({"data": "what it learned from"}))
     out = tmp_path / "shipped"
-    default_model.main([*trained[1:], "-o", str(out), "--facts", str(tmp_path / "facts.json")])
+    known = ontology(tmp_path / "t.terminology", [Stanza(1, ["Heart pain", "cardialgia"]), Stanza(2, ["bleeding"])])
+    Split(["cardialgia"], ["T:0000001"], ["test"]).save(tmp_path / "t.split")
+    default_model.main([
+        *trained[1:], "-o", str(out), "--facts", str(tmp_path / "facts.json"),
+        "--terminology", str(known.path), "--split", str(tmp_path / "t.split"),
+    ])  # fmt: skip
     whole = default_model.average(trained[1:]).encode(STRINGS)
     for folder, precision in ((out, "int8"), (tmp_path / "shipped-fp16", "fp16")):
         manifest = json.loads((folder / "manifest.json").read_text())
         assert (manifest["data"], manifest["precision"]) == ("what it learned from", precision)
+        assert has_learned(folder, ["heart pain", "cardialgia", "bleeding"]).tolist() == [True, False, True]
         np.testing.assert_allclose(TermEncoder.load(folder).encode(STRINGS), whole, atol=0.03)
     assert not list(out.rglob("*.safetensors"))
     assert json.loads((out / "alphita.json").read_text())["full_precision"] == "shipped-fp16"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
+from alphita.encoder import learned
 from alphita.errors import InputError, UsageError
 from alphita.index.store import Index, build
 from alphita.normalizer import examples, fitting
@@ -367,3 +368,18 @@ def test_an_index_without_letters_can_be_calibrated_too(tmp_path):
     for name in ("letters", "fusion"):
         with pytest.raises(UsageError, match="needs the letters"):
             Normalizer(index, encoder=ENCODER, ranking=name)
+
+
+def test_what_the_encoder_was_trained_on_is_not_asked(tmp_path):
+    index = build(synthetic_terminology(), ENCODER, tmp_path / "x.index")
+    strings, _ = examples.own_synonyms(index, seed=0)
+    everything = held_out(index, None, 0)
+    assert sorted(everything.strings) == sorted(strings)
+    assert everything.origin == "the index's own synonyms, each taken as not there"
+    learned.write(index.model_path, strings[::2])
+    known = held_out(index, None, 0)
+    assert sorted(known.strings) == sorted(strings[1::2])
+    assert known.origin == "the index's own synonyms that its encoder did not learn, each taken as not there"
+    learned.write(index.model_path, strings[20:])
+    with pytest.raises(InputError, match="only 20 held-out strings name concepts of this index; at least 200"):
+        held_out(index, None, 0)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import artefact, machine, progress
-from alphita.encoder import layout
+from alphita.encoder import layout, learned
 from alphita.encoder.batches import Batch, by_token_budget
 from alphita.encoder.head import FILE as head_file
 from alphita.encoder.head import Head
@@ -269,6 +269,7 @@ class TermEncoder:
         path.mkdir(parents=True, exist_ok=True)
         self._runtime.save(path)
         self._tokenizer.save(path)
+        learned.copy(self.folder, path)
         notes = {"weights_hash": self._runtime.weights_hash(), "tokenizer_hash": self.tokenizer_hash}
         if layout.int8_alone(path):
             notes["full_precision"] = layout.noted(self.folder, "full_precision")

@@ -68,7 +68,15 @@ def with_weights(folder: Path) -> Path:
     source = layout.noted(folder, "full_precision")
     if source is None:
         raise InputError("comes in int8 alone, which cannot be trained", file=folder, remedy="train from minilm")
-    return resolve(source)
+    try:
+        return resolve(source)
+    except InputError as error:
+        if source.removesuffix(FULL) not in SHIPPED:
+            raise
+        raise InputError(
+            f"the weights of {source.removesuffix(FULL)} that torch reads are not there: {error.problem}",
+            file=error.file, remedy=f"they come with the repository: give its folder models/{source}",
+        ) from None  # fmt: skip
 
 
 def _whole(folder: Path) -> Path:

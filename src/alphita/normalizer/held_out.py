@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
+from alphita.encoder.learned import has_learned
 from alphita.errors import InputError, UsageError, shorten
-from alphita.index.learning import HELD_BACK, is_held_back
+from alphita.index.learning import is_held_back
 from alphita.index.store import Index
 from alphita.normalizer import examples
 from alphita.normalizer.examples import FOREIGN, ITSELF, LABELLED, NIL_SHARE, NOISE, REMOVED, SYNONYM, Examples
@@ -88,15 +89,17 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
 
 
 def _own(index: Index, seed: int) -> Known:
-    """Return synonyms of the index; if a head was learned from them, those that it was not taught."""
-    has_head = index.manifest["model_hash"] != index.base_model_hash
-    most = examples.MOST_SYNONYMS * (HELD_BACK if has_head else 1)
-    strings, concepts = examples.own_synonyms(index, seed=seed, most=most)
-    known = Known(strings, concepts, "the index's own synonyms, each taken as not there")
-    if not has_head:
-        return known
-    known = known.take(np.flatnonzero(is_held_back(strings)))
-    return known._replace(origin="the index's own synonyms that its head was not taught, each taken as not there")
+    """Return synonyms of the index: those that neither its encoder nor its head learned."""
+    strings, concepts = examples.own_synonyms(index, seed=seed, most=len(index))
+    origin, new = "the index's own synonyms", ~has_learned(index.model_path, strings)
+    if not new.all():
+        origin += " that its encoder did not learn"
+    if index.manifest["model_hash"] != index.base_model_hash:
+        origin += " and that its head was not taught" if not new.all() else " that its head was not taught"
+        new &= is_held_back(strings)
+    rows = np.flatnonzero(new)
+    rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[: examples.MOST_SYNONYMS])]
+    return Known(strings, concepts, f"{origin}, each taken as not there").take(rows)
 
 
 def _check_training(index: Index, split: Split | None) -> None:
