@@ -4,7 +4,8 @@
 
 Sets:
 
-    held_out:SOURCE       a fifth of the synonyms of a terminology, left out of its index: whatever `--to` takes
+    held_out:SOURCE       synonyms of a terminology, left out of its index: those that the model did not learn, or a
+                          fifth of them where it learned none; SOURCE is whatever `--to` takes
     sample:FILE           mention, concept_id (ids joined by |, or NIL) and kind, of HPO; CSV, or TSV by its ending
     clinvar               trait names as submitted to ClinVar, none an exact label, to MONDO's labels: FOLDER has
                           open_graph/terms.tsv and benchmarks/clinvar_traits/traits.tsv, gzipped or not
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import sys
 import tempfile
 import time
@@ -30,6 +32,7 @@ import polars as pl
 
 from alphita import machine
 from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.learned import has_learned
 from alphita.encoder.resolve import DEFAULT
 from alphita.errors import AlphitaError, InputError
 from alphita.evaluation import report
@@ -125,8 +128,8 @@ def variants() -> dict[str, Enrichment]:
 # Sets.
 
 
-def load(name: str, data: Path | None) -> Set:
-    """Return a set; see the module.
+def load(name: str, data: Path | None, model: Path) -> Set:
+    """Return a set to ask of the model in a folder; see the module.
 
     Raises:
         InputError: a file cannot be read, or there is no such set.
@@ -134,7 +137,9 @@ def load(name: str, data: Path | None) -> Set:
     kind, _, what = name.partition(":")
     if kind == "held_out":
         terms = load_terminology(terminology_of(what))
-        held = held_out(terms, one_in=5)
+        every = held_out(terms, one_in=1)
+        learned = set(itertools.compress(every, has_learned(model, list(every))))
+        held = held_out(terms, frozenset(every) - learned) if learned else held_out(terms, one_in=5)
         return Set(terms, frozenset(held), [Asked(string, (one,), "synonym") for string, one in held.items()])
     if kind == SAMPLE:
         return Set(load_terminology(terminology_of("hpo")), frozenset(), _sample(Path(what)))
@@ -254,7 +259,7 @@ def run(given: argparse.Namespace, threads: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in given.sets:
-            one = load(name, given.data)
+            one = load(name, given.data, encoder.folder)
             found[name] = {}
             for number, (variant, enrichment) in enumerate(wanted.items()):
                 if variant == CALIBRATED and not name.startswith(f"{SAMPLE}:"):

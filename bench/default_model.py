@@ -1,13 +1,14 @@
-"""A model that comes with Alphita, made of trained ones: int8 alone in one folder, half precision in another.
+"""A model that comes with Alphita, of an encoder or the mean of several: int8 alone, and what was trained in fp16 too.
 
-    python bench/default_model.py TRAINED [TRAINED ...] -o models/alphita-en --facts FACTS.json
+    python bench/default_model.py minilm -o models/alphita-en
+    python bench/default_model.py TRAINED [TRAINED ...] -o alphita-en --facts FACTS.json
         [--base minilm --share 0.2] [--terminology X.terminology --split X.split]
 
-The weights are the mean of the trained ones, then mixed with a share of the base that they were trained from (Wortsman
-et al., ICML 2022 and CVPR 2022). Written are models/alphita-en, which runs without torch, and models/alphita-en-fp16,
-which SentenceTransformer opens and training starts from, in files under 48 MB. FACTS.json says what the manifests keep
-of data, recipe and machine; of the terminology that they learned, without the split, both folders note which strings
-it has. The calibration is made by runs/alphita_en.sh.
+The weights are the mean of those given, then mixed with a share of the base that they were trained from (Wortsman et
+al., ICML 2022 and CVPR 2022). The first folder runs without torch. Of trained weights OUTPUT-fp16 is written too, which
+SentenceTransformer opens and training starts from, in files under 48 MB. FACTS.json says what the manifests keep of
+data, recipe and machine; of the terminology that they learned, without the split, both folders note which strings it
+has. The calibration is made by runs/alphita_en.sh.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import torch
 from alphita import artefact
 from alphita.encoder import layout, learned
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.resolve import FULL, KIND
+from alphita.encoder.resolve import KIND
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
@@ -34,6 +35,13 @@ from alphita.training.soup import copy_of, mix_in
 # What opens a model in int8 alone; the rest of a saved folder is for torch and its libraries.
 FILES = ("config.json", "alphita.json", *layout.TOKENIZER_FILES, "tokenizer.json", layout.ONNX_FILES["int8"])
 SHARD = "48MB"
+FULL = "-fp16"
+# As it comes: training on the model then starts from it.
+UNTRAINED = "minilm"
+ORIGIN = {
+    "name": "sentence-transformers/all-MiniLM-L6-v2", "licence": "Apache-2.0",
+    "url": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
+}  # fmt: skip
 
 
 def average(trained: list[str], base: str | None = None, share: float = 0.0) -> TermEncoder:
@@ -43,6 +51,9 @@ def average(trained: list[str], base: str | None = None, share: float = 0.0) -> 
         mix_in(encoder.module.model, copy_of(_load(name).module.model), 1 / number)
     if base is not None:
         mix_in(encoder.module.model, copy_of(_load(base).module.model), share)
+    if trained != [UNTRAINED]:
+        # What half precision holds: both folders are then of the same weights.
+        encoder.module.model.half().float()
     return encoder
 
 
@@ -51,9 +62,22 @@ def _load(name: str) -> TermEncoder:
 
 
 def write(
-    encoder: TermEncoder, out: Path, facts: dict[str, Any], strings: Iterable[str] = (), *, force: bool = False
+    encoder: TermEncoder,
+    out: Path,
+    facts: dict[str, Any],
+    strings: Iterable[str] | None = None,
+    *,
+    force: bool = False,
 ) -> None:
-    """Write both folders of a model; `facts` go into their manifests, `strings` are those that it was trained on."""
+    """Write a model's folders.
+
+    Args:
+        encoder: the model.
+        out: the folder in int8.
+        facts: for the manifests.
+        strings: what it was trained on; None: it was not trained, and has no folder in half precision.
+        force: move existing folders aside.
+    """
     full = out.with_name(out.name + FULL)
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder)
@@ -65,10 +89,16 @@ def write(
                     shutil.copyfile(whole / name, draft.path / name)
             settings = draft.path / layout.SETTINGS
             noted = json.loads(settings.read_text(encoding="utf-8"))
-            noted |= {"full_precision": full.name, "opens_with": "alphita.TermEncoder.load only"}
+            noted |= {
+                "full_precision": UNTRAINED if strings is None else full.name,
+                "opens_with": "alphita.TermEncoder.load only",
+            }
             settings.write_text(json.dumps(noted, indent=1) + "\n", encoding="utf-8")
-            learned.write(draft.path, strings)
+            if strings is not None:
+                learned.write(draft.path, strings)
             draft.fields.update({**facts, "precision": "int8"})
+        if strings is None:
+            return
         with artefact.create(full, KIND, force=force) as draft:
             _write_half(whole, draft.path)
             learned.write(draft.path, strings)
@@ -91,18 +121,18 @@ def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trained", nargs="+", help="folders of trained models")
     parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--facts", type=Path, required=True, help="JSON file: what the manifests say of its making")
+    parser.add_argument("--facts", type=Path, help="JSON file: what the manifests say of its making")
     parser.add_argument("--base", help="the encoder that they were trained from")
     parser.add_argument("--share", type=float, default=0.0, help="of the base's weights")
     parser.add_argument("--terminology", type=Path, help="what they learned")
     parser.add_argument("--split", type=Path, help="what of it they did not learn")
     parser.add_argument("--force", action="store_true", help="move existing folders aside")
     given = parser.parse_args(words)
-    strings: set[str] = set()
+    strings: set[str] | None = None if given.trained == [UNTRAINED] else set()
     if given.terminology:
         strings = set(clean_many(load_terminology(given.terminology).terms["string"].to_pylist()))
         strings -= Split.load(given.split).cleaned if given.split else frozenset()
-    facts = json.loads(given.facts.read_text(encoding="utf-8"))
+    facts = json.loads(given.facts.read_text(encoding="utf-8")) if given.facts else {"made_from": ORIGIN}
     write(average(given.trained, given.base, given.share), given.output, facts, strings, force=given.force)
 
 

@@ -42,7 +42,7 @@ LOADERS = "alphita.terminology.loaders"
 # One in so many synonyms is held out.
 HELD_OUT = 4
 # Of a trained model: vocabularies with fewer synonyms that it did not learn are left out.
-LEAST = 60
+LEAST = 30
 # Those of packages: the package's name, and the licence.
 HPO = "HPO"
 IN_PACKAGES = {HPO: ("hpo", "HPO licence"), "ICD-10-CM": ("icd10cm", "public domain")}

@@ -108,7 +108,7 @@ def train(
         recipe: its name.
         terminology: to learn from: whatever `alphita.load` takes, but for an index.
         out: the model folder to create.
-        encoder: to start from: `alphita-en`, `alphita-en`, `minilm`, a folder or a hub name.
+        encoder: to start from: `alphita-en`, `minilm`, a folder or a hub name.
         split: a split whose held-out strings are not trained on.
         resume: go on with an unfinished run.
         force: replace an existing model.

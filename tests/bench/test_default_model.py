@@ -42,8 +42,8 @@ def weights(encoder: TermEncoder) -> np.ndarray:
 def test_the_weights_are_the_mean_with_a_share_of_the_base(trained) -> None:
     base, *others = trained
     start = weights(default_model.average([base]))
-    np.testing.assert_allclose(weights(default_model.average(others)), start + 0.03, atol=1e-6)
-    np.testing.assert_allclose(weights(default_model.average(others, base, 0.2)), start + 0.024, atol=1e-6)
+    np.testing.assert_allclose(weights(default_model.average(others)), start + 0.03, atol=1e-3)
+    np.testing.assert_allclose(weights(default_model.average(others, base, 0.2)), start + 0.024, atol=1e-3)
 
 
 def test_both_folders_open_and_agree(trained, tmp_path) -> None:
@@ -61,6 +61,9 @@ def test_both_folders_open_and_agree(trained, tmp_path) -> None:
         assert (manifest["data"], manifest["precision"]) == ("what it learned from", precision)
         assert has_learned(folder, ["heart pain", "cardialgia", "bleeding"]).tolist() == [True, False, True]
         np.testing.assert_allclose(TermEncoder.load(folder).encode(STRINGS), whole, atol=0.03)
+    assert (
+        TermEncoder.load(out).content_hash == TermEncoder.load(tmp_path / "shipped-fp16", precision="fp32").content_hash
+    )
     assert not list(out.rglob("*.safetensors"))
     assert json.loads((out / "alphita.json").read_text())["full_precision"] == "shipped-fp16"
     from sentence_transformers import SentenceTransformer

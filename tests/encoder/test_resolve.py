@@ -2,12 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from alphita import artefact
+from alphita import artefact, shipped
 from alphita.encoder import resolve as module
-from alphita.encoder.resolve import check_files, resolve
+from alphita.encoder.encoder import TermEncoder
+from alphita.encoder.learned import has_learned
+from alphita.encoder.resolve import TRAINED, check_files, resolve
 from alphita.errors import AlphitaError, InputError
 
 
@@ -99,3 +103,28 @@ def test_the_package_is_absent(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     assert module._packaged_minilm() is None
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_trained_weights_are_those_that_their_manifest_names_and_both_libraries_open_them(name: str) -> None:
+    folder = resolve(name)
+    assert folder.name == name
+    heart, same, other = TermEncoder.load(name, device="cpu").encode(
+        ["heart attack", "myocardial infarct", "broken arm"]
+    )
+    assert heart @ same > heart @ other + 0.2
+    from sentence_transformers import SentenceTransformer
+
+    opened = SentenceTransformer(str(folder), device="cpu").encode(["heart attack"])[0].astype(np.float32)
+    assert opened @ heart > 0.99
+    assert has_learned(folder, ["heart attack", "no name of anything at all"]).tolist() == [True, False]
+    assert all(file.stat().st_size < 50 * 10**6 for file in folder.rglob("*"))
+
+
+def test_trained_weights_that_did_not_come_along_are_told_where_they_are(monkeypatch) -> None:
+    def find(name: str) -> Path:
+        raise InputError("is not there", file=Path(name), remedy="install again")
+
+    monkeypatch.setattr(shipped, "find", find)
+    with pytest.raises(InputError, match=r"is not there.*clone it, or give the folder"):
+        resolve(TRAINED[0])

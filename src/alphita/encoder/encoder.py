@@ -109,7 +109,7 @@ class TermEncoder:
         """Open an encoder.
 
         Args:
-            name: `alphita-en`, `alphita-en`, `minilm`, a model folder, or a hub name.
+            name: `alphita-en`, `minilm`, a model folder, or a hub name.
             precision: "fp32"; "bf16"; "int8" (ONNX, from the exported file); "auto": bf16 on a GPU or a processor that
                 is faster so, else fp32; without torch, and of a model that comes in int8 alone, the exported ONNX file.
             pooling: "mean", "cls" or "legacy_coder", in place of the model's own.

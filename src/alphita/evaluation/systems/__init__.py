@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import registry
-from alphita.encoder.resolve import SHIPPED
+from alphita.encoder.resolve import SHIPPED, TRAINED
 from alphita.errors import UsageError
 
 PACKAGE = "alphita.evaluation.systems"
 ENCODER = "encoder"
-NAMED = (*SHIPPED, "minilm")
+NAMED = (*SHIPPED, *TRAINED, "minilm")
 
 
 @runtime_checkable
