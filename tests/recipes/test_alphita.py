@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from alphita import artefact
 from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import UsageError
@@ -19,6 +20,7 @@ from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
 from alphita.training.forward import TermForward
 from alphita.training.near_names import NearNames
 from alphita.training.sentence_run import SentenceRun
+from alphita.training.term_batches import TermSteps
 from tests.reference import info_nce
 from tests.stanzas import defined
 from tests.tiny import tiny_model
@@ -125,6 +127,29 @@ def test_what_no_head_is_taught_does_not_train(folder, terminology, tmp_path, mo
         alphita.train(terminology, str(folder / "model"), tmp_path / name, config)
     assert not left_out & trained[0]
     assert left_out <= trained[1]
+
+
+@pytest.mark.parametrize("step", [2, 4, 5, 7])
+def test_a_run_cut_between_two_minings_goes_on_to_the_same_weights(
+    folder, terminology, tmp_path, monkeypatch, step: int
+) -> None:
+    """Checkpoints at 3 and 6, minings at 0 and 4: cut before a checkpoint, at a mining, and behind either."""
+    config = alphita.Config(**SMALL | {"mine_every": 4})
+    alphita.train(terminology, str(folder / "model"), tmp_path / "whole", config)
+    run = TermSteps.__call__
+
+    def cut(self: TermSteps, number: int, share: float) -> dict[str, torch.Tensor]:
+        if number == step:
+            raise KeyboardInterrupt
+        return run(self, number, share)
+
+    monkeypatch.setattr(TermSteps, "__call__", cut)
+    with pytest.raises(KeyboardInterrupt):
+        alphita.train(terminology, str(folder / "model"), tmp_path / "cut", config)
+    monkeypatch.undo()
+    alphita.train(terminology, str(folder / "model"), tmp_path / "cut", config, resume=True)
+    whole, again = (artefact.hash_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert again == whole
 
 
 @pytest.mark.parametrize("bad", ["kinds=", "kinds=definition,lyrics", "batch=1", "temperature=0"])

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError
+from alphita.index.neighbours import unit
 from alphita.training import mining
-from alphita.training.mining import AnchorSampler, InvertedFile, Meanings, MinedNeighbours
+from alphita.training.mining import AnchorSampler, InvertedFile, Meanings, MinedNeighbours, OnGpu, oldest_needed
 
 DIM = 12
 
@@ -242,3 +243,21 @@ def test_names_differ_if_no_concept_has_both_strings(spellings: list[list[int]],
         [not any(string[a] in own and string[b] in own for own in spellings) for b in terms] for a in terms
     ]  # fmt: skip
     assert meanings.different(np.array(terms)).tolist() == expected
+
+
+def test_a_search_in_half_precision_finds_the_nearest() -> None:
+    rng = np.random.default_rng(0)
+    table = unit(rng.normal(size=(300, 24)).astype(np.float32))
+    similarity, rows = OnGpu(table, "cpu").search(table[:40], 5)
+    exact = table[:40] @ table.T
+    np.testing.assert_allclose(similarity, -np.sort(-exact, axis=1)[:, :5], atol=2e-3)
+    np.testing.assert_allclose(np.take_along_axis(exact, rows, axis=1), similarity, atol=2e-3)
+    assert rows[:, 0].tolist() == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("step", "checkpoint_every", "needed"),
+    [(0, 10, -20), (40, 10, 20), (45, 10, 20), (40, 0, 0), (61, 30, 20), (100, 7, 80)],
+)
+def test_findings_are_kept_as_long_as_a_run_may_ask_for_them(step: int, checkpoint_every: int, needed: int) -> None:
+    assert oldest_needed(step, 20, checkpoint_every) == needed

@@ -124,7 +124,11 @@ def train(
             hard = HardNegatives(terminology, texts.concepts, count=config.hard_negatives, held_out=data.held_out)
         except InputError as error:
             run.say(f"trained without hard negatives: {error.problem}")
-    near = NearNames(terminology, names, run.work / "mined", every=config.mine_every) if config.mined else None
+    near = None
+    if config.mined:
+        near = NearNames(
+            terminology, names, run.work / "mined", every=config.mine_every, checkpoint_every=config.checkpoint_every
+        )
     pairs = DefinitionPairs(names, texts, batch=config.batch, seed=config.seed, hard=hard, near=near)
     strings = [*names.strings, *texts.strings]
     kept = np.sort(np.random.default_rng([config.seed, 20]).permutation(len(strings))[:KEPT])
@@ -162,7 +166,7 @@ def train(
         if dry_run:
             near.guess()
         else:
-            near.mine(step, run.encoder)
+            run.one_by_one(lambda: near.mine(step, run.encoder))
 
     length = Length.of(config.steps, config.warmup_steps, config.learning_rate)
     return run.fit(

@@ -97,7 +97,7 @@ def train(
         InputError: no concept of the terminology has several names.
     """
     from alphita.objectives.multi_similarity import multi_similarity, unit
-    from alphita.training.mining import AnchorSampler, Meanings, MinedNeighbours
+    from alphita.training.mining import AnchorSampler, Meanings, MinedNeighbours, oldest_needed
     from alphita.training.term_batches import Batch
     from alphita.training.term_run import TermRun
 
@@ -127,9 +127,7 @@ def train(
         if step == start:
             weights_of_start = run.encoder
             run.say(f"step {step:,}: mining the nearest names")
-        # A run may go on from one of the two newest checkpoints.
-        oldest = step - step % config.checkpoint_every - config.checkpoint_every if config.checkpoint_every else 0
-        needed_from = oldest - oldest % config.refresh_every
+        needed_from = oldest_needed(step, config.refresh_every, config.checkpoint_every)
         run.one_by_one(lambda: mined.refresh(start, anchors, weights_of_start, needed_from=needed_from))
 
     def draw(number: int) -> Batch:

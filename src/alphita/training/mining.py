@@ -137,6 +137,12 @@ class MinedNeighbours:
         return rows[~own].reshape(len(anchors), self._wanted)
 
 
+def oldest_needed(step: int, refresh_every: int, checkpoint_every: int) -> int:
+    """Return the earliest mining that a run may ask for again: it may go on from one of the two newest checkpoints."""
+    oldest = step - step % checkpoint_every - checkpoint_every if checkpoint_every else 0
+    return oldest - oldest % refresh_every
+
+
 class OnGpu:
     """Exact search on the GPU, in half precision: two vectors may change places whose cosines differ by 0.001."""
 

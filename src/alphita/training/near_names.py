@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from alphita.training.mining import Encoder, MinedNeighbours
+from alphita.training.mining import Encoder, MinedNeighbours, oldest_needed
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -38,7 +38,9 @@ class NearNames:
         every: steps between minings.
     """
 
-    def __init__(self, terminology: Terminology, names: TrainingNames, folder: Path, *, every: int) -> None:
+    def __init__(
+        self, terminology: Terminology, names: TrainingNames, folder: Path, *, every: int, checkpoint_every: int = 0
+    ) -> None:
         """Prepare to mine.
 
         Args:
@@ -46,8 +48,9 @@ class NearNames:
             names: the names that train.
             folder: where findings are kept.
             every: steps between minings.
+            checkpoint_every: steps between the checkpoints that a run may go on from.
         """
-        self.every = every
+        self.every, self._checkpoint_every = every, checkpoint_every
         self._concept = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
         prefixes = [one.partition(":")[0] for one in terminology.concept_ids.to_pylist()]
         self._vocabulary = _numbers(prefixes)[self._concept]
@@ -58,8 +61,9 @@ class NearNames:
         """Hear that `step` comes next; search with the weights as they are where it is time."""
         start = step - step % self.every
         if start != self._mined.step:
-            # A run may go on from one of its two newest checkpoints, so nothing that was found is dropped.
-            self._mined.refresh(start, np.arange(len(self._concept)), encoder if step == start else None)
+            needed_from = oldest_needed(step, self.every, self._checkpoint_every)
+            weights = encoder if step == start else None
+            self._mined.refresh(start, np.arange(len(self._concept)), weights, needed_from=needed_from)
 
     def guess(self) -> None:
         """Take any names for the nearest: for a trial of the batches' size."""

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -53,6 +53,14 @@ class Ranks:
     def first(self) -> bool:
         """Whether this process writes logs, checkpoints and the model."""
         return self.rank == 0
+
+    def one_by_one(self, work: Callable[[], None]) -> None:
+        """Do something in the first process, and when it is done there in the others, which find its files."""
+        if self.first:
+            work()
+        self.wait()
+        if not self.first:
+            work()
 
     def share(self, lengths: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return the rows that each process encodes: near equal numbers of tokens, the same answer everywhere.

@@ -165,6 +165,10 @@ class SentenceRun:
         self._ranks.wait()
         return figures
 
+    def one_by_one(self, work: Callable[[], None]) -> None:
+        """Do something in the first process, then in the others: see `Ranks.one_by_one`."""
+        self._ranks.one_by_one(work)
+
     def say(self, text: str) -> None:
         """Print a line, once for all processes."""
         if self._ranks.first:

@@ -104,12 +104,8 @@ class TermRun:
             say(text)
 
     def one_by_one(self, work: Callable[[], None]) -> None:
-        """Do something in the first process, and when it is done there in the others, which find its files."""
-        if self._ranks.first:
-            work()
-        self._ranks.wait()
-        if not self._ranks.first:
-            work()
+        """Do something in the first process, then in the others: see `Ranks.one_by_one`."""
+        self._ranks.one_by_one(work)
 
     def fit(
         self,
