@@ -24,6 +24,7 @@ from alphita.terminology.text import DEFAULT_RULES, RULES, clean_many
 from tests.doubles import HashEncoder
 from tests.reference import bm25 as reference
 from tests.reference import metrics
+from tests.tiny import tiny_model
 
 FILES = Path(__file__).parent.parent / "fixtures" / "systems"
 SPECS = {
@@ -412,6 +413,16 @@ def test_a_word_in_another_case(file) -> None:
     np.testing.assert_allclose(vectors[1], [0.8944272, 0, 0.4472136], rtol=1e-6)
     assert np.isnan(vectors[2]).all()
     assert np.isfinite(vectors[3]).all()
+
+
+def test_a_word_before_each_string_is_encoded_with_it(tmp_path: Path) -> None:
+    tiny = tiny_model(tmp_path / "model")
+    plain, asked = (load_system(f"{tiny}{more}") for more in ("", ",prefix= query: "))
+    assert asked.name.endswith(",prefix=query:")
+    assert (asked.facts["prefix"], plain.facts.get("prefix")) == ("query: ", None)
+    wanted = plain.encode(["query: heart pain", "query: fever"])
+    np.testing.assert_allclose(asked.encode(["heart pain", "fever"]), wanted, atol=1e-6)
+    assert np.abs(plain.encode(["heart pain"]) - wanted[:1]).max() > 0.01
 
 
 def test_the_form_asked_for_wins_wherever_it_stands(tmp_path) -> None:

@@ -19,7 +19,7 @@ from alphita.evaluation.systems._shared import nearest_vectors
 from alphita.index.neighbours import unit
 from alphita.terminology.text import DEFAULT_RULES
 
-OPTIONS = ("pooling", "max_length", "precision", "device", "cased", "name")
+OPTIONS = ("pooling", "max_length", "precision", "device", "cased", "prefix", "name")
 # Bytes of vectors that are kept: benchmarks share a terminology, and folds and languages a dictionary. At 384 numbers
 # each, those of 700,000 strings. A list that alone has more is kept too.
 KEPT = 1 << 30
@@ -31,9 +31,11 @@ REPLACING = 1 / 4
 class EncoderSystem:
     """An encoder, as a benchmark sees it. Similarity is the cosine."""
 
-    def __init__(self, encoder: TermEncoder, name: str, *, rules: tuple[str, ...], facts: dict[str, Any]) -> None:
+    def __init__(
+        self, encoder: TermEncoder, name: str, *, rules: tuple[str, ...], facts: dict[str, Any], prefix: str = ""
+    ) -> None:
         """Use `load`, or give an encoder that is open already."""
-        self.encoder, self.name, self.rules = encoder, name, rules
+        self.encoder, self.name, self.rules, self.prefix = encoder, name, rules, prefix
         self.facts = facts
         # The vectors stay in the blocks in which they were encoded: joining them would take their memory twice.
         self._blocks: list[NDArray[np.float32]] = []
@@ -83,6 +85,8 @@ class EncoderSystem:
 
     def _encoded(self, strings: list[str]) -> NDArray[np.float32]:
         names = [legacy_coder_name(one) for one in strings] if self.encoder.pooling == "legacy_coder" else strings
+        if self.prefix:
+            names = [self.prefix + one for one in names]
         vectors = unit(self.encoder.encode(names, show_progress=len(names) > 5000))
         vectors.flags.writeable = False
         return vectors
@@ -123,7 +127,7 @@ def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
     Args:
         argument: alphita-en, minilm, a folder or a hub name.
         options: `pooling` (mean, cls, legacy_coder), `max_length`, `precision`, `device`, `cased` (true: strings keep
-            their case), `name` (in reports).
+            their case), `prefix` (a word that stands before each string, as `query:` of E5), `name` (in reports).
     """
     refuse_unknown("encoder", options, OPTIONS)
     cased = options.get("cased", "false").lower()
@@ -143,10 +147,13 @@ def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
     }  # fmt: skip
     if (trained := _trained(encoder.folder)) is not None:
         facts["trained"] = trained
+    prefix = f"{options['prefix'].strip()} " if options.get("prefix", "").strip() else ""
+    if prefix:
+        facts["prefix"] = prefix
     short = Path(argument).name if Path(argument).exists() else argument
-    given = [f"{key}={value}" for key, value in options.items() if key in ("pooling", "max_length", "cased")]
+    given = [f"{key}={value}" for key, value in options.items() if key in ("pooling", "max_length", "cased", "prefix")]
     name = options.get("name") or ",".join([short, *given])
-    return EncoderSystem(encoder, name, rules=rules, facts=facts)
+    return EncoderSystem(encoder, name, rules=rules, facts=facts, prefix=prefix)
 
 
 def _trained(folder: Path) -> dict[str, Any] | None:

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Which encoder to take: ours and what they were trained from, by cosine alone, over the benchmarks -> docs/models.md.
+#
+#   runs/models.sh DATA E5 [OUTPUT]
+#
+# DATA      holds benchmarks/ (the benchmarks' files; `alphita evaluate --about NAME` says where to get them)
+# E5        the folder of multilingual-e5-small, or its name on the hub
+# OUTPUT    where the report goes; model-reports by default
+#
+# The two of twelve layers take most of the time: some 25 minutes on two cores.
+set -euo pipefail
+
+data=${1:?usage: runs/models.sh DATA E5 [OUTPUT]}
+e5=${2:?usage: runs/models.sh DATA E5 [OUTPUT]}
+output=${3:-model-reports}
+alphita=${ALPHITA:-alphita}
+here=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$output"
+
+# The synonyms that the trained ones did not learn: those that the quickstart's training holds out.
+$alphita terminology import obo hpo --packaged -o "$output/hpo.terminology" --force
+$alphita terminology split "$output/hpo.terminology" --fraction 0.3 --seed 42 -o "$output/hpo.split" --force
+$alphita evaluate ncbi_disease psytar hpo_gsc_plus mantra relatedness sts held_out_synonyms \
+    --model minilm --model alphita-en-fp16 --model "$e5,prefix=query:,name=e5-small" --model alphita-multi-fp16 \
+    --baseline tfidf --data "$data/benchmarks" --terminology "$output/hpo.terminology" \
+    --set held_out_synonyms.split="$output/hpo.split" -o "$output/report" --force
+
+page=$here/../docs/models.md
+{
+    # What the page says above its figures stays; of the report it has the summary, its headings one level up.
+    sed '/^<!-- figures -->$/q' "$page"
+    echo
+    sed -n '/^## Summary/,/^### Not run/p' "$output/report/report.md" | sed '1d;$d' | sed 's/^###/##/'
+} > "$output/models.md"
+cp "$output/models.md" "$page"
+echo "written: docs/models.md; the report is in $output/report"
