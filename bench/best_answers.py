@@ -128,8 +128,8 @@ def variants() -> dict[str, Enrichment]:
 # Sets.
 
 
-def load(name: str, data: Path | None, model: Path) -> Set:
-    """Return a set to ask of the model in a folder; see the module.
+def load(name: str, data: Path | None, encoder: TermEncoder) -> Set:
+    """Return a set to ask of an encoder; see the module.
 
     Raises:
         InputError: a file cannot be read, or there is no such set.
@@ -138,7 +138,7 @@ def load(name: str, data: Path | None, model: Path) -> Set:
     if kind == "held_out":
         terms = load_terminology(terminology_of(what))
         every = held_out(terms, one_in=1)
-        learned = set(itertools.compress(every, has_learned(model, list(every))))
+        learned = set(itertools.compress(every, has_learned(encoder.folder, list(every))))
         held = held_out(terms, frozenset(every) - learned) if learned else held_out(terms, one_in=5)
         return Set(terms, frozenset(held), [Asked(string, (one,), "synonym") for string, one in held.items()])
     if kind == SAMPLE:
@@ -259,7 +259,7 @@ def run(given: argparse.Namespace, threads: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in given.sets:
-            one = load(name, given.data, encoder.folder)
+            one = load(name, given.data, encoder)
             found[name] = {}
             for number, (variant, enrichment) in enumerate(wanted.items()):
                 if variant == CALIBRATED and not name.startswith(f"{SAMPLE}:"):

@@ -34,7 +34,7 @@ def found() -> dict[str, dict]:
     one = best_answers.Set(synthetic_terminology(), frozenset(), [])
     stand_ins = {
         "variants": lambda: {"nothing": nothing, best_answers.CALIBRATED: nothing},
-        "load": lambda name, data: one,
+        "load": lambda name, data, encoder: one,
         "fit": lambda index, encoder, seed: quick_fit(index, encoder(), seed=seed),
         "measure": answered_by,
         "RANKINGS": (),

@@ -52,7 +52,7 @@ CASES: dict[str, Case] = {
     "sapbert": Case({"pairs": 16}),
     "coder_pp": Case({"anchors": 4, "neighbours": 6, "synonyms": 3, "refresh_every": 15}),
     "biolord": Case({"phases": "contrast", "batch": 16, "max_length": 48}),
-    "alphita": Case({"batch": 16, "keep_rows": 8, "mu": 0.1, "noise": 0.0, "dev_definitions": 0}),
+    "alphita": Case({"batch": 16, "keep_rows": 8, "mu": 0.1, "noise": 0.0, "dev_definitions": 0, "hold_back": False}),
     "kge_margin": Case({"version": "v2", **_MARGINS}),
     # These from translations, text, vectors of a graph.
     "multilingual": Case({"batch": 16}, translated=True),

@@ -87,7 +87,8 @@ def test_the_gradients_of_the_weights_are_the_differences():
 
     def value(changed):
         networks = [
-            ranker.Network(mean, scale, *(changed[name][number] for name in ranker._LEARNED)) for number in range(3)
+            ranker.Network(mean, scale, *(changed[name][number] for name in ranker_training._LEARNED))
+            for number in range(3)
         ]
         return sum(loss(network(kept.candidates), kept)[0] for network in networks)
 

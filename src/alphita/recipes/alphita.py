@@ -64,7 +64,7 @@ class Config(TextTraining):
     symmetric: bool = Field(True, description="texts against names too (ours)")
     keep_rows: int = Field(256, ge=0, description="strings a batch whose nearness is kept; 0: none (Park et al.)")
     mu: float = Field(10.0, ge=0, description="weight of what is kept (ours)")
-    base_prefix: str = Field("", description="written before a string that the base encodes; 'query: ' for E5")
+    base_prefix: str = Field("", description="written before a string that the base encodes; 'query: ' for E5 (ours)")
     centred: bool = Field(False, description="nearness is kept as seen from the base's mean vector; for E5 (ours)")
     # Optimisation
     steps: int = Field(3000, ge=1, description="optimiser steps (ours)")
