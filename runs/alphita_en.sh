@@ -27,7 +27,7 @@ terms=$(input open_graph/terms.tsv)
 relations=$(input open_graph/relations.tsv)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-"$python" "$here/../bench/default_model.py" -o "$output"
+"$python" "$here/../bench/default_model.py" minilm -o "$output"
 OPENBLAS_NUM_THREADS=1 "$python" "$here/../bench/general_calibration.py" "$output" "$terms" "$relations" --work "$work"
 # It answers: an index keeps the model and its calibration.
 $alphita index hpo --model "$output" -o "$work/hpo.index"

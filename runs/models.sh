@@ -6,8 +6,6 @@
 # DATA      holds benchmarks/ (the benchmarks' files; `alphita evaluate --about NAME` says where to get them)
 # E5        the folder of multilingual-e5-small, or its name on the hub
 # OUTPUT    where the report goes; model-reports by default
-#
-# The two of twelve layers take most of the time: some 25 minutes on two cores.
 set -euo pipefail
 
 data=${1:?usage: runs/models.sh DATA E5 [OUTPUT]}

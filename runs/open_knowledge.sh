@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the models that come with Alphita learn from: one terminology of open vocabularies that may be given on, in
-# English or in several languages (en,it,de,fr,es,nl,pt,zh,ja,cs,tr). Sources that are share-alike, without a licence or for measuring only are left out by
-# bench/open_knowledge.py, which says what licence each has.
+# What the trained models in models/ learned from: one terminology of open vocabularies that may be given on, in English
+# or in several languages (en,it,de,fr,es,nl,pt,zh,ja,cs,tr). Sources that are share-alike, without a licence or for
+# measuring only are left out by bench/open_knowledge.py, which says what licence each has.
 #
 #   runs/open_knowledge.sh FOLDER [OUTPUT [LANGUAGES]]        OUTPUT is open.terminology by default, LANGUAGES en
 #

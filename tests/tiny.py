@@ -5,6 +5,9 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from alphita.errors import Rejects
 from alphita.terminology.store import Terminology, load_terminology, save
 
@@ -78,3 +81,17 @@ def tiny_terminology(
     with Rejects() as rejects:
         save(obo.load([source], options, rejects), folder)
     return load_terminology(folder)
+
+
+def vectors_of(model: Path, strings: list[str]) -> NDArray[np.float64]:
+    """Return the vectors of a model as training sees them, in float64."""
+    import torch
+
+    from alphita.encoder.encoder import TermEncoder
+    from alphita.training.forward import TermForward
+
+    encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=48)
+    forward = TermForward(encoder, precision="fp32")
+    forward.module.eval()
+    with torch.no_grad():
+        return forward(encoder.tokenize(strings)).double().numpy()

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Trains the encoders that come with Alphita on one GPU, by the recipe alphita: twice from MiniLM, with and without names
-# that lie near as negatives, whose mean is alphita-en, and once from a multilingual base, alphita-multi.
+# Trains the encoders of models/ on one GPU, by the recipe alphita: twice from MiniLM, with and without names that lie
+# near as negatives, whose mean is alphita-en-fp16 (bench/default_model.py), and once from a multilingual base.
 #
 #   runs/gpu/alphita.sh EN.terminology MULTI.terminology SPLIT MULTI-BASE OUTPUT [STEPS]
 #
 # runs/open_knowledge.sh makes the terminologies, once in English and once in several languages; SPLIT holds the strings
 # to score by (`alphita terminology split`); MULTI-BASE is the folder of an E5 model, which wants "query: " before a
-# string. With 1,400 steps the three runs together take some seven minutes of an H200 with 16 cores
-# (docs/results/alphita.json). Without a GPU, STEPS=20 shows in minutes that all of it runs.
+# string. Small terminologies and few STEPS show on a processor that all of it runs. docs/results/alphita.json says how
+# the weights in models/ were made, beside each other too, but with a schedule by time.
 set -euo pipefail
 
 usage="usage: runs/gpu/alphita.sh EN.terminology MULTI.terminology SPLIT MULTI-BASE OUTPUT [STEPS]"

@@ -83,6 +83,12 @@ def test_an_index_knows_what_its_encoder_was_trained_on(index, tmp_path):
     (folder / "training.json").write_text(json.dumps({"recipe": "coder"}))
     found = build(small_terminology(), TrainedEncoder(folder), tmp_path / "third.index").manifest["trained"]
     assert found == {"recipe": "coder", "terminology": None, "split": None}
+    for hold_back, said in ((True, {"held_back": True}), (False, {})):
+        (folder / "training.json").write_text(json.dumps({**record, "config": {"hold_back": hold_back}}))
+        made = build(small_terminology(), TrainedEncoder(folder), tmp_path / f"{hold_back}.index")
+        assert made.manifest["trained"] == {
+            "recipe": "coder", "terminology": "t" * 64, "split": "s" * 64, **said
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b"null"])

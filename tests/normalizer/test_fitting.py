@@ -12,6 +12,7 @@ import pytest
 
 from alphita.encoder import learned
 from alphita.errors import InputError, UsageError
+from alphita.index.learning import is_held_back
 from alphita.index.store import Index, build
 from alphita.normalizer import examples, fitting
 from alphita.normalizer import held_out as held_out_module
@@ -383,3 +384,19 @@ def test_what_the_encoder_was_trained_on_is_not_asked(tmp_path):
     learned.write(index.model_path, strings[20:])
     with pytest.raises(InputError, match="only 20 held-out strings name concepts of this index; at least 200"):
         held_out(index, None, 0)
+
+
+def test_an_encoder_that_kept_strings_back_is_asked_for_these_whatever_it_was_trained_on(tmp_path):
+    index = build(synthetic_terminology(), ENCODER, tmp_path / "x.index")
+    strings, _ = examples.own_synonyms(index, seed=0)
+    trained = {"recipe": "alphita", "terminology": index.manifest["terminology_hash"], "split": None}
+    index.manifest["trained"] = trained | {"held_back": False}
+    with pytest.raises(UsageError, match="trained on all synonyms of this terminology"):
+        held_out(index, None, 0)
+    for terminology in (trained["terminology"], "another"):
+        index.manifest["trained"] = trained | {"terminology": terminology, "held_back": True}
+        known = held_out_module._own(index, 0)
+        assert known.strings == [one for one, kept in zip(strings, is_held_back(strings), strict=True) if kept]
+        assert known.origin == "the index's own synonyms that its encoder was not taught, each taken as not there"
+        with pytest.raises(InputError, match=f"only {len(known.strings)} held-out strings"):
+            held_out(index, None, 0)

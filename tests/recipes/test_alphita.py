@@ -17,13 +17,12 @@ from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 from alphita.training.definition_data import read
 from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
-from alphita.training.forward import TermForward
 from alphita.training.near_names import NearNames
 from alphita.training.sentence_run import SentenceRun
 from alphita.training.term_batches import TermSteps
 from tests.reference import info_nce
 from tests.stanzas import defined
-from tests.tiny import tiny_model
+from tests.tiny import tiny_model, vectors_of
 
 SMALL: dict[str, Any] = {
     "steps": 8, "batch": 12, "precision": "fp32", "learning_rate": 1e-3, "log_every": 1, "checkpoint_every": 3,
@@ -42,14 +41,6 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def terminology(folder: Path) -> Terminology:
     return load_terminology(folder / "t.terminology")
-
-
-def vectors_of(model: Path, strings: list[str]) -> np.ndarray:
-    encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=48)
-    forward = TermForward(encoder, precision="fp32")
-    forward.module.eval()
-    with torch.no_grad():
-        return forward(encoder.tokenize(strings)).double().numpy()
 
 
 def test_a_batch_s_loss_is_the_sum_of_its_parts(folder, terminology, tmp_path, monkeypatch) -> None:

@@ -22,14 +22,13 @@ from alphita.terminology.text import clean
 from alphita.training import concept_targets
 from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
 from alphita.training.distillation import ProjectionHead
-from alphita.training.forward import TermForward
 from alphita.training.phases import Phase
 from alphita.training.sentence_tasks import SentenceTasks
 from alphita.training.term_batches import TermSteps
 from tests.killing import train_command, whole_and_resumed
 from tests.reference import info_nce as reference
 from tests.stanzas import Stanza, defined, ontology
-from tests.tiny import SITES, tiny_model
+from tests.tiny import SITES, tiny_model, vectors_of
 
 SMALL: dict[str, Any] = {
     "steps": 8, "batch": 12, "adapt_batch": 6, "distil_batch": 16, "dim": 6, "seeds": 2, "max_length": 48,
@@ -79,15 +78,6 @@ def whole(data: Path, terminology: Terminology, tmp_path_factory) -> Path:
 
 def weights(folder: Path) -> str:
     return artefact.hash_file(folder / "model.safetensors")
-
-
-def vectors_of(model: Path, strings: list[str]) -> np.ndarray:
-    """Return the vectors as training sees them, in float64."""
-    encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=48)
-    forward = TermForward(encoder, precision="fp32")
-    forward.module.eval()
-    with torch.no_grad():
-        return forward(encoder.tokenize(strings)).double().numpy()
 
 
 def test_defaults_are_the_papers() -> None:

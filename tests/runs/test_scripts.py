@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -117,6 +120,46 @@ $alphita evaluate mcsm "${systems[@]:0:2}" -o x --set mcsm.candidates=types --se
     ]
     assert "steps=100" in given(text)[1][1]
     assert wrong(text) == []
+
+
+def bench_calls(text: str) -> list[list[str]]:
+    """Return the words of each call of a script of bench/, its name first, but of those that take words of an array."""
+    values = {name: default or plain for name, default, plain in ASSIGNED.findall(text)}
+    found = []
+    for line, words in commands(text):
+        start = next((place for place, word in enumerate(words) if "/bench/" in word and word.endswith(".py")), None)
+        into_array = re.match(r"\s*\w+=\(", text.splitlines()[line])
+        if start is None or into_array or any("@" in word for word in words):
+            continue
+        given = [
+            re.sub(r"\$\{?(\w+)[^}]*\}?", lambda one: values.get(one[1]) or "1", word) for word in words[start + 1 :]
+        ]
+        found.append([Path(words[start]).stem, *given])
+    return found
+
+
+BENCH_CALLS = [(path.name, call) for path in SCRIPTS for call in bench_calls(path.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize(("script", "call"), BENCH_CALLS, ids=lambda one: one if isinstance(one, str) else one[0])
+def test_a_script_of_bench_takes_what_it_is_called_with(script: str, call: list[str], monkeypatch) -> None:
+    class Parsed(Exception):
+        pass
+
+    def parse(parser: argparse.ArgumentParser, *given: Any, **more: Any) -> None:
+        read(parser, *given, **more)
+        raise Parsed
+
+    read = argparse.ArgumentParser.parse_args
+    monkeypatch.syspath_prepend(RUNS.parent / "bench")
+    module = importlib.import_module(call[0])
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse)
+    with pytest.raises(Parsed):
+        module.main(call[1:])
+
+
+def test_calls_of_bench_are_found() -> None:
+    assert {"alphita_en.sh", "best_answers.sh", "open_knowledge.sh"} <= {script for script, _ in BENCH_CALLS}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

@@ -13,7 +13,7 @@ from tests.stanzas import Stanza, ontology
 
 # Cleaned names, each with a place on a circle in degrees: what is near has another meaning, or none.
 PLACES = {
-    "acute pain": 0, "pain acute": 1, "chronic pain": 3, "ache": 6, "long pain": 8, "pains, acute": 2, "fever": 180,
+    "acute pain": 0, "pain, acute": 1, "chronic pain": 3, "ache": 6, "long pain": 8, "pains, acute": 2, "fever": 180,
     "heat": 183,
 }  # fmt: skip
 
@@ -52,7 +52,6 @@ def drawn(near: NearNames, names: TrainingNames, name: str) -> set[str]:
 
 def test_what_is_near_of_another_concept_is_drawn_but_not_the_same_words(near, monkeypatch) -> None:
     made, names = near
-    PLACES.setdefault("pain, acute", 1)
     made.mine(0, Circle())
     assert drawn(made, names, "acute pain") == {"chronic pain", "long pain", "fever", "heat"}
     monkeypatch.setattr("alphita.training.near_names.DRAWN_FROM", 2)
@@ -89,7 +88,7 @@ def test_names_are_mined_when_it_is_time_and_read_again_when_a_run_goes_on(near,
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("acute pain", "Pains, acute", True), ("cancer of the lung", "lung cancers", True), ("pain", "pains", True),
+        ("acute pain", "pains, acute", True), ("cancer of the lung", "lung cancers", True), ("pain", "pains", True),
         ("acute pain", "chronic pain", False), ("type 1", "type 2", False), ("s", "", False),
     ],
 )  # fmt: skip

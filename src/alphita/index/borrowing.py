@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from alphita.index.concepts import side
 from alphita.index.lenders import COLUMNS, OF_CODES, prepared
 from alphita.index.segment import BORROWED_STANDING, Content
-from alphita.terminology.text import DEFAULT_RULES
+from alphita.terminology.text import DEFAULT_RULES, plain_words
 
 if TYPE_CHECKING:
     from alphita.index.lenders import Lender
@@ -42,8 +42,6 @@ EQUIVALENT = (
 )
 # "DM", "T2DM", "HbA1c", "cpc", "crd", but neither "Zika" nor "itch".
 _SHORT = re.compile(r"(?=(.*[A-Z0-9]){2})(?=.*[A-Za-z])[A-Za-z0-9/+&.-]{2,6}|[a-z]{2,3}|[b-df-hj-np-tv-xz]{4,5}")
-_TOKEN = re.compile(r"[^\W_]+")
-_IDLE_WORDS = frozenset(["the", "a", "an", "of", "in", "by", "to", "nos"])
 
 
 class Borrowed(NamedTuple):
@@ -200,18 +198,8 @@ def _adding(found: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
 
 
 def _words(keys: pl.Series) -> pl.Series:
-    return pl.Series("words", [" ".join(sorted(map(_singular, _TOKEN.findall(key)))) for key in keys.to_list()],
+    return pl.Series("words", [" ".join(sorted(plain_words(key))) for key in keys.to_list()],
                      dtype=pl.String)  # fmt: skip
-
-
-def _singular(word: str) -> str:
-    if word in _IDLE_WORDS:
-        return ""
-    if len(word) > 4 and word.endswith("ies"):
-        return word[:-3] + "y"
-    if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes", "uses")):
-        return word[:-2]
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
 
 
 def _true(values: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a boolean array, chunked or not

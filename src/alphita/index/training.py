@@ -25,8 +25,8 @@ def keep(encoder: object, model: Path) -> dict[str, Any] | None:
         model: the folder to copy into.
 
     Returns:
-        Its recipe and the content hashes of terminology and split (None: trained without one); None for an encoder
-        that was not trained by `alphita train`.
+        Its recipe and the content hashes of terminology and split (None: trained without one), and held_back where it
+        was taught none of `learning.is_held_back`; None for an encoder that was not trained by `alphita train`.
 
     Raises:
         InputError: the record is damaged.
@@ -38,6 +38,8 @@ def keep(encoder: object, model: Path) -> dict[str, Any] | None:
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
         found = {name: fields.get(name) for name in FIELDS}
+        if fields.get("config", {}).get("hold_back"):
+            found["held_back"] = True
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(f"damaged record of training: {error}", file=path, remedy="train the model again") from None
     shutil.copyfile(path, model / FILE)

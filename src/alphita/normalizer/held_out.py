@@ -91,21 +91,22 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
 def _own(index: Index, seed: int) -> Known:
     """Return synonyms of the index: those that neither its encoder nor its head learned."""
     strings, concepts = examples.own_synonyms(index, seed=seed, most=len(index))
-    origin, new = "the index's own synonyms", ~has_learned(index.model_path, strings)
-    if not new.all():
-        origin += " that its encoder did not learn"
-    if index.manifest["model_hash"] != index.base_model_hash:
-        origin += " and that its head was not taught" if not new.all() else " that its head was not taught"
-        new &= is_held_back(strings)
-    rows = np.flatnonzero(new)
+    learned = has_learned(index.model_path, strings)
+    told = ["that its encoder did not learn"] if learned.any() else []
+    has_head = index.manifest["model_hash"] != index.base_model_hash
+    if has_head or (index.manifest.get("trained") or {}).get("held_back"):
+        told.append(f"that its {'head' if has_head else 'encoder'} was not taught")
+        learned |= ~is_held_back(strings)
+    rows = np.flatnonzero(~learned)
     rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[: examples.MOST_SYNONYMS])]
+    origin = " ".join(["the index's own synonyms", " and ".join(told)]).strip()
     return Known(strings, concepts, f"{origin}, each taken as not there").take(rows)
 
 
 def _check_training(index: Index, split: Split | None) -> None:
     """Make sure that the encoder has not seen what is held out; an index says so of an encoder trained by alphita."""
     trained = index.manifest.get("trained")
-    if trained is None:
+    if trained is None or (split is None and trained.get("held_back")):
         return
     if trained.get("terminology") not in (None, index.manifest["terminology_hash"]):
         progress.say(

@@ -8,20 +8,22 @@ concept, and k strings with the base's vectors b:
 
     L = L_InfoNCE(names, texts) + mu / k^2 sum_ij (cos(v_i, v_j) - cos(b_i, b_j))^2
 
-A tenth of the strings never trains: the same, by a hash of the string, that an index's head is not taught and that
-`alphita calibrate` asks for. So what is certified is measured on strings that neither has seen, whatever terminology.
-
 The second is relational distillation (Park et al., CVPR 2019): not where the vectors lie is kept, but how near they are
 to each other. `start_share` averages some of the starting weights into the final ones (Wortsman et al., CVPR 2022).
+
+A tenth of the strings never trains: the same, by a hash of the string, that an index's head is not taught and that
+`alphita calibrate` asks for. So what is certified is measured on strings that neither has seen, whatever terminology.
 """
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from alphita.errors import InputError
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita.training.sentence_run import SentenceRun
+    from alphita.training.term_batches import Batch
 
 CITATION = "Alphita, https://github.com/alphita/alphita; of the parts: see the recipes biolord, sapbert, coder_pp."
 # Strings whose nearness is kept are drawn from so many, which the base encodes once.
@@ -97,23 +101,19 @@ def train(
     Raises:
         InputError: no name is left, or no concept has a text of the kinds that are trained against.
     """
-    from alphita.index.learning import is_held_back
     from alphita.objectives.kept_nearness import kept_nearness
-    from alphita.terminology.text import clean_many
     from alphita.training import runs
     from alphita.training.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
     from alphita.training.loop import Length
     from alphita.training.near_names import NearNames
     from alphita.training.phases import Phase
     from alphita.training.sentence_run import SentenceRun
-    from alphita.training.term_batches import Batch
 
-    # Data: pairs of a name and a text, texts of siblings, and strings with the base's vectors.
-    strings = clean_many(terminology.terms["string"].to_pylist()) if config.hold_back else []
-    held_back = frozenset(itertools.compress(strings, is_held_back(strings)))
+    # Data: pairs of a name and a text, texts of siblings, names that lie near, and strings with the base's vectors.
     data = read(
-        terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"), held_back=held_back
-    )
+        terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"),
+        held_back=_held_back(terminology) if config.hold_back else frozenset(),
+    )  # fmt: skip
     run = SentenceRun("alphita", Phase("trained", out, resume, force, dry_run), config, encoder, data.facts)
     if run.done is not None:
         return run.done
@@ -131,52 +131,77 @@ def train(
         )
     pairs = DefinitionPairs(names, texts, batch=config.batch, seed=config.seed, hard=hard, near=near)
     strings = [*names.strings, *texts.strings]
-    kept = np.sort(np.random.default_rng([config.seed, 20]).permutation(len(strings))[:KEPT])
-    keep_rows = min(config.keep_rows, len(kept))
-    keeps = keep_rows > 1 and config.mu > 0
-    base = np.zeros((len(kept), run.encoder.dim), np.float32)
-    if keeps and not dry_run:
-        run.say(f"{len(kept):,} strings are encoded by the base, to keep how near they are")
-        base = run.encoder.encode([config.base_prefix + strings[row] for row in kept.tolist()]).astype(np.float32)
-        base -= base.mean(axis=0) * config.centred
+    kept = _keep(run, strings, config, dry_run=dry_run)
 
     def draw(number: int) -> Batch:
         batch = pairs.batch(number)
-        if not keeps:
-            return batch
-        drawn = np.random.default_rng([config.seed, 21, number]).choice(len(kept), keep_rows, replace=False)
-        terms, place = np.unique(np.concatenate([batch.terms, kept[drawn]]), return_inverse=True)
-        arrays = dict(batch.arrays)
-        for name in ("name", "text", "extra"):
-            arrays[name] = place[arrays[name]]
-        return Batch(
-            terms, arrays | {"kept": place[len(batch.terms) :], "base": base[drawn]}, rows=batch.rows + len(drawn)
-        )
+        return batch if kept is None else kept.added(batch, number)
 
     # Objective.
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         contrast = contrast_of(vectors, given, temperature=config.temperature, symmetric=config.symmetric)
-        if not keeps:
+        if kept is None:
             return contrast
         apart = kept_nearness(vectors[given["kept"]], given["base"])
         return {"loss": contrast["loss"] + config.mu * apart, "contrast": contrast["loss"], "kept": apart}
 
     def mine(step: int) -> None:
+        """Search for the names that lie near, where it is time."""
         assert near is not None
         if dry_run:
             near.guess()
         else:
             run.one_by_one(lambda: near.mine(step, run.encoder))
 
-    length = Length.of(config.steps, config.warmup_steps, config.learning_rate)
     return run.fit(
-        strings,
-        draw,
-        loss,
-        length,
-        names=names,
-        dev=data.dev,
-        sizes=data.told(),
-        before_step=mine if near else None,
-        fence=config.mine_every * (near is not None),
-    )
+        strings, draw, loss, Length.of(config.steps, config.warmup_steps, config.learning_rate), names=names,
+        dev=data.dev, sizes=data.told(), before_step=mine if near else None, fence=config.mine_every if near else 0,
+    )  # fmt: skip
+
+
+def _held_back(terminology: Terminology) -> frozenset[str]:
+    """Return the cleaned strings that must not train, for no head is taught them either."""
+    from alphita.index.learning import is_held_back
+    from alphita.terminology.text import clean_many
+
+    strings = clean_many(terminology.terms["string"].to_pylist())
+    return frozenset(itertools.compress(strings, is_held_back(strings)))
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Strings whose nearness to each other is kept.
+
+    Attributes:
+        places: (k,) ascending, which of the run's strings they are.
+        base: (k, d) the base's vectors of them.
+        rows: how many of them stand in a batch.
+        seed: of the draw.
+    """
+
+    places: NDArray[np.int64]
+    base: NDArray[np.float32]
+    rows: int
+    seed: int
+
+    def added(self, batch: Batch, number: int) -> Batch:
+        """Return batch `number` with some of the strings, and two arrays: kept, their places, and base."""
+        drawn = np.random.default_rng([self.seed, 21, number]).choice(len(self.places), self.rows, replace=False)
+        terms, place = np.unique(np.concatenate([batch.terms, self.places[drawn]]), return_inverse=True)
+        arrays = batch.arrays | {name: place[batch.arrays[name]] for name in ("name", "text", "extra")}
+        arrays |= {"kept": place[len(batch.terms) :], "base": self.base[drawn]}
+        return replace(batch, terms=terms, arrays=arrays, rows=batch.rows + self.rows)
+
+
+def _keep(run: SentenceRun, strings: list[str], config: Config, *, dry_run: bool) -> _Kept | None:
+    """Draw the strings whose nearness is kept and encode them by the base; None if the config keeps none."""
+    places = np.sort(np.random.default_rng([config.seed, 20]).permutation(len(strings))[:KEPT])
+    rows = min(config.keep_rows, len(places))
+    if rows < 2 or config.mu == 0:
+        return None
+    base = np.zeros((len(places), run.encoder.dim), np.float32)
+    if not dry_run:
+        run.say(f"{len(places):,} strings are encoded by the base, to keep how near they are")
+        base = run.encoder.encode([config.base_prefix + strings[place] for place in places.tolist()]).astype(np.float32)
+        base -= base.mean(axis=0) * config.centred
+    return _Kept(places, base, rows, config.seed)

@@ -148,3 +148,22 @@ def _clean_ascii(string: str) -> str:
     if string and (string[0] in _LOOSE_ENDS or string[-1] in _LOOSE_ENDS):
         string = ends(string)
     return string
+
+
+_TOKEN = re.compile(r"[^\W_]+")
+_IDLE_WORDS = frozenset(["the", "a", "an", "of", "in", "by", "to", "nos"])
+
+
+def plain_words(string: str) -> list[str]:
+    """Return a cleaned string's English words in the singular, in their order; "" for one that says nothing ("of")."""
+    return [_singular(word) for word in _TOKEN.findall(string)]
+
+
+def _singular(word: str) -> str:
+    if word in _IDLE_WORDS:
+        return ""
+    if len(word) > 4 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 4 and word.endswith(("sses", "xes", "ches", "shes", "uses")):
+        return word[:-2]
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word

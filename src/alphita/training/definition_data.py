@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,25 +155,7 @@ def read(
     languages = language_weights(config.languages)
     exclude = (split.cleaned if split else frozenset()) | held_back
     held_out = split.triple_pairs(terminology) if split else np.empty((0, 2), np.int32)
-    with Rejects(rejects if ranks.connect().first else None) as aside:
-        sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
-        sets: dict[str, ScoredPairs | Triples] = (
-            {
-                **read_files(config.scored, ScoredPairs, aside),
-                **read_files(config.triples, Triples, aside),
-            }
-            if isinstance(config, AdaptedTraining)
-            else {}
-        )
-        generated = read_generated(config.generated, terminology, aside) if config.generated else None
-    for file, pairs in sentences.items():
-        if np.ptp(pairs.scores) == 0:
-            raise InputError(
-                f"all scores of its {len(pairs.scores):,} pairs are equal, so nothing correlates with them", file=file,
-                field="dev_scored", remedy="give pairs with several scores",
-            )  # fmt: skip
-    if aside.count:
-        say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
+    files = _files(config, terminology, rejects)
     if split is not None:
         say(f"held out by the split: {len(split.cleaned):,} strings")
     names = TrainingNames(
@@ -187,7 +169,7 @@ def read(
     try:
         texts = verbalise(
             terminology, exclude=exclude.union(names.dev_strings), held_out=held_out, languages=spoken, kinds=kinds,
-            descriptions=config.descriptions, generated=generated, seed=config.seed,
+            descriptions=config.descriptions, generated=files.generated, seed=config.seed,
         )  # fmt: skip
     except InputError as error:
         if not names_train:
@@ -214,12 +196,45 @@ def read(
         f"texts to train on: {', '.join(f'{kind} {count:,}' for kind, count in counts.items())}; definitions held out "
         f"for the dev score: {len(definitions.texts) if definitions else 0:,}"
     )
-    files = [*sets, *sentences, *filter(None, [config.generated])]
-    return Data(terminology, held_out, names, texts, defines, sets, definitions, sentences, {
+    read_from = [*files.sets, *files.sentences, *filter(None, [config.generated])]
+    return Data(terminology, held_out, names, texts, defines, files.sets, definitions, files.sentences, {
         "terminology": terminology.content_hash, "split": split.hash if split else None,
-        "data_files": {file: artefact.hash_file(file) for file in files}, "rejects": aside.count,
+        "data_files": {file: artefact.hash_file(file) for file in read_from}, "rejects": files.rejected,
         "texts": counts, "texts_left_out": texts.counts,
     })  # fmt: skip
+
+
+class _Files(NamedTuple):
+    """What the files of a config hold, by file, and how many of their rows are wrong."""
+
+    sets: dict[str, ScoredPairs | Triples]
+    sentences: dict[str, ScoredPairs]
+    generated: dict[str, str] | None
+    rejected: int
+
+
+def _files(config: TextTraining, terminology: Terminology, rejects: Path | None) -> _Files:
+    """Read the files of a config, and say how many rows are left out; see `read`."""
+    with Rejects(rejects if ranks.connect().first else None) as aside:
+        sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
+        sets: dict[str, ScoredPairs | Triples] = (
+            {
+                **read_files(config.scored, ScoredPairs, aside),
+                **read_files(config.triples, Triples, aside),
+            }
+            if isinstance(config, AdaptedTraining)
+            else {}
+        )
+        generated = read_generated(config.generated, terminology, aside) if config.generated else None
+    for file, pairs in sentences.items():
+        if np.ptp(pairs.scores) == 0:
+            raise InputError(
+                f"all scores of its {len(pairs.scores):,} pairs are equal, so nothing correlates with them", file=file,
+                field="dev_scored", remedy="give pairs with several scores",
+            )  # fmt: skip
+    if aside.count:
+        say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
+    return _Files(sets, sentences, generated, aside.count)
 
 
 def some_of(choices: Sequence[str], value: str, what: str) -> str:

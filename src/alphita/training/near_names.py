@@ -7,7 +7,6 @@ keeps its own concepts apart, and not where it has the same words in another ord
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from alphita.terminology.text import plain_words
 from alphita.training.mining import Encoder, MinedNeighbours, oldest_needed
 
 if TYPE_CHECKING:
@@ -27,16 +27,10 @@ if TYPE_CHECKING:
 SEARCHED, DRAWN_FROM = 32, 6
 # Up to so many names the search is exact without a GPU; with one it always is.
 EXACT_UP_TO = 100_000
-_WORDS = re.compile(r"\w+")
-_SAID_BY_ORDER = frozenset({"a", "an", "and", "by", "due", "for", "in", "of", "on", "or", "the", "to", "with"})
 
 
 class NearNames:
-    """Draws names near others, mined anew every so many steps.
-
-    Attributes:
-        every: steps between minings.
-    """
+    """Draws names near others, mined anew every so many steps."""
 
     def __init__(
         self, terminology: Terminology, names: TrainingNames, folder: Path, *, every: int, checkpoint_every: int = 0
@@ -50,7 +44,7 @@ class NearNames:
             every: steps between minings.
             checkpoint_every: steps between the checkpoints that a run may go on from.
         """
-        self.every, self._checkpoint_every = every, checkpoint_every
+        self._every, self._checkpoint_every = every, checkpoint_every
         self._concept = np.repeat(np.arange(len(names.offsets) - 1), np.diff(names.offsets))
         prefixes = [one.partition(":")[0] for one in terminology.concept_ids.to_pylist()]
         self._vocabulary = _numbers(prefixes)[self._concept]
@@ -59,9 +53,9 @@ class NearNames:
 
     def mine(self, step: int, encoder: Encoder) -> None:
         """Hear that `step` comes next; search with the weights as they are where it is time."""
-        start = step - step % self.every
+        start = step - step % self._every
         if start != self._mined.step:
-            needed_from = oldest_needed(step, self.every, self._checkpoint_every)
+            needed_from = oldest_needed(step, self._every, self._checkpoint_every)
             weights = encoder if step == start else None
             self._mined.refresh(start, np.arange(len(self._concept)), weights, needed_from=needed_from)
 
@@ -87,9 +81,8 @@ class NearNames:
 
 
 def same_words(string: str) -> str:
-    """Return a string's words, in order, each once and in the singular, without those that only the order needs."""
-    words = {word.rstrip("s") or word for word in _WORDS.findall(string.lower())}
-    return " ".join(sorted(words - _SAID_BY_ORDER))
+    """Return a cleaned string's words, sorted, each once and in the singular, without those that say nothing."""
+    return " ".join(sorted({*plain_words(string)} - {""}))
 
 
 def _numbers(strings: Sequence[str]) -> NDArray[np.int64]:
