@@ -7,8 +7,8 @@
 The weights are the mean of those given, then mixed with a share of the base that they were trained from (Wortsman et
 al., ICML 2022 and CVPR 2022). The first folder runs without torch. Of trained weights OUTPUT-fp16 is written too, which
 SentenceTransformer opens and training starts from, in files under 48 MB. FACTS.json says what the manifests keep of
-data, recipe and machine; of the terminology that they learned, without the split, both folders note which strings it
-has. The calibration is made by runs/alphita_en.sh.
+data, recipe and machine; of the terminology that they learned both folders note which strings they learned: not those
+of the split, nor the tenth that is held back. The calibration is made by runs/alphita_en.sh.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from alphita import artefact
 from alphita.encoder import layout, learned
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import KIND
+from alphita.index.learning import held_back_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
@@ -130,7 +131,8 @@ def main(words: list[str] | None = None) -> None:
     given = parser.parse_args(words)
     strings: set[str] | None = None if given.trained == [UNTRAINED] else set()
     if given.terminology:
-        strings = set(clean_many(load_terminology(given.terminology).terms["string"].to_pylist()))
+        terminology = load_terminology(given.terminology)
+        strings = set(clean_many(terminology.terms["string"].to_pylist())) - held_back_of(terminology)
         strings -= Split.load(given.split).cleaned if given.split else frozenset()
     facts = json.loads(given.facts.read_text(encoding="utf-8")) if given.facts else {"made_from": ORIGIN}
     write(average(given.trained, given.base, given.share), given.output, facts, strings, force=given.force)

@@ -1,17 +1,18 @@
 """The general calibration that comes with a model: fitted on several open vocabularies, each indexed with that model.
 
-    python bench/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [--split SPLIT] [-o OUT]
+    python bench/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [-o OUT]
 
 runs/alphita_en.sh calls this, and says what the tables hold. HPO and ICD-10-CM are taken from their packages. Of the
 others those are taken whose licence lets fitted numbers be released, and which have synonyms to hold out. A quarter of
-the synonyms of each is left out of its index, and asked for; of a model that was trained on them, only those that its
-split kept out of training (--split). Each is indexed twice, with all that an index is given by default and without a
-head. Indexes are kept in FOLDER.
+the synonyms of each is left out of its index, and asked for; of a model that was trained on such names, the tenth that
+its training held back. Each is indexed twice, with all that an index is given by default and without a head. Indexes
+are kept in FOLDER.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 import zlib
@@ -24,9 +25,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alphita import machine, registry
+from alphita.encoder import learned
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.index.choice import Choice
+from alphita.index.learning import is_held_back
 from alphita.index.store import Index, build
 from alphita.index.updating import reusing
 from alphita.normalizer.general import Vocabulary, fit_general
@@ -34,7 +37,6 @@ from alphita.normalizer.held_out import Known
 from alphita.progress import say
 from alphita.terminology import store
 from alphita.terminology.packaged import PACKAGED, find_packaged
-from alphita.terminology.splits import Split
 from alphita.terminology.text import clean_many
 from open_graph import RELATIONS, TERMS, write_tables
 
@@ -78,16 +80,13 @@ SOURCES = {
 }
 
 
-def vocabularies(
-    terms: Path, relations: Path, encoder: TermEncoder, folder: Path, unseen: frozenset[str] | None = None
-) -> list[Vocabulary]:
+def vocabularies(terms: Path, relations: Path, encoder: TermEncoder, folder: Path) -> list[Vocabulary]:
     """Return the vocabularies, each indexed in `folder` where it is not yet.
 
     Args:
         terms, relations: the tables.
         encoder: of the indexes.
         folder: where they are.
-        unseen: cleaned strings that the encoder was not trained on; None: it was trained on no terminology.
 
     Raises:
         InputError: a table cannot be read, or an index there is of another encoder.
@@ -101,7 +100,7 @@ def vocabularies(
             else:
                 _of_tables(SOURCES[name], terms, relations, terminology)
         opened = store.load_terminology(terminology)
-        held = held_out(opened, unseen)
+        held = held_out(opened, encoder.folder)
         if len(held) < LEAST:
             continue
         for index in _indexes(opened, encoder, frozenset(held), folder, name):
@@ -113,15 +112,13 @@ def vocabularies(
     return made
 
 
-def held_out(
-    terms: store.Terminology, unseen: frozenset[str] | None = None, *, one_in: int = HELD_OUT
-) -> dict[str, str]:
+def held_out(terms: store.Terminology, model: Path | None = None, *, one_in: int = HELD_OUT) -> dict[str, str]:
     """Return the cleaned synonyms that are held out, each of one concept alone and not its preferred name.
 
     Args:
         terms: the terminology.
-        unseen: hold out all of these, and no other; None: one in `one_in`.
-        one_in: see there.
+        model: a model's folder. If it says what it learned: the strings that no model learns, and that it did not.
+        one_in: else one in so many.
     """
     table = terms.terms
     frame = pl.DataFrame({
@@ -135,8 +132,10 @@ def held_out(
     strings = clean_many(table.column("string").take(frame["index"].to_numpy()).to_pylist())
     ids = terms.concept_ids.take(pa.array(frame["concept"].to_numpy())).to_pylist()
     chosen = {string: one for string, one in zip(strings, ids, strict=True) if string}
-    if unseen is not None:
-        return {string: one for string, one in chosen.items() if string in unseen}
+    if model is not None and learned.is_told(model):
+        names = list(chosen)
+        free = is_held_back(names) & ~learned.has_learned(model, names)
+        return {name: chosen[name] for name in itertools.compress(names, free)}
     return {string: one for string, one in chosen.items() if zlib.crc32(string.encode()) % one_in == 0}
 
 
@@ -203,15 +202,13 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("relations", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="folder for the indexes")
     parser.add_argument("-o", "--output", type=Path, help="by default MODEL/calibration")
-    parser.add_argument("--split", type=Path, help="what the model's training held out, if it learned terminologies")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=machine.cores())
     given = parser.parse_args(words)
     threads = machine.set_threads(given.threads)
     try:
         encoder = TermEncoder.load(given.model, threads=threads)
-        unseen = Split.load(given.split).cleaned if given.split else None
-        made = vocabularies(given.terms, given.relations, encoder, given.work, unseen)
+        made = vocabularies(given.terms, given.relations, encoder, given.work)
         fitted = fit_general(made, encoder, seed=given.seed)
         fitted.save(given.output or given.model / "calibration")
     except AlphitaError as error:

@@ -17,7 +17,7 @@ from alphita.training.injection_steps import InjectionSteps
 from alphita.training.masked_steps import MaskedSteps
 from alphita.training.switching_steps import SwitchingSteps
 from alphita.training.term_batches import TermSteps
-from tests.tiny import FINDINGS, SITES, tiny_terminology
+from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of
 
 COMMON: dict[str, Any] = {
@@ -32,7 +32,7 @@ class Case:
 
     Attributes:
         settings: beside `COMMON`.
-        files: settings that are paths: some of corpus, mentions, graph.
+        files: settings that are paths: some of corpus, mentions, graph, teachers.
         steps: the micro-steps of its last phase.
         translated: whether it needs names in two languages.
     """
@@ -54,8 +54,9 @@ CASES: dict[str, Case] = {
     "biolord": Case({"phases": "contrast", "batch": 16, "max_length": 48}),
     "alphita": Case({"batch": 16, "keep_rows": 8, "mu": 0.1, "noise": 0.0, "dev_definitions": 0, "hold_back": False}),
     "kge_margin": Case({"version": "v2", **_MARGINS}),
-    # These from translations, text, vectors of a graph.
+    # These from translations, other models, text, vectors of a graph.
     "multilingual": Case({"batch": 16}, translated=True),
+    "ensemble": Case({"batch": 16, "hold_back": False}, files=("teachers",)),
     "ext_bert": Case(
         {"vocabulary": 120, "batch": 8, "max_length": 24, "dev_share": 0.0}, files=("corpus",), steps=MaskedSteps
     ),
@@ -102,6 +103,7 @@ class Given:
         self.files = {
             "corpus": corpus, "graph": graph_of(ids, self.folder / "x.vectors"),
             "mentions": mentions_of(self.terminology, self.model, self.folder / "x.mentions"),
+            "teachers": tiny_model(self.folder / "teacher", dropout=0.0),
         }  # fmt: skip
 
     def to(self, recipe: ModuleType) -> Terminology:

@@ -27,13 +27,18 @@ def write(folder: Path, strings: Iterable[str]) -> None:
 
 def copy(source: Path, folder: Path) -> None:
     """Copy the list of one model's folder, if there is one, into another's."""
-    if (source / FILE).is_file() and source.resolve() != folder.resolve():
+    if is_told(source) and source.resolve() != folder.resolve():
         shutil.copyfile(source / FILE, folder / FILE)
+
+
+def is_told(folder: Path) -> bool:
+    """Tell whether the model of a folder has a list."""
+    return (folder / FILE).is_file()
 
 
 def has_learned(folder: Path, strings: Sequence[str]) -> NDArray[np.bool_]:
     """Tell which cleaned strings the model of a folder was trained on, (n,); none where it has no list."""
-    if not (folder / FILE).is_file():
+    if not is_told(folder):
         return np.zeros(len(strings), bool)
     return np.isin(_numbers(strings), np.load(folder / FILE, allow_pickle=False))
 

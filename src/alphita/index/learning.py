@@ -17,11 +17,12 @@ calibrated later is calibrated on the same tenth, which the head has not seen.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ from alphita.index import head_steps
 from alphita.index.half import Vectors, blocks, full
 from alphita.index.head_exam import Exam, Marks
 from alphita.index.neighbours import unit
+from alphita.terminology.text import clean_many
+
+if TYPE_CHECKING:
+    from alphita.terminology.store import Terminology
 
 # One string in so many is held back.
 HELD_BACK = 10
@@ -125,6 +130,12 @@ def is_held_back(strings: Sequence[str], seed: int = 0) -> NDArray[np.bool_]:
         for string in strings
     )
     return np.fromiter((number % HELD_BACK == 0 for number in found), bool, len(strings))
+
+
+def held_back_of(terminology: Terminology) -> frozenset[str]:
+    """Return a terminology's cleaned strings that must not train an encoder, for no head is taught them either."""
+    strings = clean_many(terminology.terms["string"].to_pylist())
+    return frozenset(itertools.compress(strings, is_held_back(strings)))
 
 
 def learn(

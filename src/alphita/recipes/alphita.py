@@ -17,7 +17,6 @@ A tenth of the strings never trains: the same, by a hash of the string, that an 
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -101,6 +100,7 @@ def train(
     Raises:
         InputError: no name is left, or no concept has a text of the kinds that are trained against.
     """
+    from alphita.index.learning import held_back_of
     from alphita.objectives.kept_nearness import kept_nearness
     from alphita.training import runs
     from alphita.training.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
@@ -112,7 +112,7 @@ def train(
     # Data: pairs of a name and a text, texts of siblings, names that lie near, and strings with the base's vectors.
     data = read(
         terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"),
-        held_back=_held_back(terminology) if config.hold_back else frozenset(),
+        held_back=held_back_of(terminology) if config.hold_back else frozenset(),
     )  # fmt: skip
     run = SentenceRun("alphita", Phase("trained", out, resume, force, dry_run), config, encoder, data.facts)
     if run.done is not None:
@@ -157,15 +157,6 @@ def train(
         strings, draw, loss, Length.of(config.steps, config.warmup_steps, config.learning_rate), names=names,
         dev=data.dev, sizes=data.told(), before_step=mine if near else None, fence=config.mine_every if near else 0,
     )  # fmt: skip
-
-
-def _held_back(terminology: Terminology) -> frozenset[str]:
-    """Return the cleaned strings that must not train, for no head is taught them either."""
-    from alphita.index.learning import is_held_back
-    from alphita.terminology.text import clean_many
-
-    strings = clean_many(terminology.terms["string"].to_pylist())
-    return frozenset(itertools.compress(strings, is_held_back(strings)))
 
 
 @dataclass(frozen=True)

@@ -50,12 +50,21 @@ def load(name: str, student: str, dim: int, *, device: str = "auto") -> TermEnco
             "trained since; give what it was extended from, or a better model: --set teacher=MODEL"
         )
     teacher = TermEncoder.load(name or student, precision="fp32", device=device)
+    check(teacher, dim)
+    return teacher
+
+
+def check(teacher: TermEncoder, dim: int) -> None:
+    """Check that a teacher's vectors are as long as the student's.
+
+    Raises:
+        InputError: they are not.
+    """
     if teacher.dim != dim:
         raise InputError(
-            f"the teacher's vectors have {teacher.dim} numbers and the student's {dim}", field="teacher", value=name,
+            f"the teacher's vectors have {teacher.dim} numbers and the student's {dim}", file=teacher.folder,
             remedy="take a student whose vectors are as long as the teacher's",
         )  # fmt: skip
-    return teacher
 
 
 def encode(teacher: TermEncoder, strings: Sequence[str], work: Path, *, unit: bool = False) -> None:
