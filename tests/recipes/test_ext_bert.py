@@ -15,7 +15,7 @@ from alphita import artefact
 from alphita.config import resolve
 from alphita.encoder import wordpieces
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import inject
+from alphita.encoder.injecting import inject
 from alphita.encoder.wordpieces import open_wordpiece
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.recipes import ext_bert

@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from alphita import artefact
 from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import InjectedBert, inject
+from alphita.encoder.injected_bert import InjectedBert
+from alphita.encoder.injecting import inject
 from alphita.encoder.tags import TAGS, with_tags
 from alphita.errors import InputError, UsageError
 from alphita.graph.store import EntityVectors

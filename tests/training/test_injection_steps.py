@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import inject
+from alphita.encoder.injecting import inject
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.terminology.splits import Split, hold_out_synonyms

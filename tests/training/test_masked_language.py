@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from alphita.encoder import vocabulary
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import inject
+from alphita.encoder.injecting import inject
 from alphita.errors import AlphitaError, InputError
 from alphita.training import masked_language, masked_steps
 from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token

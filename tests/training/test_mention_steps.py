@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import inject
+from alphita.encoder.injecting import inject
 from alphita.encoder.tags import with_tags
 from alphita.training import mention_steps
 from alphita.training.forward import TermForward

@@ -9,7 +9,8 @@ import torch
 
 from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import InjectedBert, inject
+from alphita.encoder.injected_bert import InjectedBert
+from alphita.encoder.injecting import inject
 from alphita.errors import InputError, UsageError
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology

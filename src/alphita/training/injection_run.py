@@ -17,7 +17,8 @@ import torch
 
 from alphita.encoder import flat_bert
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import InjectedBert, check_layer, inject
+from alphita.encoder.injected_bert import InjectedBert, check_layer
+from alphita.encoder.injecting import inject
 from alphita.errors import InputError
 from alphita.progress import say
 from alphita.training import dry_run, injection_data, ranks, runs
@@ -88,7 +89,7 @@ def inject_entities(
         split: what is held out; the mentions were made with it.
 
     Raises:
-        InputError: see `injection_data.read` and `injected_bert.inject`; or the sequences are longer than the encoder
+        InputError: see `injection_data.read` and `injecting.inject`; or the sequences are longer than the encoder
             has positions, or all of them are held out to score with; or the phase's model is of another run.
         UsageError: the model exists already, or there is unfinished work, and neither flag is given; or a setting is
             out of range.
