@@ -37,11 +37,12 @@ from alphita.encoder.resolve import DEFAULT
 from alphita.errors import AlphitaError, InputError
 from alphita.evaluation import report
 from alphita.index.choice import Choice
+from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
 from alphita.index.enrichment import Enrichment
 from alphita.index.half import Vectors
 from alphita.index.lenders import OURS
-from alphita.index.sources import terminology_of
-from alphita.index.store import STRINGS_A_BLOCK, Encoder, Index, build, encode_block
+from alphita.index.sources import enrichment_of, terminology_of
+from alphita.index.store import Index, build
 from alphita.normalizer.calibration_store import FOLDER
 from alphita.normalizer.fitting import fit
 from alphita.normalizer.normalizer import Normalizer
@@ -93,8 +94,8 @@ class Encoded:
         self._kept: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
         self.seconds = 0.0
 
-    def __call__(self, strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401 - see `store.Blocks`
-        """Yield the vectors of the strings' blocks; see `store.Blocks`."""
+    def __call__(self, strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401 - see `encoding.Blocks`
+        """Yield the vectors of the strings' blocks; see `encoding.Blocks`."""
         for start in range(0, len(strings), STRINGS_A_BLOCK):
             block = strings.slice(start, STRINGS_A_BLOCK).to_pylist()
             new = [string for string in block if string not in self._kept]
@@ -107,8 +108,8 @@ class Encoded:
 
 def variants() -> dict[str, Enrichment]:
     """Return what the index is given in each variant."""
-    whole = Choice().load()
-    nothing = Choice(borrow=False, learn="no").load()
+    whole = enrichment_of(Choice())
+    nothing = enrichment_of(Choice(borrow=False, learn="no"))
     assert whole.lender is not None
     names = whole.lender.names
     lay = whole.lender._replace(names=names.filter(pl.col("source") != OURS))

@@ -24,7 +24,8 @@ import polars as pl
 
 from alphita import artefact
 from alphita.errors import InputError
-from alphita.index.store import Encoder, build
+from alphita.index.encoding import Encoder
+from alphita.index.store import build
 from alphita.mappings.review.migrate import REVIEWER
 from alphita.mappings.review.records import FINAL, Decision, Row, Standing
 from alphita.normalizer.labels import Label
