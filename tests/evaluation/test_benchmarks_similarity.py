@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.evaluation import pairs, results
 from alphita.evaluation.benchmarks import Source, _pair_files, mednli_s, relatedness, sts
+from alphita.evaluation.benchmarks._concept_names import read_names
 from alphita.evaluation.benchmarks._pair_files import read_text
-from alphita.evaluation.clustering_terms import read_names
 from alphita.evaluation.pairs import Pairs
 from alphita.evaluation.results import Result, figures_of
 from alphita.evaluation.systems.encoder import EncoderSystem

@@ -1,21 +1,15 @@
-"""Terms to cluster, and the concepts that each names: from a terminology or from a file of names."""
+"""Terms to cluster, and the concepts that each names."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import InputError
-from alphita.evaluation.benchmarks._pair_files import read_table
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
-
-# First names of the columns by which a head line is known in a file of names.
-HEADS = frozenset({"id", "cui", "concept", "concept_id", "code"})
 
 Int = NDArray[np.int64]
 
@@ -83,22 +77,3 @@ def names_of(terminology: Terminology, languages: Collection[str] | None = None)
     concepts = terminology.term_concept[rows]
     ids = {int(row): terminology.concept_id(row) for row in np.unique(concepts)}
     return [ids[int(row)] for row in concepts], terminology.terms.column("string").take(rows).to_pylist()
-
-
-def read_names(path: Path) -> tuple[list[str], list[str]]:
-    """Read a file of names: `id<TAB>name` a line, perhaps gzipped, perhaps with a head line (id, cui, concept, code).
-
-    Raises:
-        InputError: it cannot be read, a line is not of two fields, a field is empty, or there is no name.
-    """
-    ids, names = [], []
-    for number, row in read_table(path, "\t"):
-        if number == 1 and row[0].lower() in HEADS:
-            continue
-        if len(row) != 2 or not all(row):
-            raise InputError("not an id, a tab and a name", file=path, line=number, value="\t".join(row))
-        ids.append(row[0])
-        names.append(row[1])
-    if not names:
-        raise InputError("holds no name", file=path)
-    return ids, names
