@@ -17,8 +17,7 @@ from alphita.terminology.text import clean
 from alphita.training import corpus_sequences, corpus_vocabulary
 from alphita.training.corpus_sequences import choose_dev, made_with, pack, read
 from alphita.training.held_out_text import HeldOut
-from alphita.training.mention_store import Specials
-from alphita.training.mentions import open_tokenizer
+from alphita.training.text_tokenizer import Specials, open_tokenizer
 from tests.tiny import tiny_model
 
 CLS, SEP = 2, 3

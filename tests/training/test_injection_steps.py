@@ -21,8 +21,8 @@ from alphita.training.injection_steps import InjectionSteps, apart, linking_accu
 from alphita.training.masked_language import MaskedLanguageHead, masking_of
 from alphita.training.masked_steps import SequenceBatches
 from alphita.training.mention_store import Mentions
-from alphita.training.mentions import open_tokenizer
 from alphita.training.ranks import Ranks
+from alphita.training.text_tokenizer import open_tokenizer
 from tests.tiny import tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of
 from tests.training.mention_terms import terminology_of

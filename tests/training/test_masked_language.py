@@ -21,9 +21,9 @@ from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_token
 from alphita.training.forward import TermForward
 from alphita.training.masked_language import NAME, MaskedLanguageHead, masking_of, token_states
 from alphita.training.masked_steps import SCORED, TRAINED, MaskedSteps, SequenceBatches
-from alphita.training.mentions import open_tokenizer
 from alphita.training.ranks import Ranks
 from alphita.training.term_batches import Batch
+from alphita.training.text_tokenizer import open_tokenizer
 from alphita.training.tokens import TokenTable
 from tests.tiny import tiny_model
 

@@ -23,7 +23,8 @@ from alphita.training.mention_forms import HELD_OUT, collect
 from alphita.training.mention_matching import Matcher, Matches
 from alphita.training.mention_store import Mentions
 from alphita.training.mention_text import Fold
-from alphita.training.mentions import MentionSettings, build, open_tokenizer
+from alphita.training.mentions import MentionSettings, build
+from alphita.training.text_tokenizer import open_tokenizer
 from tests.tiny import tiny_model
 from tests.training.mention_terms import terminology_of
 

@@ -23,9 +23,9 @@ from alphita.training.held_out_text import HeldOut
 from alphita.training.masked_language import masking_of
 from alphita.training.mention_forms import Forms
 from alphita.training.mention_matching import Matcher
-from alphita.training.mention_store import Specials
 from alphita.training.mention_text import Fold
 from alphita.training.span_sequences import Sequences, made_of, made_with, pack, read, surface_forms
+from alphita.training.text_tokenizer import Specials
 from alphita.training.tokens import TokenTable
 from tests.training.mention_terms import terminology_of
 

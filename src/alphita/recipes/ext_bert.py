@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.held_out_text import HeldOut
-    from alphita.training.mention_store import Specials
     from alphita.training.phases import Phase
+    from alphita.training.text_tokenizer import Specials
 
 CITATION = (
     "D. Amore Bondarenko, R. Ferrod, L. Di Caro. Combining contrastive learning and knowledge graph embeddings to "
@@ -164,7 +164,7 @@ def _check_encoder(encoder: str, config: Config) -> None:
     """Refuse before any work, and not after the vocabulary's, an encoder that cannot be trained so."""
     from alphita.encoder.encoder import TermEncoder
     from alphita.training.masked_language import masking_of
-    from alphita.training.mentions import open_tokenizer
+    from alphita.training.text_tokenizer import open_tokenizer
 
     _check_plain(TermEncoder.load(encoder, precision="fp32", device="cpu"))
     tokenizer, _, specials = open_tokenizer(encoder)
@@ -255,9 +255,9 @@ def read(
     from alphita.training.loop import Length, Plan, fit
     from alphita.training.masked_language import NAME, MaskedLanguageHead, masking_of
     from alphita.training.masked_steps import MaskedSteps, SequenceBatches
-    from alphita.training.mentions import open_tokenizer
     from alphita.training.phases import manifest_fields
     from alphita.training.sentence_run import steps_of
+    from alphita.training.text_tokenizer import open_tokenizer
 
     everyone, work = ranks.connect(), runs.folder(phase.out)
     torch.manual_seed(config.seed)

@@ -22,7 +22,7 @@ from alphita import artefact, progress
 from alphita.errors import InputError, Rejects
 from alphita.training.corpora import blocks
 from alphita.training.held_out_text import HeldOut
-from alphita.training.mention_store import Specials
+from alphita.training.text_tokenizer import Specials
 from alphita.training.tokens import TokenTable
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def pack(
 
     Args:
         texts: documents.
-        tokenizer: neither cuts nor pads; see `mentions.open_tokenizer`.
+        tokenizer: neither cuts nor pads; see `text_tokenizer.open_tokenizer`.
         specials: the tokens around a sequence.
         folder: replaced if it is there.
         length: tokens of a sequence, special ones counted.

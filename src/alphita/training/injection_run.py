@@ -27,9 +27,9 @@ from alphita.training.injection_steps import InjectionSteps, linking_accuracy
 from alphita.training.loop import Length, Plan, fit
 from alphita.training.masked_language import NAME, MaskedLanguageHead, masking_of
 from alphita.training.masked_steps import SequenceBatches
-from alphita.training.mentions import open_tokenizer
 from alphita.training.phases import Phase, manifest_fields
 from alphita.training.settings import TermTraining, decisive
+from alphita.training.text_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split

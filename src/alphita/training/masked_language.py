@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from alphita.encoder.encoder import TermEncoder
-    from alphita.training.mention_store import Specials
+    from alphita.training.text_tokenizer import Specials
 
 NAME = layout.MASKED_LANGUAGE_HEAD
 """Name of the head among a run's modules: it is kept as NAME.safetensors beside the model, and found there again."""
@@ -175,7 +175,7 @@ def masking_of(tokenizer: Tokenizer, specials: Specials, *, share: float = 0.15)
     """Return how the tokens of a tokenizer are masked: 80% [MASK], 10% at random, 10% as they are.
 
     Args:
-        tokenizer: see `mentions.open_tokenizer`; so are the specials.
+        tokenizer: see `text_tokenizer.open_tokenizer`; so are the specials.
         specials: what it puts around a text.
         share: of the tokens.
 

@@ -16,6 +16,7 @@ from alphita.errors import InputError
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology
 from alphita.training.mention_contexts import Tokens
+from alphita.training.text_tokenizer import Specials
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -43,15 +44,6 @@ class MentionBatch:
     attention_mask: Int64
     mentions: Int64
     own: Int64
-
-
-@dataclass(frozen=True)
-class Specials:
-    """The tokens that an encoder puts around a text, and its padding."""
-
-    before: tuple[int, ...]
-    behind: tuple[int, ...]
-    pad: int
 
 
 class TokenSets:

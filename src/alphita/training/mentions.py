@@ -15,7 +15,6 @@ mentions; sequences hold whole documents in pieces, with all mentions, for train
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,9 +26,6 @@ from pydantic import Field
 
 from alphita import artefact, progress
 from alphita.config import Config
-from alphita.encoder import layout
-from alphita.encoder.resolve import resolve
-from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import InputError, Rejects
 from alphita.terminology.languages import Language
 from alphita.training.corpora import blocks, documents
@@ -37,8 +33,9 @@ from alphita.training.held_out_text import HeldOut
 from alphita.training.mention_contexts import Context, Reservoir, sequences, windows
 from alphita.training.mention_forms import HELD_OUT, Ambiguous, Forms, collect
 from alphita.training.mention_matching import Matcher, Matches
-from alphita.training.mention_store import KIND, SEQUENCES, WINDOWS, Specials, Writer
+from alphita.training.mention_store import KIND, SEQUENCES, WINDOWS, Writer
 from alphita.training.mention_text import Accents, Fold
+from alphita.training.text_tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -157,30 +154,6 @@ def build(
             "corpus": {str(file): artefact.hash_file(file) for file in corpus},
         })  # fmt: skip
     return counts
-
-
-def open_tokenizer(encoder: str | Path) -> tuple[Tokenizer, str, Specials]:
-    """Return an encoder's tokenizer, which neither cuts nor pads, its hash, and the tokens it puts around a text.
-
-    Raises:
-        InputError: no such encoder, or its tokenizer cannot be read.
-    """
-    from tokenizers import Tokenizer, normalizers
-
-    transformer, facts = layout.read(resolve(str(encoder)))
-    own = TermTokenizer(transformer, facts)
-    with tempfile.TemporaryDirectory() as scratch:
-        own.save(Path(scratch))
-        tokenizer = Tokenizer.from_file(f"{scratch}/tokenizer.json")
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    if facts.lower_case:
-        normalizer = [tokenizer.normalizer] if tokenizer.normalizer else []
-        tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *normalizer])
-    around = tokenizer.encode("a")
-    inner = [place for place, special in enumerate(around.special_tokens_mask) if not special]
-    before, behind = around.ids[: inner[0]], around.ids[inner[-1] + 1 :]
-    return tokenizer, own.hash, Specials(tuple(before), tuple(behind), own.pad_id)
 
 
 def _counted(texts: Iterable[str], counts: dict[str, int]) -> Iterator[str]:

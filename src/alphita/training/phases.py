@@ -5,14 +5,18 @@ The models lie in `OUT.phases/NAME`; that of the last phase is `OUT` itself. A p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from alphita import artefact
+from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.training import ranks, runs
+
+Dev = Callable[[TermEncoder], dict[str, float]]
+"""Encoder -> dev scores by name, greater is better."""
 
 
 @dataclass(frozen=True)

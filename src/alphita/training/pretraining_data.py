@@ -195,7 +195,7 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
     """
     from alphita.training import ranks, segmenters, span_sequences
     from alphita.training.held_out_text import HeldOut
-    from alphita.training.mentions import open_tokenizer
+    from alphita.training.text_tokenizer import open_tokenizer
 
     tokenizer, tokenizer_hash, specials = open_tokenizer(start)
     segmenter = segmenters.load(config.segmenter)
@@ -245,7 +245,7 @@ def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np
 def masking(start: str | Path, share: float) -> Masking:
     """Return ELECTRA's masking for an encoder: `share` of the tokens, and all that are drawn become [MASK]."""
     from alphita.training.masked_language import masking_of
-    from alphita.training.mentions import open_tokenizer
+    from alphita.training.text_tokenizer import open_tokenizer
 
     tokenizer, _, specials = open_tokenizer(start)
     return dataclasses.replace(masking_of(tokenizer, specials, share=share), masked=1.0, random=0.0)

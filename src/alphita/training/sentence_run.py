@@ -22,16 +22,13 @@ from alphita.terminology.text import DEFAULT_RULES
 from alphita.training import dry_run, ranks, runs
 from alphita.training.forward import TermForward
 from alphita.training.loop import Length, Plan, fit
-from alphita.training.phases import Phase, manifest_fields
+from alphita.training.phases import Dev, Phase, manifest_fields
 from alphita.training.settings import TermTraining, decisive
 from alphita.training.term_batches import BatchLoss, Draw, TermSteps
 from alphita.training.tokens import tokenize
 
 if TYPE_CHECKING:
     from alphita.training.names import TrainingNames
-
-Dev = Callable[[TermEncoder], dict[str, float]]
-"""Encoder -> dev scores by name, greater is better."""
 
 
 def steps_of(batches: float, epochs: float, accumulation: int) -> int:

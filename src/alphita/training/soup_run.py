@@ -18,11 +18,10 @@ from alphita.encoder.term_tokenizer import TermTokenizer
 from alphita.errors import InputError
 from alphita.progress import say
 from alphita.training import ranks, runs, soup
-from alphita.training.phases import Phase, manifest_fields
+from alphita.training.phases import Dev, Phase, manifest_fields
 from alphita.training.settings import decisive
 
 if TYPE_CHECKING:
-    from alphita.training.sentence_run import Dev
     from alphita.training.settings import TermTraining
 
 

@@ -29,9 +29,9 @@ from alphita.training import corpus_sequences
 from alphita.training.held_out_text import HeldOut
 from alphita.training.mention_forms import collect
 from alphita.training.mention_matching import Matcher
-from alphita.training.mention_store import Specials
 from alphita.training.mention_text import Fold
 from alphita.training.segmenters import Segmenter, runs
+from alphita.training.text_tokenizer import Specials
 from alphita.training.tokens import TokenTable
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def pack(
 
     Args:
         texts: documents.
-        tokenizer: neither cuts nor pads; see `mentions.open_tokenizer`.
+        tokenizer: neither cuts nor pads; see `text_tokenizer.open_tokenizer`.
         specials: the tokens around a sequence.
         folder: replaced if it is there.
         length: tokens of a sequence, special ones counted.
