@@ -31,12 +31,12 @@ from alphita import machine
 from alphita.encoder.electra import Generator, ReplacedHead, scratch
 from alphita.encoder.encoder import TermEncoder
 from alphita.evaluation import report
-from alphita.training.entity_masking import NOT_MASKED, Masking, mask_by_span
-from alphita.training.forward import TermForward
-from alphita.training.masked_steps import SequenceBatches
-from alphita.training.replaced_token_steps import MASKED, ReplacedTokenSteps
-from alphita.training.span_sequences import Sequences
-from alphita.training.tokens import TokenTable
+from alphita.training.engine.forward import TermForward
+from alphita.training.engine.tokens import TokenTable
+from alphita.training.text.entity_masking import NOT_MASKED, Masking, mask_by_span
+from alphita.training.text.masked_steps import SequenceBatches
+from alphita.training.text.replaced_token_steps import MASKED, ReplacedTokenSteps
+from alphita.training.text.span_sequences import Sequences
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"layers": 2, "hidden": 36, "heads": 3, "intermediate": 72, "vocabulary": 200, "length": 24, "batch": 8},

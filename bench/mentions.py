@@ -23,11 +23,11 @@ import numpy as np
 
 from alphita import machine
 from alphita.terminology.store import load_terminology
-from alphita.training.corpora import blocks, documents
-from alphita.training.mention_forms import Forms, collect
-from alphita.training.mention_matching import Matcher
-from alphita.training.mention_text import WORD, Fold, character_flags
-from alphita.training.mentions import AT_ONCE
+from alphita.training.mentions.building import AT_ONCE
+from alphita.training.text.corpora import blocks, documents
+from alphita.training.text.folding import WORD, Fold, character_flags
+from alphita.training.text.forms import Forms, collect
+from alphita.training.text.matching import Matcher
 
 Found = list[tuple[int, int, int, str]]
 REGEX_NAMES = 300

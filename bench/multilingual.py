@@ -42,7 +42,7 @@ from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.terminology_pairs import speaks
+from alphita.training.terms.terminology_pairs import speaks
 
 SOURCE, LEAST, BLOCK, SEED = "en", 1000, 256, 0
 HELD_OUT, ALL = "English, held-out concepts", "English, all concepts"

@@ -53,7 +53,7 @@ from alphita.search.catalogue import Catalogue
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
-from alphita.training.attribute_steps import NAME
+from alphita.training.products.attribute_steps import NAME
 
 EASY, HARD = "QTRel-easy", "QTRel-hard"
 SETS = (EASY, HARD)

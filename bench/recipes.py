@@ -37,9 +37,9 @@ from alphita.terminology import store
 from alphita.terminology.loaders import obo
 from alphita.terminology.packaged import find_packaged
 from alphita.terminology.store import Terminology
-from alphita.training.term_batches import Batch, BatchLoss, Draw, TermSteps
-from alphita.training.term_run import TermRun
-from alphita.training.tokens import tokenize
+from alphita.training.engine.tokens import tokenize
+from alphita.training.terms.batches import Batch, BatchLoss, Draw, TermSteps
+from alphita.training.terms.run import TermRun
 
 LENGTH = 32
 LOADS = 40

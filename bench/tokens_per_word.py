@@ -28,7 +28,7 @@ from alphita.evaluation.markdown import text
 from alphita.terminology.language_ranges import among
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.corpora import documents
+from alphita.training.text.corpora import documents
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from alphita.objectives.replaced_token import drawn
-from alphita.training.entity_masking import NOT_MASKED
-from alphita.training.replaced_token_steps import DRAWN
+from alphita.training.text.entity_masking import NOT_MASKED
+from alphita.training.text.replaced_token_steps import DRAWN
 
 PROGRAM = Path(__file__).parents[2] / "bench" / "electra_speed.py"
 

@@ -13,7 +13,7 @@ from alphita.errors import UsageError
 from alphita.index.store import build
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.normalizer import Normalizer
-from alphita.training.from_mappings import in_time
+from alphita.training.mentions.from_mappings import in_time
 from tests.doubles import HashEncoder
 from tests.mappings.review.test_migrate import NEW, OLD, release
 

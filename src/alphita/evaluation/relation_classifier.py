@@ -124,7 +124,7 @@ def classify_terms(
         settings: how.
     """
     torch = require("torch", "train")
-    from alphita.training.forward import TermForward
+    from alphita.training.engine.forward import TermForward
 
     torch.manual_seed(settings.seed)
     forward = TermForward(encoder)
