@@ -12,9 +12,9 @@ from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.evaluation import compare_reports, report
 from alphita.evaluation.compare_reports import compare
+from alphita.evaluation.report import KIND, file_name
 from alphita.evaluation.results import Metric, Result
 from alphita.evaluation.results import compare as paired
-from alphita.evaluation.run import KIND, file_name
 from tests.evaluation.sample_report import entry, linking_result
 
 

@@ -15,9 +15,8 @@ from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.evaluation import entries, results
 from alphita.evaluation.markdown import table, text
-from alphita.evaluation.report import FORMAT_VERSION
+from alphita.evaluation.report import FORMAT_VERSION, KIND, file_name
 from alphita.evaluation.results import Metric, Result
-from alphita.evaluation.run import KIND, file_name
 
 if TYPE_CHECKING:
     from rich.console import Group

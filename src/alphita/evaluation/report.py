@@ -8,6 +8,7 @@ A figure is a fraction; its 95% interval stands beside it as NAME_interval: [low
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from alphita.artefact import atomic_file
 if TYPE_CHECKING:
     from rich.table import Table
 
+KIND = "report"
 FORMAT_VERSION = 1
 RESERVED = ("format_version", "provenance")
 # The packages whose version can change a figure.
@@ -131,6 +133,11 @@ def render_table(
             cells.append(Text(percent(figure, row.get(f"{name}_interval")), style="bold" if bold else ""))
         table.add_row(*cells)
     return table
+
+
+def file_name(system: str) -> str:
+    """Return a system's name as part of a file name; names that differ only in what cannot stand there become one."""
+    return re.sub(r"[^\w.=-]+", "_", system)
 
 
 def _commit() -> str | None:
