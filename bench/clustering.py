@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.evaluation import clustering
-from alphita.evaluation.clustering_terms import Terms
-from alphita.evaluation.similar_pairs import pairs_of_neighbours
+from alphita.evaluation.scoring import clustering
+from alphita.evaluation.scoring.clustering_terms import Terms
+from alphita.evaluation.scoring.similar_pairs import pairs_of_neighbours
 from alphita.index.backends import exact
 from alphita.index.neighbours import nearest, unit
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import pictures
-from alphita.evaluation.plots import COLOURS, MARKERS
+from alphita.evaluation.report.plots import COLOURS, MARKERS
 from electra_rows import BY_NAME, LOG, PRETRAINING
 from electra_table import EASY_F1, HARD_F1
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import machine
-from alphita.evaluation.mcsm import discounts, mcsm
+from alphita.evaluation.scoring.mcsm import discounts, mcsm
 
 OURS = "alphita"
 Score = Callable[[], NDArray[np.float64]]

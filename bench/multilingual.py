@@ -32,9 +32,9 @@ from alphita import TermEncoder, artefact, machine
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError
 from alphita.evaluation import report
-from alphita.evaluation.markdown import table as markdown_table
-from alphita.evaluation.markdown import text
-from alphita.evaluation.metrics import bootstrap_interval, paired_difference
+from alphita.evaluation.report.markdown import table as markdown_table
+from alphita.evaluation.report.markdown import text
+from alphita.evaluation.scoring.metrics import bootstrap_interval, paired_difference
 from alphita.index.neighbours import unit
 from alphita.progress import say
 from alphita.terminology import scripts

@@ -14,7 +14,7 @@ from typing import Any
 
 import pictures
 from alphita.errors import InputError
-from alphita.evaluation.plots import COLOURS
+from alphita.evaluation.report.plots import COLOURS
 from multilingual import LEAST
 
 

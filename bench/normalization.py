@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from alphita import machine, registry
 from alphita.encoder.encoder import TermEncoder
 from alphita.evaluation import report
-from alphita.evaluation.ranking import ranking_of
+from alphita.evaluation.scoring.ranking import ranking_of
 from alphita.index.store import Index
 from alphita.normalizer import examples, reliability, risk_coverage
 from alphita.normalizer.calibration_store import FOLDER, Calibration

@@ -17,8 +17,8 @@ from alphita import machine
 from alphita import quickstart_training as quickstart
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import Rejects
-from alphita.evaluation.metrics import score
-from alphita.evaluation.ranking import ranking_of
+from alphita.evaluation.scoring.metrics import score
+from alphita.evaluation.scoring.ranking import ranking_of
 from alphita.index.store import build
 from alphita.normalizer.normalizer import Normalizer
 from alphita.recipes import coder

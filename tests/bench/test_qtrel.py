@@ -191,7 +191,7 @@ def test_models_are_fine_tuned_and_searched_with(terminology: Terminology, tmp_p
 
 
 def test_accuracy_is_that_of_the_benchmark(made: Path, tmp_path: Path) -> None:
-    from alphita.evaluation.results import figures_of
+    from alphita.evaluation.scoring.results import figures_of
     from alphita.evaluation.systems import load_system
 
     model = str(tiny_model(tmp_path / "tiny"))

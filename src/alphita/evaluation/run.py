@@ -17,10 +17,11 @@ from typing import Any
 
 from alphita import artefact, config, progress, registry
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.evaluation import confusions, markdown, page, pictures, report
+from alphita.evaluation import report
 from alphita.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmark
-from alphita.evaluation.report import KIND, file_name
-from alphita.evaluation.results import Metric, Result, compare, figures_of
+from alphita.evaluation.report import KIND, file_name, markdown, page, pictures
+from alphita.evaluation.scoring import confusions
+from alphita.evaluation.scoring.results import Metric, Result, compare, figures_of
 from alphita.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.terminology.store import Terminology

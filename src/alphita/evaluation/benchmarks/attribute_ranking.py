@@ -27,7 +27,7 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, NotGiven, Source
-from alphita.evaluation.results import Figure, Metric, Result
+from alphita.evaluation.scoring.results import Figure, Metric, Result
 from alphita.evaluation.systems import System, VectorSystem
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.graph.triples import held_out_pairs
