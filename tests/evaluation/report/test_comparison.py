@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -157,19 +158,31 @@ def test_a_statistic_that_has_no_name_is_told(tmp_path) -> None:
     assert pair["problem"] == "cannot be worked out again from the rows: odd"
 
 
-def test_nothing_but_our_own_statistics_is_run(tmp_path, results) -> None:
-    first = write(tmp_path / "a", {"links": {"one": results["better"]}})
+def with_statistics(first: Path, statistics: Sequence[str]) -> Path:
+    """Return a copy of a report that names these statistics for the metrics of its one system."""
     loaded = json.loads((first / "report.json").read_text())
-    for metric, statistic in zip(
-        loaded["benchmarks"][0]["systems"][0]["metrics"], ("os:getcwd", "alphita.gone:mean", "alphita.errors:gone"),
-        strict=True,
-    ):  # fmt: skip
+    for metric, statistic in zip(loaded["benchmarks"][0]["systems"][0]["metrics"], statistics, strict=True):
         metric["statistic"] = statistic
-    sealed = tmp_path / "sealed"
+    sealed = first.with_name("sealed")
     with artefact.create(sealed, KIND) as draft:
         (draft.path / "rows").mkdir()
         (draft.path / "report.json").write_text(json.dumps(loaded))
         (draft.path / "rows" / "links.one.parquet").write_bytes((first / "rows" / "links.one.parquet").read_bytes())
+    return sealed
+
+
+def test_a_report_made_before_scoring_had_its_name_is_compared_alike(tmp_path, results) -> None:
+    first = write(tmp_path / "a", {"links": {"one": results["better"]}})
+    second = write(tmp_path / "b", {"links": {"one": results["worse"]}})
+    earlier = with_statistics(first, ["alphita.evaluation.results:mean"] * 3)
+    (pair,) = compare(earlier, second)["benchmarks"][0]["pairs"]
+    assert len(pair["differences"]) == 3
+    assert pair == compare(first, second)["benchmarks"][0]["pairs"][0]
+
+
+def test_nothing_but_our_own_statistics_is_run(tmp_path, results) -> None:
+    first = write(tmp_path / "a", {"links": {"one": results["better"]}})
+    sealed = with_statistics(first, ["os:getcwd", "alphita.gone:mean", "alphita.errors:gone"])
     (pair,) = compare(sealed, first)["benchmarks"][0]["pairs"]
     assert pair["differences"] == []
     assert pair["problem"] == "cannot be worked out again from the rows: accuracy@1, accuracy@3, accuracy@5"

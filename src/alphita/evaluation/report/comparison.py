@@ -21,6 +21,8 @@ from alphita.evaluation.scoring.results import Metric, Result
 if TYPE_CHECKING:
     from rich.console import Group
 
+# Earlier reports name a statistic's module as it was called before `scoring` held it.
+BEFORE_ROOMS = re.compile(r"(alphita\.evaluation)\.(\w+)")
 HEADS = ("system", "metric", "first", "second", "first - second", "p", "n", "first is")
 # Columns of rows that tell what was asked; two tables of rows are paired only if they agree in those that they have.
 QUESTIONS = (
@@ -172,6 +174,8 @@ def _metrics(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> tuple[Metric
     found = []
     for one in ours["metrics"]:
         module, _, name = one["statistic"].partition(":")
+        if earlier := BEFORE_ROOMS.fullmatch(module):
+            module = f"{earlier[1]}.scoring.{earlier[2]}"
         # A report is data: nothing but this package's own functions is imported for it.
         if one["name"] not in both or not module.startswith("alphita.") or not name.isidentifier():
             continue
