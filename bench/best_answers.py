@@ -4,8 +4,8 @@
 
 Sets:
 
-    held_out:SOURCE       synonyms of a terminology, left out of its index: those that the model did not learn, or a
-                          fifth of them where it learned none; SOURCE is whatever `--to` takes
+    held_out:SOURCE       synonyms of a terminology, left out of its index: those that no model learns, or a fifth of
+                          them where the model does not say what it learned; SOURCE is whatever `--to` takes
     sample:FILE           mention, concept_id (ids joined by |, or NIL) and kind, of HPO; CSV, or TSV by its ending
     clinvar               trait names as submitted to ClinVar, none an exact label, to MONDO's labels: FOLDER has
                           open_graph/terms.tsv and benchmarks/clinvar_traits/traits.tsv, gzipped or not
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import itertools
 import sys
 import tempfile
 import time
@@ -32,7 +31,6 @@ import polars as pl
 
 from alphita import machine
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.learned import has_learned
 from alphita.encoder.resolve import DEFAULT
 from alphita.errors import AlphitaError, InputError
 from alphita.evaluation import report
@@ -138,9 +136,7 @@ def load(name: str, data: Path | None, encoder: TermEncoder) -> Set:
     kind, _, what = name.partition(":")
     if kind == "held_out":
         terms = load_terminology(terminology_of(what))
-        every = held_out(terms, one_in=1)
-        learned = set(itertools.compress(every, has_learned(encoder.folder, list(every))))
-        held = held_out(terms, frozenset(every) - learned) if learned else held_out(terms, one_in=5)
+        held = held_out(terms, encoder.folder, one_in=5)
         return Set(terms, frozenset(held), [Asked(string, (one,), "synonym") for string, one in held.items()])
     if kind == SAMPLE:
         return Set(load_terminology(terminology_of("hpo")), frozenset(), _sample(Path(what)))

@@ -75,7 +75,9 @@ def test_other_options_and_data_are_told(tmp_path, results) -> None:
     (benchmark,) = found["benchmarks"]
     assert benchmark["options"] == {"k": [5, 7], "deep.y": [2, None]}
     assert benchmark["data"] == {"links/a.txt": ["1" * 64, "3" * 64]}
-    text = comparison.to_markdown(found)
+    console = Console(width=400, record=True, file=io.StringIO())
+    console.print(comparison.render(found))
+    text = console.export_text()
     assert "Options differ: k: 5 / 7; deep.y: 2 / –." in text
     assert f"Data differ: links/a.txt: {'1' * 12} / {'3' * 12}." in text
     assert "Only named or run in the first: left." in text
@@ -224,6 +226,3 @@ def test_tables(tmp_path, results) -> None:
     # Bold: 0 lies outside the interval.
     assert one["low"] > 0
     assert f"\x1b[1m{100 * one['difference']:+.1f} [{100 * one['low']:+.1f}" in text
-    markdown = comparison.to_markdown(found)
-    assert "better" in markdown
-    assert f"| {100 * one['difference']:+.1f} [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}] |" in markdown

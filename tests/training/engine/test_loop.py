@@ -2,18 +2,42 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.training.engine import checkpoints
-from alphita.training.engine.loop import Plain, Plan, fit, learning_rate_factor
+from alphita.training.engine.loop import Plan, fit, learning_rate_factor
 
 PLAN = Plan(
     steps=12, warmup_steps=3, learning_rate=0.05, accumulation=2, clip=1.0, weight_decay=0.01,
     log_every=2, evaluate_every=0, checkpoint_every=4,
 )  # fmt: skip
+
+
+class Plain:
+    """Micro-steps of a function that returns the loss with its graph."""
+
+    waited = 0.0
+    kinds = ()
+
+    def __init__(self, micro_loss: Callable[[int], dict[str, torch.Tensor]], *, seed: int = 0) -> None:
+        self._loss, self._seed = micro_loss, seed
+
+    def start(self, first: int, last: int, until: int | None = None) -> None: ...
+
+    def allow(self, until: int) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
+        # One generator seed a micro-batch: dropout is then the same whether or not the run was resumed.
+        torch.manual_seed((self._seed << 32) + number)
+        scalars = self._loss(number)
+        (scalars["loss"] * share).backward()
+        return {name: value.detach() for name, value in scalars.items()}
 
 
 def make_net() -> torch.nn.Module:

@@ -20,7 +20,7 @@ from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many
 from alphita.training.terms import aligned_pairs, pair_files
 from alphita.training.terms.aligned_pairs import AlignedPairs
-from alphita.training.terms.terminology_pairs import names_in, of_editions, of_terminology, source_names
+from alphita.training.terms.terminology_pairs import names_in, of_editions, source_names
 
 Make = Callable[..., Terminology]
 COLUMNS = ("concept", "string", "language", "preferred", "scope", "status", "type")
@@ -74,6 +74,10 @@ def make(tmp_path: Path) -> Make:
 @pytest.fixture
 def terminology(make: Make) -> Terminology:
     return make(ROWS, retired=("T:4",))
+
+
+def of_terminology(terminology: Terminology, **options: Any) -> AlignedPairs:
+    return of_editions(terminology, terminology, **options)
 
 
 def shown(pairs: AlignedPairs) -> list[tuple[str, str, str]]:

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.errors import InputError, UsageError
+from alphita.errors import UsageError
 from alphita.training.terms import bitext
-from alphita.training.terms.aligned_pairs import Collected
-from alphita.training.terms.bitext import closest_names, mine, mine_strings, threshold_for
+from alphita.training.terms.bitext import mine, mine_strings
 from tests.doubles import HashEncoder
 
 
@@ -172,54 +171,3 @@ def test_strings_of_another_script_are_refused() -> None:
     pairs, _ = mine_strings(HashEncoder(dim=256), SOURCES, TARGETS, "ru")
     assert len(pairs) == 0
     assert pairs.counts["translation in a script that its language does not use"] >= 3
-
-
-def test_the_nearest_names_of_a_concept_are_kept() -> None:
-    collected = Collected()
-    concept = {"fever": 0, "pyrexia": 0, "rash": 1}
-    for source, row in concept.items():
-        for translation in ("pirexia", "feverina") if row == 0 else ("esantema",):
-            collected.add(source, translation, "es", origin="t", concept=row)
-    collected.add("rash", "zzz", "es", origin="file")
-    pairs = closest_names(HashEncoder(dim=512), collected.pairs())
-    assert set(zip(pairs.sources, pairs.translations, strict=True)) == {
-        ("fever", "feverina"), ("pyrexia", "pirexia"), ("rash", "esantema"), ("rash", "zzz"),
-    }  # fmt: skip
-    assert pairs.counts == {"not the nearest names of their concept": 2}
-    assert list(pairs.rows())[-1] == ("rash", "zzz", "es", -1, "file")
-
-
-def test_names_of_other_languages_and_concepts_do_not_compete() -> None:
-    collected = Collected()
-    collected.add("fever", "feverx", "es", origin="t", concept=0)
-    collected.add("fever", "qqq", "fr", origin="t", concept=0)
-    collected.add("fever", "rrr", "es", origin="t", concept=1)
-    assert len(closest_names(HashEncoder(dim=512), collected.pairs())) == 3
-
-
-@settings(max_examples=100)
-@given(
-    rows=st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=12),
-    precision=st.sampled_from([0.3, 0.5, 0.8, 1.0]),
-)
-def test_the_chosen_threshold_is_the_least_that_is_precise_enough(
-    rows: list[tuple[int, bool]], precision: float
-) -> None:
-    margins, right = np.array([row[0] / 4 for row in rows]), np.array([row[1] for row in rows])
-    good = [
-        threshold
-        for threshold in set(margins.tolist())
-        if right[margins >= threshold].sum() >= precision * (margins >= threshold).sum()
-    ]
-    if good:
-        assert threshold_for(margins, right, precision) == min(good)
-    else:
-        with pytest.raises(InputError, match="at no threshold"):
-            threshold_for(margins, right, precision)
-
-
-def test_no_threshold_without_pairs_or_at_an_odd_precision() -> None:
-    with pytest.raises(InputError, match="at no threshold"):
-        threshold_for(np.empty(0), np.empty(0, bool), 0.9)
-    with pytest.raises(UsageError, match="precision"):
-        threshold_for(np.ones(1), np.ones(1, bool), 1.5)

@@ -103,16 +103,13 @@ def percent(figure: float | None, interval: Sequence[float] | None = None) -> st
     return f"{100 * figure:.1f}{ends}"
 
 
-def render_table(
-    rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "", best: bool = True
-) -> Table:
-    """Return a table of fractions as percentages, for `rich.print`.
+def render_table(rows: Mapping[str, Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "") -> Table:
+    """Return a table of fractions as percentages, for `rich.print`; the highest figure of each column is bold.
 
     Args:
         rows: the system's name -> its figures, as they stand in a report.
         columns: the figure's name -> the heading above it, in order.
         title: printed above.
-        best: print the highest figure of each column bold.
     """
     from rich import box
     from rich.table import Table
@@ -129,7 +126,7 @@ def render_table(
         cells = [Text(label)]
         for name in columns:
             figure = row.get(name)
-            bold = best and len(rows) > 1 and figure is not None and figure == top[name]
+            bold = len(rows) > 1 and figure is not None and figure == top[name]
             cells.append(Text(percent(figure, row.get(f"{name}_interval")), style="bold" if bold else ""))
         table.add_row(*cells)
     return table

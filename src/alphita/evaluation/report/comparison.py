@@ -14,7 +14,6 @@ import polars as pl
 from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.report import FORMAT_VERSION, KIND, entries, file_name
-from alphita.evaluation.report.markdown import table, text
 from alphita.evaluation.scoring import results
 from alphita.evaluation.scoring.results import Metric, Result
 
@@ -296,12 +295,3 @@ def render(comparison: Mapping[str, Any]) -> Group:
             drawn.add_row(*map(Text, cells, styles))
         shown += [drawn, *map(Text, below)]
     return Group(*shown)
-
-
-def to_markdown(comparison: Mapping[str, Any]) -> str:
-    """Return a comparison as Markdown."""
-    parts = ["\n".join(f"- {text(sentence)}" for sentence in _around(comparison))]
-    for name, heads, rows, below in _tables(comparison):
-        parts += [f"## {text(name)}", table(heads, [[text(cell) for cell in row] for row in rows])]
-        parts += [text(sentence) for sentence in below]
-    return "\n\n".join(parts) + "\n"

@@ -27,13 +27,11 @@ from alphita.training.engine.soup import copy_of, mix_in
 if TYPE_CHECKING:
     from alphita.training.engine.settings import TermTraining
 
-MicroLoss = Callable[[int], dict[str, torch.Tensor]]
-"""Micro-batch number -> scalars by name: "loss" is what is minimised, "rows" the number of term rows."""
 Module = torch.nn.Module
 
 
 class MicroSteps(Protocol):
-    """What adds gradients: see `terms.batches.TermSteps`, or `Plain` for a loss that needs nothing special.
+    """What adds gradients: see `terms.batches.TermSteps`.
 
     Attributes:
         kinds: those that encode large batches in parts, at most `tokens_at_once` tokens each; itself, as a rule.
@@ -61,34 +59,6 @@ class MicroSteps(Protocol):
     def waited(self) -> float:
         """Seconds spent waiting for batches."""
         ...
-
-
-class Plain:
-    """Micro-steps of a function that returns the loss with its graph."""
-
-    waited = 0.0
-    kinds = ()
-
-    def __init__(self, micro_loss: MicroLoss, *, seed: int = 0) -> None:
-        """Use `micro_loss`; `seed` is of dropout."""
-        self._loss, self._seed = micro_loss, seed
-
-    def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Nothing to prepare."""
-
-    def allow(self, until: int) -> None:
-        """Nothing to prepare."""
-
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-    def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
-        """Run forward and backward."""
-        # One generator seed a micro-batch: dropout is then the same whether or not the run was resumed.
-        torch.manual_seed((self._seed << 32) + number)
-        scalars = self._loss(number)
-        (scalars["loss"] * share).backward()
-        return {name: value.detach() for name, value in scalars.items()}
 
 
 @dataclass(frozen=True)

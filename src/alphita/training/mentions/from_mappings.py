@@ -211,22 +211,19 @@ def labels(reviewed: Sequence[Reviewed]) -> list[Label]:
     return [Label(one.mention, one.concept_id) for one in reviewed if one.label]
 
 
-def found_nearest(
-    terminology: Terminology, encoder: Encoder, held_out: Sequence[Reviewed], exclude: frozenset[str] = frozenset()
-) -> dict[str, float]:
+def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence[Reviewed]) -> dict[str, float]:
     """Return how often the nearest concepts, by vectors alone, hold the right one: n and accuracy@k.
 
     Args:
         terminology: whose strings are the candidates.
         encoder: gives the vectors.
         held_out: those that name a concept count.
-        exclude: cleaned strings that are no candidates.
     """
     named = [one for one in held_out if one.concept_id is not None]
     if not named:
         return {"n": 0.0}
     with tempfile.TemporaryDirectory(prefix="alphita-gain-") as folder:
-        index = build(terminology, encoder, Path(folder) / "x.index", exclude=exclude, letters=False)
+        index = build(terminology, encoder, Path(folder) / "x.index", letters=False)
         normalizer = Normalizer(index, encoder=encoder, ranking="vectors", floor=-1.0)
         results = normalizer.normalize([one.mention for one in named], top_k=max(KS))
         gold = index.concept_rows([str(one.concept_id) for one in named])

@@ -14,19 +14,18 @@ and the margin reaches a threshold. There is no threshold for all encoders: on w
 al., ACL 2021) is usual. With an English MiniLM, 1,996 Italian labels of HPO against 2,577 English ones: at 1.06 87% of
 the mined pairs are right and 31% of the translations are found, at 1.1 93% and 27%, at 1.2 98% and 16%; a multilingual
 encoder finds more. Where some translations are known, as for concepts that two terminologies share, mine without a
-threshold and let `threshold_for` choose it from them.
+threshold and choose it by them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import InputError, UsageError
+from alphita.errors import UsageError
 from alphita.index.backends import faiss as exact
 from alphita.index.neighbours import nearest, unit
 from alphita.registry import unknown
@@ -36,7 +35,6 @@ from alphita.training.terms.aligned_pairs import AlignedPairs, Collected
 MARGINS = ("ratio", "distance", "absolute")
 QUERIES_AT_ONCE = 4096
 ORIGIN = "mined"
-NOT_NEAREST = "not the nearest names of their concept"
 Float32 = NDArray[np.float32]
 
 
@@ -141,71 +139,6 @@ def mine_strings(
         if collected.add(originals[0][source], originals[1][target], language, origin=ORIGIN) is None:
             kept.append(place)
     return collected.pairs(), margins[np.array(kept, np.int64)]
-
-
-def closest_names(encoder: Encoder, pairs: AlignedPairs) -> AlignedPairs:
-    """Keep, of the pairs of each concept and language, those of mutually nearest names.
-
-    Of all pairs of a concept's names (`pairing="all"`) these are likely to render each other: "fever" and "fiebre",
-    "pyrexia" and "pirexia". BioLORD-2023-M's pairs of national SNOMED editions were aligned by a sentence encoder,
-    LaBSE, too. Pairs without a concept stay, and so do all of equal cosine.
-
-    Args:
-        encoder: of both languages.
-        pairs: with the rows of their concepts.
-
-    Returns:
-        Some of the pairs, and beside their counts how many were not the nearest.
-    """
-    strings = list(dict.fromkeys([*pairs.sources, *pairs.translations]))
-    place = {string: number for number, string in enumerate(strings)}
-    source, translation = (
-        np.array([place[string] for string in column], np.int64) for column in (pairs.sources, pairs.translations)
-    )
-    vectors = unit(encoder.encode(strings))
-    starts = range(0, len(pairs), QUERIES_AT_ONCE)
-    blocks = [slice(start, start + QUERIES_AT_ONCE) for start in starts]
-    # In one order of summation for all pairs, so that equal vectors give equal cosines.
-    cosines = [np.einsum("nd,nd->n", vectors[source[block]], vectors[translation[block]]) for block in blocks]
-    cosine = np.concatenate([np.empty(0, np.float32), *cosines])
-    kept = np.ones(len(pairs), bool)
-    for side in (source, translation):
-        group = np.unique(np.stack([pairs.concepts, pairs.language, side], axis=1), axis=0, return_inverse=True)[1]
-        greatest = np.full(len(pairs), -np.inf, np.float32)
-        np.maximum.at(greatest, group.ravel(), cosine)
-        kept &= cosine == greatest[group.ravel()]
-    kept |= pairs.concepts < 0
-    found = pairs.take(np.flatnonzero(kept))
-    return replace(found, counts=found.counts | ({NOT_NEAREST: n} if (n := int((~kept).sum())) else {}))
-
-
-def threshold_for(margins: NDArray[np.floating], right: NDArray[np.bool_], precision: float) -> float:
-    """Return the least threshold at which the mined pairs are right often enough, so that the most are kept.
-
-    Args:
-        margins: (p,) of pairs of which it is known whether they are right.
-        right: (p,) whether they are.
-        precision: share of the pairs kept that are to be right, above 0, up to 1.
-
-    Raises:
-        InputError: no threshold gives it.
-        UsageError: the precision is out of range.
-    """
-    if not 0 < precision <= 1:
-        raise UsageError(f"precision must be above 0 and at most 1, not {precision:g}")
-    order = np.argsort(-margins, kind="stable")
-    ordered = margins[order]
-    kept = np.arange(1, len(order) + 1)
-    reached = np.cumsum(right[order]) >= precision * kept
-    # A threshold keeps all pairs of equal margin or none.
-    reached[:-1] &= ordered[1:] < ordered[:-1]
-    places = np.flatnonzero(reached)
-    if not len(places):
-        raise InputError(
-            "at no threshold are so many of the mined pairs right", value=precision,
-            remedy="ask for less, or mine with a better encoder",
-        )  # fmt: skip
-    return float(ordered[places[-1]])
 
 
 def _neighbours(queries: Float32, among: Float32, k: int) -> tuple[Float32, NDArray[np.int64]]:

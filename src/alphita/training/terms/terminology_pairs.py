@@ -42,8 +42,9 @@ Name = tuple[str, str, bool]
 Holds = Callable[[str | None], bool]
 
 
-def of_terminology(
-    terminology: Terminology,
+def of_editions(
+    edition: Terminology,
+    translated: Terminology,
     *,
     source: str = "en",
     languages: Collection[str] | None = None,
@@ -59,7 +60,9 @@ def of_terminology(
     both languages, and as a source-language name it trains with its own vector as target anyhow.
 
     Args:
-        terminology: with names in several languages.
+        edition: where the source-language names come from; the pairs' concepts are its rows.
+        translated: where the translations come from, often the same; a concept is found there by its id, or else by an
+            alternative id.
         source: BCP-47 tag of the source language; "en" takes "en-GB" too.
         languages: take these languages only, "pt" with "pt-BR"; all by default.
         pairing: "labels", "synonyms" or "all"; see the module.
@@ -67,39 +70,6 @@ def of_terminology(
         exclude: cleaned strings that must not train (`Split.cleaned`).
         exclude_concepts: ids of concepts none of whose names, in any language, may train; nor may any other concept's
             name that equals one of them.
-
-    Raises:
-        InputError: no concept has both a name in the source language and a translation.
-        UsageError: an unknown pairing or language.
-    """
-    return of_editions(
-        terminology, terminology, source=source, languages=languages, pairing=pairing, machine=machine,
-        exclude=exclude, exclude_concepts=exclude_concepts,
-    )  # fmt: skip
-
-
-def of_editions(
-    edition: Terminology,
-    translated: Terminology,
-    *,
-    source: str = "en",
-    languages: Collection[str] | None = None,
-    pairing: str = "labels",
-    machine: bool = False,
-    exclude: frozenset[str] = frozenset(),
-    exclude_concepts: Collection[str] = frozenset(),
-) -> AlignedPairs:
-    """Pair the source-language names of one edition with the names of another that shares its ids.
-
-    Args:
-        edition: where the source-language names come from; the pairs' concepts are its rows.
-        translated: where the translations come from; a concept is found there by its id, or else by an alternative id.
-        source: see `of_terminology`, as all that follows.
-        languages: see there.
-        pairing: see there.
-        machine: see there.
-        exclude: see there.
-        exclude_concepts: see there.
 
     Raises:
         InputError: no concept has both a name in the source language and a translation.

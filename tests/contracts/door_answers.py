@@ -41,7 +41,7 @@ def of_results(results: Iterable[Any]) -> list[Answer | None]:
     return [None if one is None else answer(fields_of(one)) for one in results]
 
 
-def fields_of(record: Any) -> dict[str, Any]:  # noqa: ANN401 - a Result or a Mapping
+def fields_of(record: Any) -> dict[str, Any]:
     """Return what of a record makes an answer."""
     return {name: getattr(record, name) for name in Answer._fields}
 

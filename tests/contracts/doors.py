@@ -1,10 +1,5 @@
 """The same mentions by every door: command line, Python, data frames, REST, FHIR, the review page, the demo, spaCy.
 
-    python bench/doors.py --to hpo [--top 3] [--error 0.1] [-o doors.md]
-
-prints a table: each mention with concept, confidence and decision as `alphita.load(TO).normalize` gives them one at a
-time, and for every other door "=" or what differs. tests/contracts/test_doors.py asks that nothing does.
-
 Where the terminology does not know SOB, the doors that read files do all the same, for "shortness of breath (SOB)" in
 one row defines it for all; so do the review and FHIR, which give what the command line wrote. `normalizer.prepare`
 tells a normaliser of such definitions.
@@ -12,13 +7,11 @@ tells a normaliser of such definitions.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import csv
 import functools
 import io
 import json
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -26,7 +19,7 @@ from typing import Any
 
 import typer
 
-from door_answers import Answer, answer, fields_of, of_fhir, of_results
+from tests.contracts.door_answers import Answer, answer, fields_of, of_fhir, of_results
 
 # Twenty strings that some door might read in its own way.
 MENTIONS: dict[str, str] = {
@@ -189,7 +182,7 @@ class Asked:
     # What doors share.
 
     @functools.cached_property
-    def normalizer(self) -> Any:  # noqa: ANN401 - a Normalizer; alphita is imported when a door is tried
+    def normalizer(self) -> Any:
         """What `alphita.load` gives."""
         import alphita
 
@@ -209,7 +202,7 @@ class Asked:
         _alphita("normalize", given, "--to", self.to, "--top", self.top_k, *options, *further)
 
     @contextlib.contextmanager
-    def _client(self, store: Any = None) -> Iterator[Any]:  # noqa: ANN401 - a ReviewStore
+    def _client(self, store: Any = None) -> Iterator[Any]:
         from starlette.testclient import TestClient
 
         from alphita.service.app import create
@@ -219,7 +212,7 @@ class Asked:
         with TestClient(app, base_url="http://127.0.0.1", client=("127.0.0.1", 40_000)) as client:
             yield client
 
-    def _posted(self, client: Any, mentions: Sequence[str]) -> list[Answer | None]:  # noqa: ANN401
+    def _posted(self, client: Any, mentions: Sequence[str]) -> list[Answer | None]:
         given = client.post("/normalize", json={"mentions": mentions, "top": self.top_k}).raise_for_status()
         return [answer(one) for one in given.json()["results"]]
 
@@ -295,55 +288,3 @@ def _alphita(*words: object) -> None:
 
     with contextlib.redirect_stdout(io.StringIO()):
         typer.main.get_command(cli.app)([str(word) for word in words], standalone_mode=False)
-
-
-def table(names: Sequence[str], found: dict[str, list[Answer | None]], mentions: Sequence[str]) -> str:
-    """Return the answers of all doors as a table of Markdown.
-
-    Args:
-        names: what each of the n mentions is.
-        found: of each door its n answers, `REFERENCE` first.
-        mentions: the strings.
-    """
-    doors = [door for door in found if door != REFERENCE]
-    head = ["", "mention", "concept", "confidence", "decision", *doors]
-    lines = [head, ["---"] * len(head)]
-    for place, (name, mention) in enumerate(zip(names, mentions, strict=True)):
-        right = found[REFERENCE][place]
-        assert right is not None
-        confidence = "" if right.confidence is None else f"{right.confidence:.6f}"
-        cells = [name, _shown(mention), right.concept_id or "none", confidence, right.decision or ""]
-        others = [found[door][place] for door in doors]
-        cells += ["=" if right.agrees(other) else str(other or "not taken") for other in others]
-        lines.append(cells)
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-
-
-def _shown(mention: str) -> str:
-    cut = mention if len(mention) <= 40 else f"{mention[:30]}… ({len(mention):,} characters)"
-    escaped = json.dumps(cut, ensure_ascii=False).replace("|", "\\|").replace("<", "\\<")
-    return f"`{escaped}`"
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 1 if doors differ."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--to", required=True, help="what to answer with: hpo, a terminology's file, an index")
-    parser.add_argument("--top", type=int, default=1)
-    parser.add_argument("--error", type=float)
-    parser.add_argument("-o", "--output", type=Path, help="a file for the table, which is printed too")
-    given = parser.parse_args(words)
-    mentions = list(MENTIONS.values())
-    with tempfile.TemporaryDirectory() as folder:
-        asked = Asked(given.to, mentions, Path(folder), top_k=given.top, error=given.error)
-        found = {name: door(asked) for name, door in DOORS.items()}
-    text = table(list(MENTIONS), found, mentions)
-    print(text, end="")
-    if given.output is not None:
-        given.output.write_text(text, encoding="utf-8")
-    pairs = [pair for door in found.values() for pair in zip(found[REFERENCE], door, strict=True)]
-    return int(not all(one is not None and one.agrees(other) for one, other in pairs))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
