@@ -45,7 +45,6 @@ check-slow: .venv/.installed-slow
 bench: install-dev
 	$(BIN)/python bench/encode.py
 	$(BIN)/python bench/train_step.py
-	$(BIN)/python bench/recipes.py
 
 clean:
 	rm -rf quickstart build

@@ -4,8 +4,8 @@
 
 Sets:
 
-    held_out:SOURCE       synonyms of a terminology, left out of its index: those that the model did not learn, or a
-                          fifth of them where it learned none; SOURCE is whatever `--to` takes
+    held_out:SOURCE       synonyms of a terminology, left out of its index: those that no model learns, or a fifth of
+                          them where the model does not say what it learned; SOURCE is whatever `--to` takes
     sample:FILE           mention, concept_id (ids joined by |, or NIL) and kind, of HPO; CSV, or TSV by its ending
     clinvar               trait names as submitted to ClinVar, none an exact label, to MONDO's labels: FOLDER has
                           open_graph/terms.tsv and benchmarks/clinvar_traits/traits.tsv, gzipped or not
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import itertools
 import sys
 import tempfile
 import time
@@ -32,16 +31,16 @@ import polars as pl
 
 from alphita import machine
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.learned import has_learned
 from alphita.encoder.resolve import DEFAULT
 from alphita.errors import AlphitaError, InputError
 from alphita.evaluation import report
 from alphita.index.choice import Choice
+from alphita.index.encoding import STRINGS_A_BLOCK, Encoder, encode_block
 from alphita.index.enrichment import Enrichment
 from alphita.index.half import Vectors
 from alphita.index.lenders import OURS
-from alphita.index.sources import terminology_of
-from alphita.index.store import STRINGS_A_BLOCK, Encoder, Index, build, encode_block
+from alphita.index.sources import enrichment_of, terminology_of
+from alphita.index.store import Index, build
 from alphita.normalizer.calibration_store import FOLDER
 from alphita.normalizer.fitting import fit
 from alphita.normalizer.normalizer import Normalizer
@@ -93,8 +92,8 @@ class Encoded:
         self._kept: dict[str, np.ndarray[Any, np.dtype[np.float32]]] = {}
         self.seconds = 0.0
 
-    def __call__(self, strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401 - see `store.Blocks`
-        """Yield the vectors of the strings' blocks; see `store.Blocks`."""
+    def __call__(self, strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401 - see `encoding.Blocks`
+        """Yield the vectors of the strings' blocks; see `encoding.Blocks`."""
         for start in range(0, len(strings), STRINGS_A_BLOCK):
             block = strings.slice(start, STRINGS_A_BLOCK).to_pylist()
             new = [string for string in block if string not in self._kept]
@@ -107,8 +106,8 @@ class Encoded:
 
 def variants() -> dict[str, Enrichment]:
     """Return what the index is given in each variant."""
-    whole = Choice().load()
-    nothing = Choice(borrow=False, learn="no").load()
+    whole = enrichment_of(Choice())
+    nothing = enrichment_of(Choice(borrow=False, learn="no"))
     assert whole.lender is not None
     names = whole.lender.names
     lay = whole.lender._replace(names=names.filter(pl.col("source") != OURS))
@@ -137,9 +136,7 @@ def load(name: str, data: Path | None, encoder: TermEncoder) -> Set:
     kind, _, what = name.partition(":")
     if kind == "held_out":
         terms = load_terminology(terminology_of(what))
-        every = held_out(terms, one_in=1)
-        learned = set(itertools.compress(every, has_learned(encoder.folder, list(every))))
-        held = held_out(terms, frozenset(every) - learned) if learned else held_out(terms, one_in=5)
+        held = held_out(terms, encoder.folder, one_in=5)
         return Set(terms, frozenset(held), [Asked(string, (one,), "synonym") for string, one in held.items()])
     if kind == SAMPLE:
         return Set(load_terminology(terminology_of("hpo")), frozenset(), _sample(Path(what)))

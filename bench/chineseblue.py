@@ -24,21 +24,19 @@ from pathlib import Path
 from typing import Any
 
 import arguments
+import cells
 import electra_rows
-import italian_rows
 from alphita import artefact
 from alphita.artefact import atomic_file
 from alphita.errors import InputError
-from alphita.evaluation import report
 from alphita.evaluation.benchmarks import Source, classification, ner, sentence_pair
 from alphita.evaluation.benchmarks._chineseblue import file_of, maximum
 from alphita.progress import say
+from cells import report_figures, whole
 from electra_table import PERCENT, PRETRAINED
-from italian_data import whole
-from italian_graph import report_figures
 from italian_table import Column, table, table_of_orderings, verdict
 
-TABLE, TEXT = "table", "text.jsonl"
+TEXT = "text.jsonl"
 READERS = {
     "cEHRNER": ner, "cMedQANER": ner, "cMedTC": classification, "cMedIC": classification, "cMedQQ": sentence_pair,
 }  # fmt: skip
@@ -100,7 +98,7 @@ def write_text(given: argparse.Namespace) -> None:
     """Write the texts of the training files, unless that is done."""
     files = training_files(given.folder)
     hashes = {path.name: artefact.hash_file(path) for path in files.values()}
-    italian_rows.begin({"files": hashes, "settings": given.settings}, given.output)
+    cells.begin({"files": hashes, "settings": given.settings}, given.output)
     if (given.output / TEXT).is_file():
         return
     counts: Counter[str] = Counter()
@@ -123,26 +121,22 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     """Return the rows that are scored: name, title, seeds, what made them, and the figures of each column by seed."""
     rows = []
     for name in ROWS:
-        figures: dict[str, dict[int, float]] = {}
-        made: dict[int, dict[str, str]] = {}
-        seeds = sorted(int(path.name) for path in (out / name).glob("*") if path.name.isdigit())
-        for seed in seeds:
-            model, scored = out / name / str(seed), out / name / f"{seed}.report"
+        found, made = {}, {}
+        for seed, model in cells.seeds_in(out / name).items():
+            scored = model.with_name(f"{seed}.report")
             if not whole(scored, "report"):
                 continue
-            told = json.loads((scored / "report.json").read_text(encoding="utf-8"))
-            made[seed] = italian_rows.made_by(told["provenance"])
+            made[seed] = cells.made_by(scored)
             manifest = artefact.open_manifest(model, "model")
             sequences = manifest["config"]["batch"] * manifest["config"]["steps"]
             trained = manifest["figures"] | {"sequences": sequences}
-            for one in PRETRAINED_BY_TEXT:
-                figures.setdefault(one.name, {})[seed] = float(trained[one.metric or one.name])
             (of_tasks,) = report_figures(scored).values()
-            for one in TUNED:
-                if (place := (one.benchmark, one.metric, one.subset)) in of_tasks:
-                    figures.setdefault(one.name, {})[seed] = of_tasks[place]
+            found[seed] = {one.name: float(trained[one.metric or one.name]) for one in PRETRAINED_BY_TEXT} | {
+                one.name: of_tasks[place] for one in TUNED
+                if (place := (one.benchmark, one.metric, one.subset)) in of_tasks
+            }  # fmt: skip
         if made:
-            title = electra_rows.BY_NAME[name].title
+            title, figures = electra_rows.BY_NAME[name].title, cells.by_column(found)
             rows.append({"name": name, "title": title, "seeds": list(made), "made": made, "figures": figures})
     return rows
 
@@ -183,14 +177,10 @@ def write_table(given: argparse.Namespace) -> None:
     rows = rows_of(given.out)
     if not rows:
         raise InputError("nothing in this folder is finished", file=given.out)
-    facts = json.loads((given.out / italian_rows.PLAN).read_text(encoding="utf-8"))
     judged = claims(rows)
-    origin = report.provenance(config=facts)
-    report.write(given.out / f"{TABLE}.json", {"rows": rows, "claims": judged}, provenance=origin)
-    shown = markdown(rows, judged)
-    with atomic_file(given.out / f"{TABLE}.md", "w") as file:
-        file.write(shown)
-    print(shown, end="")
+    figures = {"rows": rows, "claims": judged}
+    cells.write_table(given.out, figures, cells.begun(given.out), markdown(rows, judged))
+    cells.show(given.out / f"{cells.TABLE}.md")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -2,7 +2,6 @@
 
     python bench/electra.py run -t PRODUCTS.terminology --corpus TEXT -o OUT [--steps 2000 --layers 4 ...]
     python bench/electra.py table OUT
-    python bench/electra.py plot OUT
     python bench/electra.py cases OUT -t PRODUCTS.terminology [--query tympanitis] [--models base,em_pap]
     python bench/electra.py rows
 
@@ -13,35 +12,31 @@ the outer loop. Every step that is a command of `alphita` is printed.
 `run` makes what electra_rows.py says: pre-training with and without entity masking (EM) and product attribute
 prediction (PAP), with other shares (rho, figure 2) and margins (gamma), and scores each by text and products that were
 held out, by the held-out value among 100 of its attribute, and by query-title relevance and search (bench/qtrel.py).
-`table` writes table.json and table.md with the paper's claims judged, `plot` pretraining.png, rho.png and gamma.png,
-`cases` cases.json and cases.md.
+`table` writes table.json and table.md with the paper's claims judged, `cases` cases.json and cases.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import arguments
+import cells
 import electra_cases
-import electra_plot
 import electra_rows
 import qtrel
 from alphita import machine
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, UsageError
 from alphita.evaluation import report
-from alphita.progress import say
 from alphita.search import catalogue
 from alphita.terminology.store import load_terminology
 from arguments import setting
-from italian_data import whole
-from italian_rows import PLAN
+from cells import whole
 
 SIZES = ("layers", "hidden", "heads")
 CASES = "cases"
@@ -64,29 +59,20 @@ def run(given: argparse.Namespace) -> None:
         given.keep_models, given.encoder,
     )  # fmt: skip
     electra_rows.run(plan, [electra_rows.BY_NAME[name] for name in names], searched, arguments.seeds(given.seeds))
-    _show(given.output / f"{electra_rows.TABLE}.md")
+    cells.show(given.output / f"{cells.TABLE}.md")
 
 
 def table(given: argparse.Namespace) -> None:
     """Write and print the tables of what is finished."""
-    electra_rows.write_table(_facts(given.out), given.out)
-    _show(given.out / f"{electra_rows.TABLE}.md")
-
-
-def plot(given: argparse.Namespace) -> None:
-    """Draw loss and AUC over what was seen, and figures by rho and gamma."""
-    _facts(given.out)
-    drawn = electra_plot.draw(electra_rows.rows_of(given.out), given.out)
-    if not drawn:
-        raise UsageError(f"nothing in {given.out} is finished that could be drawn")
-    say(", ".join(map(str, drawn)))
+    electra_rows.write_table(cells.begun(given.out), given.out)
+    cells.show(given.out / f"{cells.TABLE}.md")
 
 
 def cases(given: argparse.Namespace) -> None:
     """Lay the scores of two models side by side for some queries and titles."""
-    facts = _facts(given.out)
+    facts = cells.begun(given.out)
     names = arguments.chosen("row", given.models, list(electra_rows.BY_NAME))
-    models = [given.out / name / str(given.seed) / electra_rows.MODEL for name in names]
+    models = [given.out / name / str(given.seed) / cells.MODEL for name in names]
     for model in models:
         if not whole(model, "model"):
             raise UsageError(f"there is no model {model}; `run --keep-models` keeps those of all rows")
@@ -114,25 +100,13 @@ def cases(given: argparse.Namespace) -> None:
     report.write(given.out / f"{CASES}.json", {"models": names, "cases": lines}, provenance=origin)
     with atomic_file(given.out / f"{CASES}.md", "w") as file:
         file.write(electra_cases.markdown(scored, [electra_rows.BY_NAME[name].title for name in names], origin))
-    _show(given.out / f"{CASES}.md")
+    cells.show(given.out / f"{CASES}.md")
 
 
 def rows(_: argparse.Namespace) -> None:
     """List the rows."""
     for row in electra_rows.BY_NAME.values():
         print(f"{row.name:<9} {row.title}")
-
-
-def _show(file: Path) -> None:
-    print(file.read_text(encoding="utf-8"), end="")
-
-
-def _facts(out: Path) -> Mapping[str, Any]:
-    note = out / PLAN
-    if not note.is_file():
-        raise UsageError(f"there is nothing made by `run` in {out}")
-    facts: Mapping[str, Any] = json.loads(note.read_text(encoding="utf-8"))
-    return facts
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -170,7 +144,6 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--threads", type=int, help="of every command; all cores by default")
     one.add_argument("--keep-models", action="store_true", help=f"also those besides {', '.join(electra_rows.KEPT)}")
     made(table)
-    made(plot)
     one = made(cases)
     one.add_argument("--terminology", "-t", type=Path, required=True)
     one.add_argument("--models", default="base,em_pap", help="rows with commas between")

@@ -18,9 +18,9 @@ import qtrel
 from alphita import config
 from alphita.errors import UsageError
 from alphita.evaluation.benchmarks import Source, load_benchmark
-from alphita.evaluation.finetuning import Encoding, encoder_of, fine_tune
-from alphita.evaluation.markdown import table as markdown_table
-from alphita.evaluation.markdown import text
+from alphita.evaluation.report.markdown import table as markdown_table
+from alphita.evaluation.report.markdown import text
+from alphita.evaluation.scoring.finetuning import Encoding, encoder_of, fine_tune
 from alphita.evaluation.systems import load_system
 from alphita.registry import unknown
 from alphita.terminology.text import clean

@@ -11,15 +11,14 @@ triples that their test parts ask for. No row is trained with them, and `attribu
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cells
 import electra_table
-import italian_rows
 import qtrel
 from alphita import artefact, config
 from alphita.artefact import atomic_file
@@ -29,11 +28,10 @@ from alphita.progress import say
 from alphita.recipes.electra_em_pap import Config
 from alphita.search import catalogue
 from alphita.terminology.store import load_terminology
-from italian_data import whole
-from italian_graph import report_figures
+from cells import MODEL, by_column, read, report_figures, seeds_in, whole
 
 RECIPE, RANKING_OF = "electra_em_pap", "attribute_ranking"
-TABLE, MODEL, RANKING, QTREL = "table", "model", "ranking", "qtrel"
+RANKING, QTREL = "ranking", "qtrel"
 LOG, PRETRAINING, SEARCHED, SETS = "log.jsonl", "pretraining.json", "qtrel.json", "sets.json"
 # Batch and steps of section 4.2.1: with PAP, and without.
 BATCH, LARGE, LARGE_STEPS = 16, 128, 420_000
@@ -241,40 +239,26 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     """Return the rows that are scored: name, title, rho, gamma, seeds, and the figures of each column by seed."""
     rows = []
     for row in BY_NAME.values():
-        folders = [path for path in (out / row.name).glob("*") if path.name.isdigit()]
-        figures: dict[str, dict[int, float]] = {}
-        seeds = []
-        for folder in sorted(folders, key=lambda path: int(path.name)):
-            if not (folder / PRETRAINING).is_file() or not whole(folder / RANKING, "report"):
-                continue
-            seeds.append(int(folder.name))
-            searched = _read(folder / SEARCHED) if (folder / SEARCHED).is_file() else {}
-            found = electra_table.figures_in(
-                _read(folder / PRETRAINING), report_figures(folder / RANKING).get(MODEL, {}), searched
-            )
-            for name, value in found.items():
-                figures.setdefault(name, {})[seeds[-1]] = value
-        if seeds:
+        found = {}
+        for seed, folder in seeds_in(out / row.name).items():
+            if (folder / PRETRAINING).is_file() and whole(folder / RANKING, "report"):
+                searched = read(folder / SEARCHED) if (folder / SEARCHED).is_file() else {}
+                ranked = report_figures(folder / RANKING).get(MODEL, {})
+                found[seed] = electra_table.figures_in(read(folder / PRETRAINING), ranked, searched)
+        if found:
             rows.append({
-                "name": row.name, "title": row.title, "rho": row.rho, "gamma": row.gamma, "seeds": seeds,
-                "figures": figures,
+                "name": row.name, "title": row.title, "rho": row.rho, "gamma": row.gamma, "seeds": list(found),
+                "figures": by_column(found),
             })  # fmt: skip
     return rows
 
 
-def _read(file: Path) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    return read
-
-
 def write_table(facts: Mapping[str, Any], out: Path) -> None:
     """Write table.json and table.md of what is finished."""
-    rows, sets = rows_of(out), _read(out / QTREL / SETS)["sets"]
+    rows, sets = rows_of(out), read(out / QTREL / SETS)["sets"]
     judged = electra_table.claims(rows)
-    origin = report.provenance(config=facts)
-    report.write(out / f"{TABLE}.json", {"rows": rows, "sets": sets, "claims": judged}, provenance=origin)
-    with atomic_file(out / f"{TABLE}.md", "w") as file:
-        file.write(electra_table.markdown(rows, sets, judged))
+    figures = {"rows": rows, "sets": sets, "claims": judged}
+    cells.write_table(out, figures, facts, electra_table.markdown(rows, sets, judged))
 
 
 def run(plan: Plan, rows: Sequence[Row], searched: Sequence[str], seeds: Sequence[int]) -> None:
@@ -287,8 +271,8 @@ def run(plan: Plan, rows: Sequence[Row], searched: Sequence[str], seeds: Sequenc
         seeds: the outer loop.
     """
     facts = plan.facts()
-    italian_rows.begin(facts, plan.out)
-    alphita = italian_rows.caller(plan.threads)
+    cells.begin(facts, plan.out)
+    alphita = cells.caller(plan.threads)
     if not (plan.out / QTREL / SETS).is_file():
         terminology = load_terminology(plan.terminology)
         found = catalogue.collect(terminology, **plan.chosen)

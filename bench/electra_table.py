@@ -8,12 +8,11 @@ below minus that, and otherwise the two are within the spread of the seeds. One 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from italian_table import Column, table, verdict
+from italian_table import Column, Ordering, table, verdict
 from qtrel import EASY, HARD, KNOWN, MISSING, SETS
 
 EASY_F1, HARD_F1 = "easy_f1", "hard_f1"
@@ -42,23 +41,6 @@ TUNED = (
 )  # fmt: skip
 ROUTES = ("titles", "values", "predicted", "fused")
 MISSING_HARD = f"{MISSING}|{HARD}|fused|{FOUND}"
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """One row over another.
-
-    Attributes:
-        first: the row that is better.
-        second: the other.
-        columns: on which measures, by their names.
-        source: where the paper says so.
-    """
-
-    first: str
-    second: str
-    columns: tuple[str, ...]
-    source: str
 
 
 QTRELS = (EASY_F1, HARD_F1)

@@ -30,6 +30,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.index.choice import Choice
 from alphita.index.learning import is_held_back
+from alphita.index.sources import enrichment_of
 from alphita.index.store import Index, build
 from alphita.index.updating import reusing
 from alphita.normalizer.general import Vocabulary, fit_general
@@ -146,11 +147,13 @@ def _indexes(
     plain, whole = folder / f"{name}.plain.index", folder / f"{name}.index"
     if not plain.exists():
         say(f"indexing {name}")
-        build(terms, encoder, plain, exclude=exclude, enrichment=Choice(learn="no").load())
+        build(terms, encoder, plain, exclude=exclude, enrichment=enrichment_of(Choice(learn="no")))
     first = Index.open(plain)
     first.check_encoder(encoder, remedy=f"remove {plain}")
     if not whole.exists():
-        build(terms, encoder, whole, exclude=exclude, enrichment=Choice().load(), blocks=reusing(first, encoder))
+        build(
+            terms, encoder, whole, exclude=exclude, enrichment=enrichment_of(Choice()), blocks=reusing(first, encoder)
+        )
     second = Index.open(whole)
     return [first, second] if second.manifest["model_hash"] != second.base_model_hash else [first]
 

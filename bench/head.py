@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.encoder.encoder import TermEncoder
 from alphita.index import segment
+from alphita.index.encoding import encode_block
 from alphita.index.enrichment import own_names
 from alphita.index.learning import Learned, Settings, Variants, is_held_back, learn
-from alphita.index.store import encode_block
 from alphita.normalizer.noise import noisy
 from alphita.terminology import store
 from alphita.terminology.text import DEFAULT_RULES

@@ -5,15 +5,13 @@
     python bench/italian.py groups UMLS.terminology -o UMLS_ITA.terminology --sources ICPCITA,MDRITA,MSHITA
     python bench/italian.py graph --terminology T -o GRAPHS [--data BENCHMARKS]
     python bench/italian.py run --terminology T --corpus TEXT --graphs GRAPHS -o OUT [--data BENCHMARKS]
-                                [--earlier table.json]
-    python bench/italian.py table OUT [--graphs GRAPHS] [--earlier table.json]
+    python bench/italian.py table OUT [--graphs GRAPHS]
     python bench/italian.py rows
 
 runs/italian_open.sh and runs/italian_umls.sh make the terminologies and call this. OUT/ROW/SEED/ holds a row's model
 and its report, OUT/mentions/SEED the mentions found with the extended encoder of that seed. What is there whole is not
 made again, and an unfinished training goes on, so the same command goes on with a run that was cut. Seeds are the outer
-loop. Every step is a command of `alphita`, which is printed. --earlier takes over the figures of rows of a run whose
-folder is gone, if it was made with the same data and settings; a model that another row starts from is trained again.
+loop. Every step is a command of `alphita`, which is printed.
 
 Settings are the paper's, the recipes' own, unless --steps says how long to train: see italian_rows.py.
 """
@@ -21,14 +19,14 @@ Settings are the paper's, the recipes' own, unless --steps says how long to trai
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import arguments
+import cells
 import italian_data
 import italian_graph
 import italian_rows
@@ -38,7 +36,7 @@ from alphita.graph import models as graph_models
 from alphita.progress import say
 from alphita.terminology.store import load_terminology
 from arguments import setting
-from italian_data import whole
+from cells import whole
 
 
 def scarce(given: argparse.Namespace) -> None:
@@ -93,8 +91,8 @@ def graph(given: argparse.Namespace) -> None:
         "terminology": terminology["content_hash"], "relations": terminology["counts"]["relations"],
         "settings": given.settings, "scoring": given.scoring, "models": resolved,
     }  # fmt: skip
-    italian_rows.begin(facts, given.output)
-    alphita = italian_rows.caller(given.threads)
+    cells.begin(facts, given.output)
+    alphita = cells.caller(given.threads)
     for seed in arguments.seeds(given.seeds):
         for model in models:
             italian_graph.make(
@@ -125,28 +123,20 @@ def run(given: argparse.Namespace) -> None:
         given.split, given.cut, given.data, given.encoder, given.steps, given.sequence_tokens, settings,
         tuple(benchmarks), tuple(given.scoring), given.threads, given.keep_models,
     )  # fmt: skip
-    italian_rows.run(plan, rows, arguments.seeds(given.seeds), given.earlier)
-    _show(given.output)
+    italian_rows.run(plan, rows, arguments.seeds(given.seeds))
+    cells.show(given.output / f"{cells.TABLE}.md")
 
 
 def table(given: argparse.Namespace) -> None:
     """Write and print the tables of what is finished."""
-    note = given.out / italian_rows.PLAN
-    if not note.is_file():
-        raise UsageError(f"there is nothing made by `run` or `graph` in {given.out}")
-    facts: Mapping[str, Any] = json.loads(note.read_text(encoding="utf-8"))
-    italian_rows.write_table(facts, given.out, given.graphs or given.out, given.earlier)
-    _show(given.out)
+    italian_rows.write_table(cells.begun(given.out), given.out, given.graphs or given.out)
+    cells.show(given.out / f"{cells.TABLE}.md")
 
 
 def rows(_: argparse.Namespace) -> None:
     """List the rows."""
     for row in italian_rows.ROWS:
         print(f"{row.name:<18} {row.title}")
-
-
-def _show(out: Path) -> None:
-    print((out / f"{italian_rows.TABLE}.md").read_text(encoding="utf-8"), end="")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -208,11 +198,9 @@ def _parser() -> argparse.ArgumentParser:
     for phase in ("ext", "margin", "injection"):
         one.add_argument(f"--{phase}", action="append", default=[], type=setting, help=f"of {phase}: key=value")
     one.add_argument("--keep-models", action="store_true", help="also those that nothing starts from")
-    one.add_argument("--earlier", type=Path, help="the table.json of an earlier run: what it has is not made again")
     one = command(table)
     one.add_argument("out", type=Path, help="what `run` or `graph` made")
     one.add_argument("--graphs", type=Path, help="what `graph` made")
-    one.add_argument("--earlier", type=Path, help="the table.json of an earlier run, to take over")
     command(rows)
     return parser
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks.held_out_translations import hold_out_translations
 from alphita.terminology import prefixes, reading, store, subset
@@ -179,12 +178,3 @@ def save(tables: Tables, path: Path, config: dict[str, Any], made_of: Terminolog
     """Write a terminology that was made of another."""
     origin = {"made_of": {"name": made_of.path.name, "content_hash": made_of.content_hash}}
     store.save(tables, path, config=config | origin)
-
-
-def whole(path: Path, kind: str) -> bool:
-    """Tell whether an artefact is there, whole."""
-    try:
-        artefact.open_manifest(path, kind)
-    except InputError:
-        return False
-    return True

@@ -7,7 +7,6 @@ term of the pair as a name; of several the mean of their unit vectors is taken.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from alphita.index.neighbours import unit
 from alphita.terminology.reading import rows_of
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
-from italian_data import whole
+from cells import by_column, report_figures, seeds_in, whole
 
 MODELS = ("transe", "complex", "rotate", "simple")
 TITLES = {"transe": "TransE", "complex": "ComplEx", "rotate": "RotatE", "simple": "SimplE"}
@@ -168,18 +167,6 @@ def figures_of(folder: Path) -> dict[str, float]:
     return figures
 
 
-def report_figures(path: Path) -> dict[str, dict[tuple[str, str, str], float]]:
-    """Return a report's figures: system -> (benchmark, metric, subset) -> value."""
-    found: dict[str, dict[tuple[str, str, str], float]] = {}
-    for benchmark in json.loads((path / "report.json").read_text(encoding="utf-8"))["benchmarks"]:
-        for system in benchmark["systems"]:
-            for figure in system.get("figures", []):
-                if figure["value"] is not None:
-                    place = (benchmark["name"], figure["metric"], figure["subset"])
-                    found.setdefault(system["name"], {})[place] = float(figure["value"])
-    return found
-
-
 def vectors_in(graphs: Path, model: str, seed: int) -> Path:
     """Return the vectors of a model: those of the seed, or else of the lowest seed there is.
 
@@ -194,30 +181,14 @@ def vectors_in(graphs: Path, model: str, seed: int) -> Path:
     return graphs / model / str(seed if seed in seeds else seeds[0]) / VECTORS
 
 
-def made_with(vectors: Path) -> str:
-    """Return a hash of what a model's vectors follow from, but for rounding: model, settings, triples."""
-    manifest = artefact.open_manifest(vectors, "graph_vectors")
-    followed = {name: manifest["facts"].get(name) for name in ("config", "train_hash", "epochs")}
-    return artefact.hash_json({"model": manifest["model"], **followed})
-
-
 def rows_of_table(out: Path) -> list[dict[str, Any]]:
     """Return a row for each model that is trained: name, title, seeds, and the figures of each column by seed."""
     rows = []
     for model in MODELS:
-        folders = sorted(
-            (
-                path
-                for path in (out / model).glob("*")
-                if path.name.isdigit() and whole(path / VECTORS, "graph_vectors")
-            ),
-            key=lambda path: int(path.name),
-        )
-        figures: dict[str, dict[int, float]] = {}
-        for folder in folders:
-            for name, value in figures_of(folder).items():
-                figures.setdefault(name, {})[int(folder.name)] = value
-        if folders:
-            seeds = [int(folder.name) for folder in folders]
-            rows.append({"name": model, "title": TITLES[model], "seeds": seeds, "figures": figures})
+        made = {
+            seed: figures_of(folder) for seed, folder in seeds_in(out / model).items()
+            if whole(folder / VECTORS, "graph_vectors")
+        }  # fmt: skip
+        if made:
+            rows.append({"name": model, "title": TITLES[model], "seeds": list(made), "figures": by_column(made)})
     return rows

@@ -8,27 +8,21 @@ paper.
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import earlier as earlier_table
+import cells
 import italian_graph
 import italian_table
 from alphita import artefact
-from alphita.artefact import atomic_file
-from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.evaluation import report
 from alphita.progress import say
-from italian_data import whole
+from cells import MODEL, PLAN, by_column, made_by, read, report_figures, seeds_in, whole
 
-TABLE, MODEL, REPORT, MENTIONS, PLAN = "table", "model", "report", "mentions", "plan.json"
+REPORT, MENTIONS = "report", "mentions"
 BENCHMARKS = (
     "mcsm", "clustering_pairs", "relatedness", "held_out_synonyms", "held_out_translations", "misspelt_names",
 )  # fmt: skip
@@ -169,19 +163,6 @@ class Plan:
         }  # fmt: skip
 
 
-def caller(threads: int | None) -> Callable[..., None]:
-    """Return what runs a command of alphita; it raises AlphitaError where that fails, which has said why."""
-
-    def alphita(*arguments: str | Path) -> None:
-        command = [sys.executable, "-m", "alphita", *map(str, arguments)]
-        command += [] if threads is None else ["--threads", str(threads)]
-        say(" ".join(["alphita", *command[3:]]))
-        if subprocess.run(command, check=False).returncode:
-            raise AlphitaError(f"this failed: {' '.join(command[2:])}")
-
-    return alphita
-
-
 def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> None:
     """Train and score one row with one seed, as far as that is not done yet."""
     folder = plan.out / row.name / str(seed)
@@ -240,159 +221,46 @@ def trained(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> Pa
     return model
 
 
-def graph_hash(graphs: Path | None, row: Row, seed: int) -> str | None:
-    """Return the hash of what the graph's vectors of a row follow from; None: it takes none, or they are not there."""
-    if row.graph is None or graphs is None:
-        return None
-    try:
-        return italian_graph.made_with(italian_graph.vectors_in(graphs, row.graph, seed))
-    except InputError:
-        return None
-
-
-def cells_of(out: Path, row: Row, graphs: Path | None) -> dict[int, dict[str, Any]]:
-    """Return what is scored of a row: seed -> figures by column, and the commit, processor and graph that gave them."""
-    cells = {}
-    for folder in (out / row.name).glob("*"):
-        if folder.name.isdigit() and whole(folder / REPORT, "report"):
-            found = italian_graph.report_figures(folder / REPORT).get(MODEL, {})
-            origin = json.loads((folder / REPORT / "report.json").read_text(encoding="utf-8"))["provenance"]
-            made = made_by(origin)
-            if (graph := graph_hash(graphs, row, int(folder.name))) is not None:
-                made["graph"] = graph
-            cells[int(folder.name)] = {"figures": italian_table.figures_in(found), "made": made}
-    return cells
-
-
-def made_by(origin: Mapping[str, Any]) -> dict[str, str]:
-    """Return of a report's provenance what made its figures: commit and processor."""
-    return {"commit": origin["commit"], "processor": origin["machine"]["processor"]}
-
-
-def rows_of(
-    out: Path, graphs: Path | None, earlier: Mapping[str, Mapping[int, Mapping[str, Any]]] | None = None
-) -> list[dict[str, Any]]:
-    """Return the rows that are scored: name, title, seeds, what made them, and the figures of each column by seed.
-
-    Args:
-        out: the folder of everything.
-        graphs: the folder of `graph`.
-        earlier: cells of an earlier table (`read_table`), which stand beside; those of `out` come before them.
-    """
+def rows_of(out: Path) -> list[dict[str, Any]]:
+    """Return the rows that are scored: name, title, seeds, what made them, and the figures of each column by seed."""
     rows = []
     for row in ROWS:
-        own, taken = cells_of(out, row, graphs), (earlier or {}).get(row.name, {})
-        cells = {**taken, **own}
-        if row.recipe is None and cells:
+        scored = {
+            seed: path for seed, folder in seeds_in(out / row.name).items()
+            if whole(path := folder / REPORT, "report")
+        }  # fmt: skip
+        if row.recipe is None:
             # What has no seed has one figure.
-            one = min(own or taken)
-            cells = {one: cells[one]}
-        seeds = sorted(cells)
-        figures: dict[str, dict[int, float]] = {}
-        for seed in seeds:
-            for name, value in cells[seed]["figures"].items():
-                figures.setdefault(name, {})[seed] = value
-        if seeds:
-            made = {seed: cells[seed]["made"] for seed in seeds}
+            scored = dict(list(scored.items())[:1])
+        found = {seed: italian_table.figures_in(report_figures(path).get(MODEL, {})) for seed, path in scored.items()}
+        if scored:
             rows.append({
-                "name": row.name, "title": row.title, "seeds": seeds, "seeded": row.recipe is not None, "made": made,
-                "figures": figures,
+                "name": row.name, "title": row.title, "seeds": list(scored), "seeded": row.recipe is not None,
+                "made": {seed: made_by(path) for seed, path in scored.items()}, "figures": by_column(found),
             })  # fmt: skip
     return rows
 
 
-def graphs_of(
-    folder: Path | None, earlier: Mapping[str, Any] | None = None
-) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Return the rows of the graph models that are trained, and what they were made with; None where that is not known.
-
-    Args:
-        folder: what `graph` made; None: nothing.
-        earlier: the JSON of an earlier table, whose models stand beside if they were made with the same.
-    """
-    rows = italian_graph.rows_of_table(folder) if folder else []
-    facts = None
-    if folder and (folder / PLAN).is_file():
-        facts = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-    made_with = (earlier or {}).get("graphs_made_with")
-    if earlier and made_with and (not rows or facts == made_with):
-        known = {row["name"]: row for row in [*earlier["graphs"], *rows]}
-        return [known[name] for name in italian_graph.MODELS if name in known], made_with
-    return rows, facts
-
-
-def read_table(
-    path: Path, facts: Mapping[str, Any], graphs: Path | None
-) -> tuple[dict[str, dict[int, dict[str, Any]]], dict[str, Any]]:
-    """Return the cells of an earlier table.json, row -> seed -> figures by column and what made them; and its JSON.
-
-    Cells that are not known to be of the graph's vectors that are in `graphs` now are left out.
-
-    Raises:
-        InputError: it is no table of this program's, or was made with something else than `facts`.
-    """
-    with earlier_table.reading(path) as written:
-        origin, cells = written["provenance"], {}
-        made_with = dict(origin["config"])
-        for row in written["rows"]:
-            if row["name"] not in BY_NAME:
-                raise InputError("there is no such row", file=path, field="name", value=row["name"])
-            cells[row["name"]] = {
-                seed: {
-                    "figures": {name: of[str(seed)] for name, of in row["figures"].items() if str(seed) in of},
-                    "made": row["made"][str(seed)] if "made" in row else made_by(origin),
-                }
-                for seed in row["seeds"]
-            }
-            for seed, cell in list(cells[row["name"]].items()):
-                graph = graph_hash(graphs, BY_NAME[row["name"]], seed)
-                if graph is not None and cell["made"].get("graph") != graph:
-                    del cells[row["name"]][seed]
-    earlier_table.check_alike(path, made_with, facts)
-    return cells, written
-
-
-def write_table(facts: Mapping[str, Any], out: Path, graphs: Path | None, earlier: Path | None = None) -> None:
-    """Write table.json and table.md of what is finished, and of what an earlier table has of the rows."""
-    cells, written = read_table(earlier, facts, graphs) if earlier else (None, None)
-    rows, (of_graphs, made_with) = rows_of(out, graphs, cells), graphs_of(graphs, written)
+def write_table(facts: Mapping[str, Any], out: Path, graphs: Path | None) -> None:
+    """Write table.json and table.md of what is finished."""
+    rows = rows_of(out)
+    of_graphs = italian_graph.rows_of_table(graphs) if graphs else []
+    made_with = read(graphs / PLAN) if graphs and (graphs / PLAN).is_file() else None
     judged = italian_table.orderings(rows)
     figures = {"rows": rows, "graphs": of_graphs, "graphs_made_with": made_with, "orderings": judged}
-    report.write(out / f"{TABLE}.json", figures, provenance=report.provenance(config=facts))
-    with atomic_file(out / f"{TABLE}.md", "w") as file:
-        file.write(italian_table.markdown(rows, of_graphs, judged))
+    cells.write_table(out, figures, facts, italian_table.markdown(rows, of_graphs, judged))
 
 
-def begin(facts: Mapping[str, Any], out: Path) -> None:
-    """Write down what a folder is made with.
-
-    Raises:
-        UsageError: it was begun with something else.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    note = out / PLAN
-    if note.exists() and json.loads(note.read_text(encoding="utf-8")) != json.loads(json.dumps(facts)):
-        raise UsageError(f"{out} was begun with other data or settings ({PLAN}); choose another --output")
-    with atomic_file(note, "w") as file:
-        file.write(json.dumps(facts, indent=1) + "\n")
-
-
-def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int], earlier: Path | None = None) -> None:
-    """Train and score the rows with every seed, but for what an earlier table has, and write the table after each."""
+def run(plan: Plan, rows: Sequence[Row], seeds: Sequence[int]) -> None:
+    """Train and score the rows with every seed, and write the table after each."""
     facts = plan.facts()
-    taken, written = read_table(earlier, facts, plan.graphs) if earlier else ({}, {"rows": []})
-    for row in written["rows"]:
-        for seed in row["seeds"]:
-            if seed not in taken[row["name"]]:
-                say(f"{earlier}: {row['name']}, seed {seed}, is of other vectors of the graph, and is not taken over")
-    begin(facts, plan.out)
-    alphita = caller(plan.threads)
-    write_table(facts, plan.out, plan.graphs, earlier)
+    cells.begin(facts, plan.out)
+    alphita = cells.caller(plan.threads)
+    write_table(facts, plan.out, plan.graphs)
     for seed in seeds:
         for row in rows:
-            known = taken.get(row.name, {})
-            if seed in known or (row.recipe is None and (known or set(cells_of(plan.out, row, None)) - {seed})):
+            if row.recipe is None and any(whole(path, "report") for path in plan.out.glob(f"{row.name}/*/{REPORT}")):
                 continue
             make(plan, row, seed, alphita)
-            write_table(facts, plan.out, plan.graphs, earlier)
+            write_table(facts, plan.out, plan.graphs)
             say(f"{row.name}, seed {seed}: done")

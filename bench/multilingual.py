@@ -32,9 +32,9 @@ from alphita import TermEncoder, artefact, machine
 from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError
 from alphita.evaluation import report
-from alphita.evaluation.markdown import table as markdown_table
-from alphita.evaluation.markdown import text
-from alphita.evaluation.metrics import bootstrap_interval, paired_difference
+from alphita.evaluation.report.markdown import table as markdown_table
+from alphita.evaluation.report.markdown import text
+from alphita.evaluation.scoring.metrics import bootstrap_interval, paired_difference
 from alphita.index.neighbours import unit
 from alphita.progress import say
 from alphita.terminology import scripts
@@ -42,7 +42,7 @@ from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.terminology_pairs import speaks
+from alphita.training.terms.terminology_pairs import speaks
 
 SOURCE, LEAST, BLOCK, SEED = "en", 1000, 256, 0
 HELD_OUT, ALL = "English, held-out concepts", "English, all concepts"

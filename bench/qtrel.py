@@ -43,9 +43,9 @@ from alphita.artefact import atomic_file
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.evaluation import report
 from alphita.evaluation.benchmarks import Source, load_benchmark
-from alphita.evaluation.finetuning import count_columns, runs_f1
-from alphita.evaluation.markdown import table as markdown_table
-from alphita.evaluation.markdown import text
+from alphita.evaluation.report.markdown import table as markdown_table
+from alphita.evaluation.report.markdown import text
+from alphita.evaluation.scoring.finetuning import count_columns, runs_f1
 from alphita.evaluation.systems import load_system
 from alphita.progress import say
 from alphita.search import ProductSearch, catalogue, store
@@ -53,7 +53,7 @@ from alphita.search.catalogue import Catalogue
 from alphita.terminology.splits import Split, uniform
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean
-from alphita.training.attribute_steps import NAME
+from alphita.training.products.attribute_steps import NAME
 
 EASY, HARD = "QTRel-easy", "QTRel-hard"
 SETS = (EASY, HARD)

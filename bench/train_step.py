@@ -28,8 +28,8 @@ from alphita.terminology import store
 from alphita.terminology.loaders import obo
 from alphita.terminology.packaged import find_packaged
 from alphita.terminology.text import clean_many
-from alphita.training.forward import TermForward
-from alphita.training.triples import TripleSampler, usable_triples
+from alphita.training.engine.forward import TermForward
+from alphita.training.terms.triples import TripleSampler, usable_triples
 
 LENGTH = 32
 K = 128

@@ -16,9 +16,7 @@
 #   LEARNING_RATE=1e-4    of every row; chosen on other synonyms: docs/log.md
 #   DATA=            the benchmarks' files: psytar, ncbi_disease, hpo_gsc_plus, bc5cdr; without it they are left out
 #   BENCHMARKS=      what is scored, with commas between; all there are data for
-#   JOBS=2           trainings at a time; each has its share of the cores
 #   KEEP_MODELS=     yes: the models stay (90 MB each)
-#   EARLIER=         the table.json of an earlier run on the same data, say another machine's: its cells are taken over
 #
 # A row that fails is told, the others go on, and the exit status is 1. The English part of the graph is trained on and
 # tested: one synonym of a tenth of the concepts that have several, and the triples of a tenth of the related concepts,
@@ -55,8 +53,6 @@ fi
 options=()
 if [ -n "${DATA:-}" ]; then options+=(--data "$DATA"); fi
 if [ -n "${KEEP_MODELS:-}" ]; then options+=(--keep-models); fi
-if [ -n "${EARLIER:-}" ]; then options+=(--earlier "$EARLIER"); fi
 exec "$python" "$here/../bench/coder_ablation.py" run --terminology "$english" --split "$split" --output "$output" \
     --rows "${ROWS:-}" --seeds "${SEEDS:-0,1,2}" --steps "${STEPS:-1000}" --m "${M:-2}" \
-    --learning-rate "${LEARNING_RATE:-1e-4}" --benchmarks "${BENCHMARKS:-}" --jobs "${JOBS:-2}" \
-    ${options[@]+"${options[@]}"}
+    --learning-rate "${LEARNING_RATE:-1e-4}" --benchmarks "${BENCHMARKS:-}" ${options[@]+"${options[@]}"}

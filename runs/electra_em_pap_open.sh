@@ -2,8 +2,7 @@
 # ELECTRA with entity masking and product attribute prediction (Liu, Jiang and Lyu 2022) on open data, for which no
 # licence is needed: Italian medicinal products with Italian clinical text, and rare diseases as products, their
 # phenotypes, onsets and inheritance as attributes, with English clinical text. Pre-trained from scratch with and
-# without entity masking (EM) and attribute prediction (PAP); then query-title relevance, search, tables, pictures and
-# cases.
+# without entity masking (EM) and attribute prediction (PAP); then query-title relevance, search, tables and cases.
 #
 #   runs/electra_em_pap_open.sh DATA OUTPUT
 #
@@ -12,7 +11,7 @@
 #             ontologies/phenotype.hpoa       HPO's annotations of diseases
 #             text/e3c/LANGUAGE.layer*.jsonl  clinical texts, field "text", for English and Italian
 # OUTPUT    a folder; what is finished in it is not done again, so the same command goes on with a cut run.
-#           OUTPUT/drugs and OUTPUT/diseases get table.md, pretraining.png, rho.png, gamma.png and cases.md
+#           OUTPUT/drugs and OUTPUT/diseases get table.md and cases.md
 #
 # By environment, with what is taken without them, which is small:
 #
@@ -108,7 +107,6 @@ electra() {
     shift 2
     "$python" "$here/../bench/electra.py" run -t "$terminology" -o "$folder" "${corpus[@]}" "${shared[@]}" "$@" \
         ${threads[@]+"${threads[@]}"}
-    "$python" "$here/../bench/electra.py" plot "$folder"
     for row in ${models//,/ }; do
         if [ ! -e "$folder/$row/${seeds%%,*}/model" ]; then
             echo "left out: the cases, for there is no model of $row" >&2

@@ -15,7 +15,7 @@
 #   ATTRIBUTES=             that train and are asked for, "indication ingredient"; all (the paper has two)
 #   IMPORT= TRAIN= QTREL=   settings of the import, of every pre-training, of every fine-tuning: "key=value ..."
 #   ROWS=base_128,em_128,em_pap     for figure 2, and for gamma, rho_1,rho_10,rho_15,gamma_2,gamma_6,gamma_8 after
-#                           these, into the same OUTPUT: tables and pictures have all rows that are there
+#                           these, into the same OUTPUT: tables have all rows that are there
 #   SEEDS=0                 the outer loop
 #   CHINESEBLUE=            the folder of its files, for table 4; left out without it
 #   THREADS=                of training and scoring; all cores
@@ -92,7 +92,6 @@ for attribute in ${ATTRIBUTES:-}; do further+=(--attribute "$attribute"); done
 rows=${ROWS:-base_128,em_128,em_pap}
 "$python" "$here/../bench/electra.py" run -t "$terminology" "${corpus[@]}" -o "$output/rows" --language "$language" \
     --rows "$rows" --seeds "$seeds" "${further[@]}" ${threads[@]+"${threads[@]}"}
-"$python" "$here/../bench/electra.py" plot "$output/rows"
 seed=${seeds%%,*}
 if [ -e "$output/rows/base_128/$seed/model" ] && [ -e "$output/rows/em_pap/$seed/model" ]; then
     "$python" "$here/../bench/electra.py" cases "$output/rows" -t "$terminology" --models base_128,em_pap \

@@ -19,8 +19,6 @@
 #   STEPS=300               of a contrastive training; the others follow from it (bench/italian_rows.py); 0: the paper's
 #   SEEDS=0,1,2             the outer loop;  GRAPH_SEEDS=0  of the graph models
 #   GRAPH_MODELS=transe,complex,rotate,simple       those that are trained; ROWS may need all
-#   EARLIER=                the OUTPUT of an earlier run of the same data and settings: figures of rows in its
-#                           english/table.json and italian/table.json are taken over, if these are there
 #   ENCODER=minilm          what all rows start from
 #   EXT='learning_rate=2e-4'    settings of ext_bert, MARGIN='learning_rate=1e-4 accumulation=2' of the contrastive
 #   INJECTION='learning_rate=1e-4'    training, and of the injection: for so few steps, ours. GRAPH=  of the graph models
@@ -118,19 +116,10 @@ rows=()
 if [ -n "${ROWS:-}" ]; then rows=(--rows "$ROWS"); fi
 if [ -n "${ENTITIES:-}" ]; then rows+=(--keep-models); fi
 
-# Sets `earlier` to the option that names the earlier table of a part, if there is one.
-earlier_of() {
-    earlier=()
-    if [ -n "${EARLIER:-}" ] && [ -e "$EARLIER/$1/table.json" ]; then
-        earlier=(--earlier "$EARLIER/$1/table.json")
-    fi
-}
-
-earlier_of "english$part"
 bench run --terminology "$scarce" "${english_text[@]}" -o "$output/english$part" "${shared[@]}" \
     ${rows[@]+"${rows[@]}"} --language en --cut "$cut" --data "$data/benchmarks" \
     --benchmarks mcsm,clustering_pairs,relatedness,held_out_synonyms,misspelt_names \
-    --score clustering_pairs.max_concepts="${CONCEPTS:-20000}" ${earlier[@]+"${earlier[@]}"}
+    --score clustering_pairs.max_concepts="${CONCEPTS:-20000}"
 
 entities="$output/entities$part"
 if [ -n "${ENTITIES:-}" ] && [ ! -e "$entities" ]; then
@@ -152,11 +141,9 @@ fi
 
 "$python" "$here/../bench/italian.py" bilingual "$open" -o "$output/it.terminology" --held-out "$output/it.split" \
     --language it --target-language en
-earlier_of italian
 bench run --terminology "$output/it.terminology" "${italian_text[@]}" -o "$output/italian" "${shared[@]}" \
     --rows "${ITALIAN_ROWS:-base,ext,v1,v2,v3,injected,pipelined}" --language it --target-language en \
-    --split "$output/it.split" --benchmarks held_out_translations,misspelt_names \
-    ${earlier[@]+"${earlier[@]}"}
+    --split "$output/it.split" --benchmarks held_out_translations,misspelt_names
 
 # Tokens a word. Of the training one step is enough here: the vocabulary is learnt before it.
 tokens=("$python" "$here/../bench/tokens_per_word.py" -o "$output/tokens")

@@ -24,7 +24,14 @@ hypothesis.settings.load_profile("random" if os.environ.get("ALPHITA_RANDOM_TEST
 
 
 # Files of minutes: begun last, one worker would be at them while the others have nothing left to do.
-LONG = ("training/test_ranks.py", "contracts/test_recipes.py", "distributed/", "bench/", "recipes/", "contracts/")
+LONG = (
+    "training/engine/test_ranks.py",
+    "contracts/test_recipes.py",
+    "distributed/",
+    "bench/",
+    "recipes/",
+    "contracts/",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

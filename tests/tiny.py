@@ -88,7 +88,7 @@ def vectors_of(model: Path, strings: list[str]) -> NDArray[np.float64]:
     import torch
 
     from alphita.encoder.encoder import TermEncoder
-    from alphita.training.forward import TermForward
+    from alphita.training.engine.forward import TermForward
 
     encoder = TermEncoder.load(model, precision="fp32", pooling="mean", max_length=48)
     forward = TermForward(encoder, precision="fp32")

@@ -15,7 +15,7 @@ import protocol
 from alphita import config
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Source, _terminology_targets, held_out_synonyms, load_benchmark
-from alphita.evaluation.linking import Queries, Targets
+from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.index import segment
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology

@@ -32,7 +32,7 @@ def load(to: Path | str, **options: Any) -> Normalizer:  # noqa: ANN401
         to: "hpo" or "icd10cm"; a terminology's file or folder as it is published; an X.terminology or X.index folder.
             What is not indexed yet is indexed first: for 40,000 names that takes half a minute, once.
         **options: `borrow`, `names` and `learn`: what the index is given beside the terminology, all by default (see
-            `alphita.index.enrichment.Choice`); and those of `alphita.Normalizer`: error, target, filters, ...
+            `alphita.index.choice.Choice`); and those of `alphita.Normalizer`: error, target, filters, ...
 
     Raises:
         UsageError: there is no such terminology, or an option is wrong.

@@ -210,8 +210,8 @@ def _train(paths: Paths, training: Mapping[str, Any]) -> str:
 
 def _evaluate(paths: Paths, sample: Path) -> str:
     from alphita.encoder.encoder import TermEncoder
-    from alphita.evaluation.metrics import score
-    from alphita.evaluation.ranking import ranking_of
+    from alphita.evaluation.scoring.metrics import score
+    from alphita.evaluation.scoring.ranking import ranking_of
     from alphita.index.store import build
     from alphita.normalizer.normalizer import Normalizer
     from alphita.terminology.splits import Split
@@ -280,7 +280,7 @@ def _plot(paths: Paths) -> str:
     import numpy as np
 
     from alphita.encoder.encoder import TermEncoder
-    from alphita.evaluation.plots import choose_concepts, synonym_map
+    from alphita.evaluation.report.plots import choose_concepts, synonym_map
     from alphita.terminology.store import load_terminology
     from alphita.terminology.text import clean_many
 

@@ -19,7 +19,7 @@ def alphita(*arguments: str | Path) -> None:
 
 
 def in_process(threads: int | None) -> Callable[..., None]:
-    """Stand in for `italian_rows.caller`, and note the calls; one thread, however many are asked for."""
+    """Stand in for `cells.caller`, and note the calls; one thread, however many are asked for."""
 
     def call(*arguments: str | Path) -> None:
         CALLS.append([*map(str, arguments)])

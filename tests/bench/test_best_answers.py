@@ -10,6 +10,7 @@ import pytest
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.index.choice import Choice
+from alphita.index.sources import enrichment_of
 from alphita.index.store import Index
 from alphita.normalizer.normalizer import Normalizer
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
@@ -30,7 +31,7 @@ def answered_by(index: Index, asked: object) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict]:
     """What a run over a sample and another set found, with two variants that are given nothing."""
-    nothing = Choice(borrow=False, learn="no").load()
+    nothing = enrichment_of(Choice(borrow=False, learn="no"))
     one = best_answers.Set(synthetic_terminology(), frozenset(), [])
     stand_ins = {
         "variants": lambda: {"nothing": nothing, best_answers.CALIBRATED: nothing},

@@ -64,21 +64,6 @@ def test_the_text_is_that_of_the_training_files_each_once_and_without_labels(
     assert len((out / "text.jsonl").read_text(encoding="utf-8").splitlines()) == 6
 
 
-def test_what_a_reader_leaves_out_is_told(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = data / "benchmarks" / "chineseblue"
-    with (folder / "cMedQQ.train.txt").open("a", encoding="utf-8") as file:
-        file.write("1\t头痛\t\n")
-    assert blue.main(["text", str(folder), "-o", str(tmp_path / "out")]) == 0
-    assert "empty field: 1" in capsys.readouterr().err
-
-
-def test_a_folder_without_training_files_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "cMedQQ.dev.txt").touch()
-    assert blue.main(["text", str(tmp_path), "-o", str(tmp_path / "out")]) != 0
-    assert "no training file of cEHRNER" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_tasks_are_the_benchmarks_sets() -> None:
     for benchmark, name, _ in blue.TASKS:
         assert name in load_benchmark(benchmark).SETS
@@ -107,23 +92,6 @@ def test_the_script_pretrains_scores_and_goes_on(data: Path, tmp_path: Path) -> 
     done, calls = script.run(data, out, ROWS="em", SEEDS="3")
     assert done.returncode == 0, done.stderr
     assert not [call for call in calls if call[0] == "alphita"]
-
-
-@pytest.mark.parametrize(
-    ("environment", "gone", "said"),
-    [
-        ({}, "ontologies/hpo_translations/hp-zh.babelon.tsv.gz", "hp-zh.babelon.tsv"),
-        ({"ROWS": "base em_pap"}, None, "not em_pap"),
-    ],
-)
-def test_what_the_script_cannot_do_is_told_before_anything_is_done(
-    data: Path, tmp_path: Path, environment: dict[str, str], gone: str | None, said: str
-) -> None:
-    if gone:
-        (data / gone).unlink()
-    done, calls = Script("electra_chinese_open.sh", tmp_path).run(data, tmp_path / "out", **environment)
-    assert (done.returncode, calls) == (2, [])
-    assert said in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -176,8 +144,3 @@ def test_the_table_has_what_is_scored_and_judges_the_claim(finished: Path, capsy
     shown = capsys.readouterr().out
     assert "| ELECTRA+EM over ELECTRA | cMedQQ F1 |" in shown
     assert "cMedQQ F1 | maximum | cMedIC F1 | maximum |" in shown
-
-
-def test_a_folder_where_nothing_is_finished_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert blue.main(["table", str(tmp_path)]) != 0
-    assert "nothing in this folder is finished" in capsys.readouterr().err

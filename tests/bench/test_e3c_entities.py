@@ -8,8 +8,6 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from alphita.evaluation.benchmarks import ner
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
@@ -60,29 +58,3 @@ def test_entities_stand_in_their_texts(tmp_path, capsys) -> None:
     ((other,),) = ner.read(tmp_path / "out" / "E3C.train.tsv", counts)
     assert other.written(ner.spans(other.tags)) == "rash (clinical)"
     assert not counts
-
-
-FEVER = annotated(("validation", "layer2", "EN1", 0, "Fever"))
-
-
-@pytest.mark.parametrize(
-    ("annotations", "message"),
-    [
-        ("", "has no column 'set'"),
-        ("set\tlayer\tdoc\tbegin\tend\n", "has no column 'mention'"),
-        (FEVER + "English\tdata_validation\n", "has 2 fields, not 8"),
-        (FEVER.replace("\t0\t", "\tx\t"), "has no place and mention"),
-        (FEVER, "has no text of the set data_annotation"),
-    ],
-)
-def test_what_is_refused(annotations, message, tmp_path, capsys) -> None:
-    assert made(tmp_path, annotations) == 1
-    assert message in capsys.readouterr().err
-
-
-def test_a_line_that_is_no_text_is_refused(tmp_path, capsys) -> None:
-    (tmp_path / "e3c.tsv").write_text(HEADER)
-    (tmp_path / "texts.jsonl").write_text('{"id": "EN1", "text": "a"}\n{"id": "EN2"}\n')
-    files = [str(tmp_path / name) for name in ("e3c.tsv", "texts.jsonl", "out")]
-    assert e3c_entities.main([*files[:2], "-o", files[2]]) == 1
-    assert "texts.jsonl:2: expected an object with id and text" in capsys.readouterr().err

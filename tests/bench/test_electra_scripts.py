@@ -3,7 +3,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import importlib
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,8 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     assert done.returncode == 0, done.stderr
     check_alphita(calls)
     made = benches(calls)
-    assert [named(one) for one in made] == ["run", "plot", "cases", "run", "plot"]
-    drugs, _, cases, diseases, _ = made
+    assert [named(one) for one in made] == ["run", "cases", "run"]
+    drugs, cases, diseases = made
     assert (drugs.terminology, diseases.terminology) == (out / "drugs.terminology", out / "diseases.terminology")
     assert [call[3] for call in calls if call[0] == "alphita"] == ["products", "obo", "hpoa"]
     (imported,) = [call for call in calls if "products" in call]
@@ -84,7 +83,7 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     done, calls = script.run(opened, out, ROWS="em,em_128,rho_1", QTREL_ROWS="em", **further)
     assert done.returncode == 0, done.stderr
     assert not [call for call in calls if call[0] == "alphita"]
-    run, _, cases = benches(calls)
+    run, cases = benches(calls)
     assert [path.name for path in run.corpus] == ["Italian.layer2.jsonl.gz", "Italian.layer3.jsonl.gz"]
     assert (run.rows, run.qtrel_rows, run.seeds, run.settings) == ("em,em_128,rho_1", "em", "5,6", [])
     assert set(run.rows.split(",")) <= set(rows.BY_NAME)
@@ -92,31 +91,6 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     done, calls = script.run(opened, out, QTREL_ROWS="", **further)
     assert done.returncode == 0, done.stderr
     assert (benches(calls)[0].rows, benches(calls)[0].qtrel_rows) == ("base,em,em_pap", "")
-
-
-@pytest.mark.parametrize(
-    ("gone", "said"),
-    [
-        ("products/it_drug_products.tsv.gz", "it_drug_products.tsv"), ("ontologies", "phenotype.hpoa"),
-        ("text/e3c/English.layer2.jsonl", "English.layer"),
-    ],
-)  # fmt: skip
-def test_what_the_open_script_lacks_is_told_before_anything_is_done(
-    opened: Path, tmp_path: Path, gone: str, said: str
-) -> None:
-    path = opened / gone
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    done, calls = Script("electra_em_pap_open.sh", tmp_path).run(opened, tmp_path / "out")
-    assert done.returncode == 2
-    assert "error: there is no" in done.stderr
-    assert said in done.stderr
-    assert calls == []
-
-
-def test_an_unknown_set_is_told(opened: Path, tmp_path: Path) -> None:
-    done, calls = Script("electra_em_pap_open.sh", tmp_path).run(opened, tmp_path / "out", SETS="drugs devices")
-    assert (done.returncode, calls) == (2, [])
-    assert "not devices" in done.stderr
 
 
 def test_the_papers_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> None:
@@ -140,8 +114,8 @@ def test_the_papers_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> Non
     done, calls = script.run(products, corpus, out, IMPORT="separator=;", TRAIN="precision=bf16", **given)
     assert done.returncode == 0, done.stderr
     check_alphita(calls)
-    run, plot, cases = benches(calls)
-    assert [named(one) for one in (run, plot, cases)] == ["run", "plot", "cases"]
+    run, cases = benches(calls)
+    assert [named(one) for one in (run, cases)] == ["run", "cases"]
     imported, scored = (call for call in calls if call[0] == "alphita")
     assert imported[1:5] == ["terminology", "import", "products", str(products)]
     assert {"language=zh", "separator=;"} <= set(imported)

@@ -85,22 +85,3 @@ def test_figures_stand_where_the_reports_have_them() -> None:
         "hard_accuracy": 0.65, "known|QTRel-easy|titles|recall@10": 0.1, "known|QTRel-easy|titles|mrr": 0.2,
     })  # fmt: skip
     assert set(table.figures_in(trained, {}, {})) == {"sequences", "auc", "attribute_dev"}
-
-
-def test_the_tables_are_laid_out() -> None:
-    sets = {f"{name}.{part}": {"pairs": 1200} for name in table.SETS for part in ("train", "dev", "test")}
-    key = "missing|QTRel-hard|predicted"
-    one = row("em_pap", auc=[0.75, 0.85], ranking_1=[0.5, 0.6], frequency_ranking_1=[0.125, 0.125],
-              easy_f1=[0.95], hard_f1=[0.8], hard_best=[0.9], **{f"{key}|recall@10": [0.25]})  # fmt: skip
-    rows = [row("em", auc=[0.5, 0.5], ranking_1=[0.25, 0.25]), one]
-    shown = table.markdown(rows, sets, table.claims(rows))
-    assert "| EM_PAP | 2 | 0.800 ± 0.071 |" in shown
-    assert "| value frequency alone | 1 | 12.5 |" in shown
-    # Fine-tuned with one seed of the two; rows that were not fine-tuned are not there.
-    assert "| row | n | easy F1 | hard F1 | maximum |" in shown
-    assert "| EM_PAP | 1 | 95.0 | 80.0 | 90.0 |" in shown
-    assert "| row | n | QTRel-hard recall@10 |" in shown
-    assert "| EM_PAP: predicted | 1 | 25.0 |" in shown
-    assert "QTRel-hard 1,200 / 1,200 / 1,200" in shown
-    assert "| EM_PAP over EM | value among 100 @1 | +30.0 ± 7.1 | 2 | holds | not in the paper" in shown
-    assert "Query-title" not in table.markdown([rows[0]], sets, [])

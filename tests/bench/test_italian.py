@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import numpy as np
 import pytest
 
 from alphita import artefact, config, registry
-from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.errors import InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.terminology.store import Terminology, load_terminology
 from tests.bench.commands import CALLS, alphita, in_process
@@ -20,6 +18,7 @@ from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, texts_of
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
+cells = importlib.import_module("cells")
 italian = importlib.import_module("italian")
 rows = importlib.import_module("italian_rows")
 graphs = importlib.import_module("italian_graph")
@@ -27,7 +26,7 @@ graphs = importlib.import_module("italian_graph")
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "caller", in_process)
+    monkeypatch.setattr(cells, "caller", in_process)
     CALLS.clear()
 
 
@@ -211,99 +210,6 @@ def test_what_has_no_seed_is_scored_once(made: Path, graph: Path, tmp_path: Path
     assert len([call for call in CALLS if call[0] == "evaluate"]) == 4
 
 
-def test_what_an_earlier_table_has_is_taken_over(
-    made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows_asked = ["--rows", "base,ext,v1", "--seeds"]
-    assert italian.main(run_words(made, tmp_path / "first", graph, *rows_asked, "0")) == 0
-    earlier = tmp_path / "earlier.json"
-    first = json.loads((tmp_path / "first" / "table.json").read_text())
-    made_with = {"terminology": "T"}
-    first |= {"graphs": [{"name": "simple", "title": "SimplE", "seeds": [0], "figures": {"MRR": {"0": 0.25}}}]}
-    # One without a note of what made each cell, as tables were written before, and with it.
-    for row in first["rows"]:
-        row.pop("made")
-    earlier.write_text(json.dumps(first | {"graphs_made_with": made_with}))
-    CALLS.clear()
-    words = run_words(made, tmp_path / "next", tmp_path / "no_graphs", *rows_asked, "1,0", "--earlier", str(earlier))
-    assert italian.main(words) == 0
-    # The base has no seed; of seed 0 nothing is made again.
-    assert [call[1] for call in CALLS if call[0] == "train"] == ["ext_bert", "kge_margin"]
-    assert len([call for call in CALLS if call[0] == "evaluate"]) == 2
-    told = json.loads((tmp_path / "next" / "table.json").read_text())
-    assert [(row["name"], row["seeds"]) for row in told["rows"]] == [("base", [0]), ("ext", [0, 1]), ("v1", [0, 1])]
-    for row, before in zip(told["rows"], first["rows"], strict=True):
-        assert {name: of["0"] for name, of in row["figures"].items()} == {
-            name: of["0"] for name, of in before["figures"].items()
-        }
-        assert row["made"]["0"]["commit"] == first["provenance"]["commit"]
-    assert told["graphs"] == first["graphs"]
-    assert {one["n"] for one in told["orderings"]} == {2}
-    # That table is an earlier one for the next; models of graphs made otherwise do not stand beside trained ones.
-    last = tmp_path / "next" / "table.json"
-    others = shutil.copytree(graph, tmp_path / "graphs")
-    again = run_words(made, tmp_path / "last", others, *rows_asked, "0,1", "--earlier", str(last))
-    (others / "plan.json").write_text(json.dumps({"terminology": "other"}))
-    CALLS.clear()
-    assert italian.main(again) == 0
-    assert CALLS == []
-    after = json.loads((tmp_path / "last" / "table.json").read_text())
-    assert after["rows"] == told["rows"]
-    assert [row["name"] for row in after["graphs"]] == list(graphs.MODELS)
-    assert after["graphs_made_with"] == {"terminology": "other"}
-    capsys.readouterr()
-    assert italian.main(["table", str(tmp_path / "last"), "--earlier", str(last)]) == 0
-    assert "| MS loss v1 | 2 |" in capsys.readouterr().out
-
-
-def test_rows_of_other_vectors_of_the_graph_are_made_again(
-    made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = ["--rows", "v1,v3", "--seeds", "0"]
-    assert italian.main(run_words(made, tmp_path / "first", graph, *asked)) == 0
-    first = tmp_path / "first" / "table.json"
-    with_earlier = [*asked, "--earlier", str(first)]
-    CALLS.clear()
-    assert italian.main(run_words(made, tmp_path / "same", graph, *with_earlier)) == 0
-    # Without them it cannot be told, and a table of what there is keeps all.
-    assert italian.main(run_words(made, tmp_path / "none", tmp_path / "no_graphs", *with_earlier)) == 0
-    assert CALLS == []
-    capsys.readouterr()
-    others = shutil.copytree(graph, tmp_path / "others")
-    vectors = EntityVectors.load(others / "complex" / "0" / "vectors")
-    facts = vectors.facts | {"config": {"epochs": 7}}
-    EntityVectors(
-        vectors.ids, np.array(vectors.vectors), vectors.relations, np.array(vectors.relation_vectors), vectors.model,
-        facts,
-    ).save(others / "complex" / "0" / "vectors", force=True)  # fmt: skip
-    assert italian.main(run_words(made, tmp_path / "next", others, *with_earlier)) == 0
-    assert [call[1] for call in CALLS if call[0] == "train"] == ["ext_bert", "kge_margin"]
-    assert "v3, seed 0, is of other vectors of the graph, and is not taken over" in capsys.readouterr().err
-    told, before = (json.loads(path.read_text())["rows"] for path in (tmp_path / "next" / "table.json", first))
-    assert [(row["name"], row["seeds"]) for row in told] == [("v1", [0]), ("v3", [0])]
-    assert told[0]["made"] == before[0]["made"]
-    assert told[1]["made"]["0"]["graph"] != before[1]["made"]["0"]["graph"]
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"provenance": {"config": {"steps": 3}}}, "was made with other values of"),
-        ({"rows": [{"name": "v9"}]}, "there is no such row"), ({"rows": 3}, "is no table of this program's"),
-    ],
-)  # fmt: skip
-def test_an_earlier_table_that_does_not_fit_is_refused(
-    made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], said: str
-) -> None:
-    earlier = tmp_path / "earlier.json"
-    earlier.write_text(json.dumps({"provenance": {"config": {}}, "rows": [], "graphs": []} | change))
-    words = run_words(made, tmp_path / "out", graph, "--rows", "base", "--earlier", str(earlier))
-    assert italian.main(words) == 1
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-    assert CALLS == []
-
-
 def test_italian_names_are_to_be_found_among_english_ones(made: Path, tmp_path: Path) -> None:
     lines = ["id\tterm\tlanguage"]
     for number, site in enumerate(SITES):
@@ -372,13 +278,6 @@ def test_every_row_has_settings_that_its_recipe_takes(made: Path, graph: Path, r
         assert (few.steps, few.batch, few.corpus) == (200, 4, str(made / "notes.txt"))
 
 
-def test_rows_start_from_rows() -> None:
-    assert len({row.name for row in rows.ROWS}) == len(rows.ROWS)
-    for place, row in enumerate(rows.ROWS):
-        assert row.start is None or row.recipe is None or row.start in [one.name for one in rows.ROWS[:place]]
-        assert row.graph is None or row.graph in graphs.MODELS
-
-
 def test_vectors_of_the_seed_or_the_first(graph: Path, tmp_path: Path) -> None:
     for seed in ("2", "10"):
         graph_of(["A:1", "A:2"], tmp_path / "complex" / seed / "vectors")
@@ -388,54 +287,8 @@ def test_vectors_of_the_seed_or_the_first(graph: Path, tmp_path: Path) -> None:
         graphs.vectors_in(tmp_path, "rotate", 0)
 
 
-def test_wrong_words_are_told(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "run",
-        "--terminology",
-        str(made / "t.terminology"),
-        "--corpus",
-        str(made / "notes.txt"),
-        "-o",
-        str(tmp_path),
-    ]
-    for more, said in (
-        (["--rows", "v4"], "v3"), (["--rows", "v1", "--benchmarks", "mscm"], "mcsm"), (["--seeds", "a"], "'a'"),
-        (["--rows", "v1", "--benchmarks", "relatedness"], "--data"), (["--rows", "v3"], "--graphs"),
-        (["--rows", "v1", "--benchmarks", "held_out_synonyms"], "--cut"),
-        (["--rows", "v1", "--benchmarks", "held_out_translations"], "--split"),
-    ):  # fmt: skip
-        graph = [] if said == "--graphs" else ["--graphs", str(tmp_path)]
-        assert italian.main([*words, *more, *graph]) == 2
-        assert said in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        italian.main([*words, "--margin", "beta"])
-    assert "key=value" in capsys.readouterr().err
-    assert italian.main(["table", str(tmp_path / "nothing")]) == 2
-    assert italian.main(["graph", "--terminology", str(made / "t.terminology"), "-o", "x", "--models", "rotat"]) == 2
-    assert "rotate" in capsys.readouterr().err
-    assert italian.main(["rows"]) == 0
-    assert "v3_simple" in capsys.readouterr().out
-
-
-def test_commands_are_processes_whose_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    seen = []
-
-    def process(command: list[str], *, check: bool) -> subprocess.CompletedProcess[str]:
-        assert not check
-        seen.append(command)
-        return subprocess.CompletedProcess(command, int("fails" in command))
-
-    monkeypatch.setattr(subprocess, "run", process)
-    rows.caller(3)("evaluate", Path("a b"))
-    assert seen == [[sys.executable, "-m", "alphita", "evaluate", "a b", "--threads", "3"]]
-    with pytest.raises(AlphitaError, match="fails"):
-        rows.caller(None)("train", "fails")
-    assert "--threads" not in seen[1]
-
-
 def test_a_folder_is_of_one_plan(tmp_path: Path) -> None:
-    rows.begin({"a": (1, 2)}, tmp_path)
-    rows.begin({"a": [1, 2]}, tmp_path)
+    cells.begin({"a": (1, 2)}, tmp_path)
+    cells.begin({"a": [1, 2]}, tmp_path)
     with pytest.raises(UsageError, match="other data"):
-        rows.begin({"a": [1]}, tmp_path)
+        cells.begin({"a": [1]}, tmp_path)

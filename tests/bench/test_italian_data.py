@@ -8,12 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Source, load_benchmark
 from alphita.terminology import store
 from alphita.terminology.model import Tables
-from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from tests.tiny import tiny_terminology
 
@@ -75,18 +73,6 @@ def test_what_is_cut_follows_from_the_seed_alone(tiny: Terminology, tmp_path: Pa
     assert names(other) != names(first)
     _, few = cut(tiny, tmp_path / "d.terminology", queries=5)
     assert few.strings == one.strings[:5]
-
-
-def test_the_limits_of_a_cut(tiny: Terminology, tmp_path: Path) -> None:
-    alone, split = cut(tiny, tmp_path / "a.terminology", per_concept=1.0)
-    assert all(len(some) == 1 for some in names(alone).values())
-    assert len(split) == 32
-    whole, nothing = cut(tiny, tmp_path / "b.terminology", per_concept=88 / 32)
-    assert names(whole) == names(tiny)
-    assert len(nothing) == 0
-    for wrong in (0.9, 3.0):
-        with pytest.raises(UsageError, match=r"between 1 and 2\.75"):
-            data.scarce(tiny, wrong, 0, 10)
 
 
 def test_cut_names_are_found_by_the_benchmark(tiny: Terminology, tmp_path: Path) -> None:
@@ -186,23 +172,3 @@ def test_the_groups_do_not_overlap_and_are_thirteen() -> None:
     assert len(data.GROUPS) == 13
     assert len(types) == len(set(types))
     assert all(len(tui) == 4 and tui[0] == "T" and tui[1:].isdigit() for tui in types)
-
-
-def test_the_commands_write_once(tiny: Terminology, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["scarce", str(tiny.path), "-o", str(tmp_path / "s.terminology"), "--held-out", str(tmp_path / "c.split")]
-    assert italian.main([*words, "--names", "1.5", "--seed", "1"]) == 0
-    assert "48 of 88 names for 32 concepts" in capsys.readouterr().err
-    made = artefact.open_manifest(tmp_path / "s.terminology", "terminology")
-    assert made["config"]["made_of"]["content_hash"] == tiny.content_hash
-    assert italian.main([*words, "--names", "1.5", "--seed", "1"]) == 0
-    assert capsys.readouterr().err == ""
-    assert len(Split.load(tmp_path / "c.split")) > 10
-    words = ["groups", str(umls(tmp_path / "u.terminology").path), "-o", str(tmp_path / "g.terminology")]
-    assert italian.main(words) == 0
-    assert "5 concepts" in capsys.readouterr().err
-    spoken(tmp_path / "all.terminology")
-    words = ["bilingual", str(tmp_path / "all.terminology"), "-o", str(tmp_path / "it.terminology"), "--held-out"]
-    assert italian.main([*words, str(tmp_path / "it.split"), "--fraction", "1"]) == 0
-    assert "2 names in it are held out" in capsys.readouterr().err
-    assert italian.main(["scarce", str(tiny.path), "-o", str(tmp_path / "x"), "--held-out", "y", "--names", "9"]) == 2
-    assert "--names 9" in capsys.readouterr().err

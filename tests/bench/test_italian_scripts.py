@@ -4,7 +4,6 @@ import argparse
 import importlib
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -118,28 +117,14 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     assert not [call for call in calls if call[0] == "alphita"]
     assert [named(one) for one in benches(calls)] == ["scarce", "graph", "run", "bilingual", "run"]
     assert benches(calls)[2].margin == ["learning_rate=1e-4", "accumulation=2"]
-    assert [one.earlier for one in benches(calls) if named(one) == "run"] == [None, None]
     assert set(benches(calls)[1].models.split(",")) == set(graphs.MODELS)
     # Of all rows none is unknown to the bench.
     assert set(benches(calls)[4].rows.split(",")) <= set(rows.BY_NAME)
 
 
-def test_the_open_script_takes_over_what_an_earlier_run_told(opened: Path, tmp_path: Path) -> None:
-    earlier = tmp_path / "earlier run"
-    (earlier / "english").mkdir(parents=True)
-    (earlier / "english" / "table.json").touch()
-    script = Script("italian_open.sh", tmp_path)
-    done, calls = script.run(opened, tmp_path / "out", EARLIER=str(earlier), GRAPH_MODELS="complex")
-    assert done.returncode == 0, done.stderr
-    _, graph, english, _, italian_run = benches(calls)
-    assert graph.models == "complex"
-    assert english.earlier == earlier / "english" / "table.json"
-    assert italian_run.earlier is None
-
-
 def test_the_open_script_makes_the_english_rows_of_a_part(opened: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done, calls = Script("italian_open.sh", tmp_path).run(opened, out, PART="HP:0000118", EARLIER=str(tmp_path))
+    done, calls = Script("italian_open.sh", tmp_path).run(opened, out, PART="HP:0000118")
     assert done.returncode == 0, done.stderr
     check_alphita(calls)
     (subset,) = [call for call in calls if call[:3] == ["alphita", "terminology", "subset"] and "HP:0000118" in call]
@@ -148,54 +133,8 @@ def test_the_open_script_makes_the_english_rows_of_a_part(opened: Path, tmp_path
     assert (english.terminology, english.cut) == (scarce.output, scarce.held_out)
     # All that the whole has in the same folder is apart from it, and the graph is whole.
     assert (scarce.output, scarce.held_out) == (out / "scarce_HP_0000118.terminology", out / "cut_HP_0000118.split")
-    assert (english.output, english.earlier) == (out / "english_HP_0000118", None)
+    assert english.output == out / "english_HP_0000118"
     assert graph.terminology == bilingual.terminology == out / "open.terminology"
-
-
-def test_the_open_script_tags_the_entities_of_some_rows(opened: Path, tmp_path: Path) -> None:
-    script, out = Script("italian_open.sh", tmp_path), tmp_path / "out"
-    more = {"ENTITIES": "base,v3", "SEEDS": "4,5", "PART": "HP:0000118", "TAGGING": "runs=2 epochs=9"}
-    done, calls = script.run(opened, out, **more)
-    assert (done.returncode, calls) == (2, [])
-    assert "e3c_english.tsv" in done.stderr
-
-    annotations = opened / "benchmarks/e3c_concepts/e3c_english.tsv"
-    annotations.parent.mkdir()
-    annotations.touch()
-    done, calls = script.run(opened, out, **more)
-    assert done.returncode == 0, done.stderr
-    check_alphita(calls)
-    (sets,) = [call for call in calls if Path(call[1]).name == "e3c_entities.py"]
-    assert sets[2:] == [str(annotations), str(opened / "text/e3c/English.layer2.jsonl"), "-o", str(out / "e3c")]
-    (tagged,) = [call for call in calls if call[:3] == ["alphita", "evaluate", "ner"]]
-    model = out / "english_HP_0000118/v3/4/model"
-    assert tagged[3:7] == ["--model", "minilm,pooling=mean,name=base", "--model", f"{model},name=v3"]
-    assert {"ner.runs=2", "ner.epochs=9", "ner.datasets=E3C"} <= set(tagged)
-    assert tagged[tagged.index("--data") + 1] == sets[-1]
-    assert benches(calls)[2].keep_models
-
-    done, calls = script.run(opened, out, **more)
-    assert done.returncode == 0, done.stderr
-    assert not [call for call in calls if "ner" in call or "e3c_entities" in call[1]]
-
-
-@pytest.mark.parametrize(
-    ("gone", "said"),
-    [
-        ("open_graph/terms.tsv.gz", "open_graph/terms.tsv"), ("text/e3c/Spanish.layer2.jsonl", "Spanish.layer"),
-        ("benchmarks", "benchmarks"),
-    ],
-)  # fmt: skip
-def test_what_the_open_script_lacks_is_told_before_anything_is_done(
-    opened: Path, tmp_path: Path, gone: str, said: str
-) -> None:
-    path = opened / gone
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-    done, calls = Script("italian_open.sh", tmp_path).run(opened, tmp_path / "out")
-    assert done.returncode == 2
-    assert "error: there is no" in done.stderr
-    assert said in done.stderr
-    assert calls == []
 
 
 def test_the_papers_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> None:

@@ -113,12 +113,3 @@ def test_the_tables_are_those_of_the_numbers() -> None:
     less = table.markdown(rows[2:], [], [])
     assert "## Graph models" not in less
     assert "## MCSM by type" not in less
-
-
-def test_every_ordering_is_of_rows_and_columns_that_exist() -> None:
-    names = set(rows_module.BY_NAME)
-    columns = {one.name for one in table.COLUMNS} | {table.AVERAGE}
-    for one in table.ORDERINGS:
-        assert {one.first, one.second} <= names
-        assert set(one.columns) <= columns
-    assert len({one.name for one in table.COLUMNS}) == len(table.COLUMNS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita.errors import InputError, Rejects
+from alphita.errors import Rejects
 from alphita.terminology import store
 from alphita.terminology.loaders import table
 from alphita.terminology.store import Terminology, load_terminology
@@ -75,17 +75,6 @@ def test_definitions_of_an_open_graph_add_no_term(written: Path) -> None:
     texts = read.side_table("definitions")
     assert texts["concept"].to_pylist() == [read.resolve("A:1")] * 2
     assert set(texts["text"].to_pylist()) == {'What it "is".', "What it is by others."}
-
-
-def test_files_that_are_no_open_graph_are_refused(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    terms, relations = written / "terms.tsv.gz", written / "relations.tsv"
-    with pytest.raises(InputError, match="cannot be read"):
-        open_graph.write_tables(written / "nothing.tsv", relations, written / "out")
-    with pytest.raises(InputError, match="has no column 'definition'"):
-        open_graph.write_tables(terms, relations, written / "out", terms)
-    relations.write_text("head\ttail\nA:1\tA:2\n")
-    assert open_graph.main([str(terms), str(relations), "-o", str(written / "out")]) == 1
-    assert "has no column 'relation'" in capsys.readouterr().err
 
 
 def test_the_script_makes_one_graph_of_the_tables(written: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alphita.errors import InputError, UsageError
+from alphita.errors import UsageError
 from alphita.terminology import splits, store
 from alphita.terminology.text import clean_many
 from tests.tiny import tiny_model, tiny_terminology
@@ -144,67 +144,6 @@ def test_a_smaller_sample_is_part_of_a_larger_one():
     assert data.sample(None) == data.sample(50) == data.sample(99) == list(range(50))
 
 
-def test_most_queries():
-    wanted = compare.queries_wanted(["bm25=7", "500"], ["bm25", "gilda"])
-    assert wanted == {"bm25": 7, "gilda": 500}
-    assert compare.queries_wanted(["gilda=3"], ["bm25"]) == {"bm25": None}
-    with pytest.raises(UsageError, match="did you mean 'bm25'"):
-        compare.queries_wanted(["bm2=5"], ["bm25"])
-    for bad in ("x", "0", "bm25="):
-        with pytest.raises(UsageError, match="number above 0"):
-            compare.queries_wanted([bad], ["bm25"])
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--only", "othr"], "did you mean 'other'"),
-        (["--rounds", "0"], "--rounds must be 1 or more"),
-        (["--split", "s.split"], "give one of"),
-    ],
-)
-def test_wrong_use(folder, capsys, more, said):
-    assert compare.main(arguments(folder, *more)) == 2
-    assert said in capsys.readouterr().err
-    assert not (folder / "report").exists()
-
-
-def test_output_is_not_written_over(folder, capsys):
-    (folder / "report").mkdir()
-    assert compare.main(arguments(folder)) == 2
-    assert "exists" in capsys.readouterr().err
-
-
-def test_missing_environments(tmp_path):
-    peer = compare.Peer("gilda", PEERS / "run_gilda.py")
-    with pytest.raises(UsageError, match="--venvs"):
-        compare.python_of(peer, None)
-    with pytest.raises(UsageError, match="no environment of gilda"):
-        compare.python_of(peer, tmp_path)
-    python = tmp_path / "gilda" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.touch()
-    assert compare.python_of(peer, tmp_path) == python
-
-
-def test_every_peer_has_its_runner_and_its_pinned_requirements():
-    for peer in compare.PEERS.values():
-        assert peer.runner.is_file()
-        if peer.environment:
-            lines = (PEERS / f"{peer.environment}.txt").read_text().splitlines()
-            pins = [line for line in lines if line and not line.startswith("#")]
-            assert pins
-            assert all("==" in line for line in pins)
-            assert peer.environment in (PEERS / "setup.sh").read_text()
-        assert peer.runner.name in (PEERS / "README.md").read_text()
-
-
-def test_setup_says_how_it_is_used():
-    done = subprocess.run(["sh", str(PEERS / "setup.sh")], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "usage: setup.sh VENVS" in done.stderr
-
-
 def test_tables_of_a_split(tmp_path):
     tiny_terminology(tmp_path / "t.terminology")
     terminology = store.load_terminology(tmp_path / "t.terminology")
@@ -248,21 +187,6 @@ def test_written_tables_read_back(tmp_path):
     assert (again.ids, again.names, again.queries) == (data.ids, data.names, data.queries)
 
 
-def test_bad_tables(tmp_path, folder):
-    good, bad = folder / "dictionary.tsv", tmp_path / "bad.tsv"
-    with pytest.raises(InputError, match="cannot be read"):
-        tables.from_files(tmp_path / "none.tsv", folder / "queries.tsv")
-    bad.write_text("mention\tconcept\nx\tA\n")
-    with pytest.raises(InputError, match="head line is"):
-        tables.from_files(good, bad)
-    bad.write_text("mention\tid\nx\tA\ny\n")
-    with pytest.raises(InputError, match="line 3: 1 cells, not 2"):
-        tables.from_files(good, bad)
-    bad.write_text("mention\tid\n")
-    with pytest.raises(UsageError, match="nothing to compare"):
-        tables.from_files(good, bad)
-
-
 def test_distinct_concepts_in_order_of_first_appearance():
     lines = [
         ("1", "2", "A", "1"),
@@ -285,12 +209,6 @@ def test_wilson_interval_is_where_the_score_test_is_at_its_quantile(n, data):
     for end in (found.low, found.high):
         if 1e-9 < end < 1 - 1e-9:
             assert math.isclose(abs(p - end), 1.959963984540054 * math.sqrt(end * (1 - end) / n), rel_tol=1e-6)
-
-
-def test_share_refuses_what_is_none():
-    for right, n in ((1, 0), (3, 2), (-1, 2)):
-        with pytest.raises(ValueError, match="of"):
-            scoring.share(right, n)
 
 
 ASKED = [[("x", frozenset("A"))], [("x", frozenset("B")), ("y", frozenset("C"))], [("z", frozenset("A"))]]

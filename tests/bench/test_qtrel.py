@@ -191,7 +191,7 @@ def test_models_are_fine_tuned_and_searched_with(terminology: Terminology, tmp_p
 
 
 def test_accuracy_is_that_of_the_benchmark(made: Path, tmp_path: Path) -> None:
-    from alphita.evaluation.results import figures_of
+    from alphita.evaluation.scoring.results import figures_of
     from alphita.evaluation.systems import load_system
 
     model = str(tiny_model(tmp_path / "tiny"))
@@ -206,11 +206,3 @@ def test_accuracy_is_that_of_the_benchmark(made: Path, tmp_path: Path) -> None:
         assert np.mean(figures[name]["accuracy"]) == pytest.approx(found["accuracy", f"dataset={name}"])
         assert np.mean(figures[name]["f1"]) == pytest.approx(found["F1", f"dataset={name}"])
         assert max(figures[name]["f1"]) == pytest.approx(found["F1", f"dataset={name}, maximum of runs"], abs=1e-4)
-
-
-def test_without_a_model_only_the_sets_are_written(terminology: Terminology, tmp_path: Path, capsys) -> None:
-    assert bench.main(["-t", str(terminology.path), "-o", str(tmp_path), "--most", "8"]) == 0
-    assert sorted(path.name for path in tmp_path.glob("*.tsv"))[0] == "QTRel-easy.dev.tsv"
-    assert not (tmp_path / "table.md").exists()
-    assert bench.main(["-t", str(terminology.path), "-o", str(tmp_path), "--attribute", "makr"]) == 2
-    assert "did you mean 'maker'" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -60,35 +59,3 @@ def test_what_is_counted(made: Path) -> None:
     assert list(bench.words_in(None, [made / "notes.txt"], "en", like)) == ["corpus"]
     with pytest.raises(InputError, match="no name in the language 'it'"):
         bench.words_in(made / "t.terminology", [], "it", like)
-
-
-def test_two_languages_in_one_table(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    both = ["--before", str(made / "before"), "--after", str(made / "after")]
-    words = ["-o", str(tmp_path / "out"), "--language", "it", *both, "--corpus", str(made / "notes.txt")]
-    words += ["--language=en", *both, "--terminology", str(made / "t.terminology"), "--example", "heart ache"]
-    assert bench.main(words) == 0
-    shown = capsys.readouterr().out
-    assert shown == (tmp_path / "out" / "table.md").read_text()
-    assert (
-        "| it | pleuropolmonare | p ##l ##e ##u ##r ##o ##p ##o ##l ##m ##o ##n ##a ##r ##e | pleuro ##polmonare |"
-        in shown
-    )
-    assert "| en | heart ache | heart ache | heart ache |" in shown
-    written = json.loads((tmp_path / "out" / "table.json").read_text())
-    italian, english = written["languages"]
-    assert italian["tokens"][1] - italian["tokens"][0] == 3
-    assert list(english["texts"]) == ["names"]
-    assert english["texts"]["names"]["tokens_a_word"] == pytest.approx([1.0, 1.0])
-    assert "| en | names |" in shown
-    assert written["provenance"]["command"]
-
-
-def test_wrong_words_are_told(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    both = ["--before", str(made / "before"), "--after", str(made / "after")]
-    for words, said in (
-        (["--language", "it", *both, "--corpus", str(made / "notes.txt")], "--output"),
-        (["-o", str(tmp_path), "--language", "it", "--before", str(made / "before")], "--after"),
-        (["-o", str(tmp_path), "--language", "it", *both], "--terminology or --corpus"),
-    ):
-        assert bench.main(words) == 2
-        assert said in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 from alphita.errors import Rejects
 from alphita.terminology import store
 from alphita.terminology.model import Tables
-from alphita.training import pair_files
+from alphita.training.terms import pair_files
 from tests.cli.command import alphita
 from tests.doubles import HashEncoder
 

@@ -10,7 +10,7 @@ import pytest
 from alphita.cli import mentions as command
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
-from alphita.training.mention_store import Mentions
+from alphita.training.mentions.store import Mentions
 from tests.cli.command import alphita
 from tests.tiny import tiny_model
 from tests.training.mention_terms import terminology_of
@@ -99,7 +99,7 @@ def test_an_existing_folder_is_kept(asked, tmp_path, capsys):
 def test_every_setting_is_an_option():
     from inspect import signature
 
-    from alphita.training.mentions import MentionSettings
+    from alphita.training.mentions.building import MentionSettings
 
     options = set(signature(command.mentions).parameters)
     assert {name if name != "languages" else "language" for name in MentionSettings.model_fields} <= options

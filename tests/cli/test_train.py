@@ -10,7 +10,7 @@ from alphita import artefact
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert
 from alphita.errors import AlphitaError
-from alphita.training import runs
+from alphita.training.engine import runs
 from tests.cli.command import alphita
 from tests.tiny import tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of

@@ -13,10 +13,10 @@ import polars as pl
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
-from alphita.training.injection_steps import InjectionSteps
-from alphita.training.masked_steps import MaskedSteps
-from alphita.training.switching_steps import SwitchingSteps
-from alphita.training.term_batches import TermSteps
+from alphita.training.engine.switching_steps import SwitchingSteps
+from alphita.training.mentions.injection_steps import InjectionSteps
+from alphita.training.terms.batches import TermSteps
+from alphita.training.text.masked_steps import MaskedSteps
 from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of
 

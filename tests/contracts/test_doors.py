@@ -6,18 +6,14 @@ Every mention goes through every door. One is started for it: a server with --ma
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.contracts import doors
 from tests.contracts.findings import write
-
-sys.path.append(str(Path(__file__).parents[2] / "bench"))
-doors = importlib.import_module("doors")
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "defaults": {}, "three candidates": {"top_k": 3}, "more errors": {"error": 0.1}, "both": {"top_k": 3, "error": 0.1},
@@ -87,11 +83,3 @@ def test_what_a_file_defines_is_known_where_it_is_told(to: str, tmp_path: Path) 
     asked.normalizer.prepare(mentions)
     for found in (asked.one_at_a_time(), asked.stream(), asked.rest_one_at_a_time()):
         assert all(one.agrees(other) for one, other in zip(of_file, found, strict=True))
-
-
-def test_the_table_shows_what_differs() -> None:
-    one = doors.Answer("T:1", 0.5, "review")
-    found = {doors.REFERENCE: [one], "a": [one._replace(confidence=0.500001)], "b": [one._replace(decision="accept")],
-             "c": [None]}  # fmt: skip
-    last = doors.table(["a name"], found, ["x | y"]).splitlines()[-1]
-    assert last == '| a name | `"x \\| y"` | T:1 | 0.500000 | review | = | T:1 0.500000 accept | not taken |'

@@ -15,8 +15,8 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
-from alphita.training.names import TrainingNames
-from alphita.training.term_batches import TermSteps
+from alphita.training.terms.batches import TermSteps
+from alphita.training.terms.names import TrainingNames
 from tests.contracts.recipe_cases import OF_NAMES, Given, name_of
 from tests.tiny import tiny_terminology
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from alphita import artefact, registry
 from alphita.errors import InputError, UsageError
-from alphita.training import loop
-from alphita.training.loop import MicroSteps
+from alphita.training.engine import loop
+from alphita.training.engine.loop import MicroSteps
 from tests.contracts.recipe_cases import CASES, Given, name_of
 from tests.killing import train_command, whole_and_resumed
 

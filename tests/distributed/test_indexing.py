@@ -15,7 +15,7 @@ from alphita.distributed.engine import Opening, Receipt
 from alphita.distributed.files import Place
 from alphita.distributed.indexing import EncoderOpening, Parts, build
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.index import store
+from alphita.index import encoding, store
 from alphita.index.store import Index
 from tests.doubles import HashEncoder, SmallTerminology
 
@@ -63,7 +63,7 @@ def _stand_ins(monkeypatch):
         precision = "fp32"
 
     monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", lambda path, **_: Encoder())
-    monkeypatch.setattr(store, "STRINGS_A_BLOCK", BLOCK)
+    monkeypatch.setattr(encoding, "STRINGS_A_BLOCK", BLOCK)
 
 
 def files_of(index: Path) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from alphita.distributed import indexing
 from alphita.distributed.processes import open_engine
 from alphita.encoder.encoder import TermEncoder
-from alphita.index import store
+from alphita.index import encoding, store
 from tests.tiny import tiny_model, tiny_terminology
 
 
 def test_two_processes_build_the_index_of_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "STRINGS_A_BLOCK", 9)
+    monkeypatch.setattr(encoding, "STRINGS_A_BLOCK", 9)
     monkeypatch.chdir(tmp_path)
     model, terminology = tiny_model(tmp_path / "model"), tiny_terminology(tmp_path / "t.terminology")
     alone = store.build(terminology, TermEncoder.load(model), "alone.index")

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from alphita import TermEncoder
-from alphita.encoder.injected_bert import InjectedBert, inject
+from alphita.encoder.injected_bert import InjectedBert
+from alphita.encoder.injecting import inject
 from alphita.errors import InputError, UsageError
-from alphita.training.forward import TermForward
+from alphita.training.engine.forward import TermForward
 
 from .conftest import TERMS, write_model
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from alphita.evaluation import confusions
-from alphita.evaluation.results import Figure, Metric, Result, compare, figures_of
 from alphita.evaluation.run import _written
+from alphita.evaluation.scoring import confusions
+from alphita.evaluation.scoring.results import Figure, Metric, Result, compare, figures_of
 
 EVIL = '<script>alert("x")</script> & \'"|*_'
 

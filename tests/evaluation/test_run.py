@@ -14,10 +14,11 @@ from pydantic import ValidationError
 
 from alphita import artefact, cli, registry
 from alphita.errors import InputError, UsageError
-from alphita.evaluation import page, pictures, run
+from alphita.evaluation import run
 from alphita.evaluation.benchmarks import PACKAGE, Source, load_benchmark
-from alphita.evaluation.results import figures_of
+from alphita.evaluation.report import page, pictures
 from alphita.evaluation.run import Plan
+from alphita.evaluation.scoring.results import figures_of
 from alphita.evaluation.systems import load_system
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.terminology.splits import hold_out_synonyms
@@ -207,7 +208,7 @@ import polars as pl
 from alphita.config import Config
 from alphita.evaluation import linking
 from alphita.evaluation.benchmarks import Info
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring.results import Metric, Result
 
 INFO = Info(title="mine", task="normalization", citation="none", where="nowhere")
 PUBLISHED = ()

@@ -19,10 +19,8 @@ import numpy as np
 import pytest
 
 from alphita.errors import UsageError
-from alphita.index.neighbours import nearest, unit
+from alphita.index.neighbours import unit
 from alphita.index.servers import Content, ServerIndex, ServerTerm
-from alphita.index.servers._backend import ServerBackend
-from alphita.index.strings import SortedStrings
 from alphita.terminology.language_ranges import speaks
 
 # Of a cosine whose vectors are float16 on the server.
@@ -119,10 +117,13 @@ def loaded(server: ServerIndex, content: Content, release: str = "one", **option
 
 
 def ask(server: ServerIndex, rows: Rows, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    import pyarrow as pa
-
-    backend = ServerBackend(server, SortedStrings(pa.array(list(rows.rows), pa.large_string())))
-    return nearest(backend, rows.vectors.shape, queries, k)
+    """Return similarities (q, k) and rows (q, k) of what a server finds among `rows`."""
+    row_of = {string: row for row, string in enumerate(rows.rows)}
+    strings = [{hit.string: hit.similarity for hit in hits} for hits in server.search(queries, k)]
+    similarity = np.array([list(line.values()) for line in strings], np.float32)
+    places = np.array([[row_of[string] for string in line] for line in strings], np.int64)
+    k = min(k, len(rows.rows))
+    return similarity.reshape(len(queries), k), places.reshape(len(queries), k)
 
 
 def brute_force(vectors: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from alphita.index.choice import Choice
 from alphita.index.enrichment import Enrichment
 from alphita.index.lenders import Lender
 from alphita.index.segment import BORROWED_STANDING
-from alphita.index.sources import index_of, terminology_of
+from alphita.index.sources import enrichment_of, index_of, terminology_of
 from alphita.index.store import Index, build
 from alphita.normalizer import examples
 from alphita.normalizer.normalizer import Normalizer
@@ -218,12 +218,12 @@ def test_a_users_names_and_those_that_come_along_are_all_lent(tmp_path):
 def test_a_table_that_lends_nothing_is_told(tmp_path, text, problem):
     mine = table(tmp_path / "mine.csv", text)
     with pytest.raises((InputError, UsageError), match=problem):
-        Choice(names=(str(mine),)).load()
+        enrichment_of(Choice(names=(str(mine),)))
 
 
 def test_an_unknown_way_of_learning_is_told():
     with pytest.raises(UsageError, match="learning"):
-        Choice(learn="days").load()  # type: ignore[arg-type]
+        enrichment_of(Choice(learn="days"))  # type: ignore[arg-type]
 
 
 # What comes along.
@@ -277,7 +277,7 @@ is_obsolete: true
 
 def test_a_damaged_row_of_a_users_table_is_set_aside_and_counted(tmp_path, capsys):
     mine = table(tmp_path / "mine.csv", "id,name\n1,Dyspnea\n1,Puffed out\n,No id\n2,\n")
-    lender = Choice(borrow=False, names=(str(mine),)).load().lender
+    lender = enrichment_of(Choice(borrow=False, names=(str(mine),))).lender
     assert lender is not None
     assert set(lender.names["name"]) == {"Dyspnea", "Puffed out"}
     assert "2 rows were left out; each is in" in capsys.readouterr().err
@@ -287,7 +287,7 @@ def test_a_table_in_another_encoding_is_told(tmp_path):
     mine = tmp_path / "mine.csv"
     mine.write_bytes("id,name\n1,Dyspnée\n1,Essoufflé\n".encode("latin-1"))
     with pytest.raises(InputError, match=r"(?i)utf-8|encod"):
-        Choice(borrow=False, names=(str(mine),)).load()
+        enrichment_of(Choice(borrow=False, names=(str(mine),)))
 
 
 def test_a_name_of_two_concepts_of_a_table_leads_to_neither(tmp_path):

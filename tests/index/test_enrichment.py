@@ -16,7 +16,7 @@ from alphita.index.enrichment import Enrichment, lent_share, own_names
 from alphita.index.learning import Learned, is_held_back
 from alphita.index.lenders import shipped_lender
 from alphita.index.segment import collect
-from alphita.index.sources import terminology_of
+from alphita.index.sources import enrichment_of, terminology_of
 from alphita.index.store import Index, build
 from alphita.index.updating import reusing
 from alphita.normalizer.calibration_store import ESTIMATED, FOLDER
@@ -95,7 +95,9 @@ def test_an_update_keeps_the_head_and_so_the_vectors(index, source, tmp_path):
 
 
 def test_too_few_synonyms_are_said_and_the_rest_works(encoder, source, tmp_path):
-    index = build(load_terminology(source), encoder, tmp_path / "x.index", enrichment=Choice(borrow=False).load())
+    index = build(
+        load_terminology(source), encoder, tmp_path / "x.index", enrichment=enrichment_of(Choice(borrow=False))
+    )
     assert "two names to learn from: 2" in index.manifest["head"]["reason"]
     assert index.manifest["model_hash"] == index.base_model_hash
     assert not (index.model_path / FILE).exists()

@@ -473,7 +473,7 @@ def test_a_graph_is_built_without_shared_memory_where_there_is_little(server, mi
 
 
 def test_the_servers_are_the_files():
-    assert registry.names(SERVERS) == ["pgvector", "qdrant"]
+    assert registry.names(SERVERS) == ["pgvector"]
     assert module_of("POSTGRESQL://x/y") is pgvector
     with pytest.raises(UsageError, match=r"no server is known for this address.*postgresql://") as refused:
         connect("mysql://me:secret@host/db", "terms")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from alphita.errors import InputError, UsageError
-from alphita.index import store, updating
+from alphita.index import encoding, updating
 from alphita.index.store import Index, build
 from tests.doubles import ROWS, HashEncoder, SmallTerminology, small_terminology
 
@@ -23,7 +23,7 @@ def old(tmp_path) -> Index:
     return build(small_terminology(), HashEncoder(), tmp_path / "old.index")
 
 
-@pytest.mark.parametrize("block", [store.STRINGS_A_BLOCK, 5, 1])
+@pytest.mark.parametrize("block", [encoding.STRINGS_A_BLOCK, 5, 1])
 def test_only_new_strings_are_encoded_and_the_index_is_that_of_a_fresh_build(old, tmp_path, monkeypatch, block):
     monkeypatch.setattr(updating, "STRINGS_A_BLOCK", block)
     encoder = HashEncoder()

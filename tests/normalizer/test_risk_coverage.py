@@ -16,7 +16,6 @@ from alphita.normalizer.limits import tail, upper_limit
 from alphita.normalizer.risk_coverage import (
     Certificate,
     RiskCoverage,
-    aurc,
     certify,
     coverage_at_error,
     curve,
@@ -299,7 +298,6 @@ class TestCurve:
         wanted = reference.risk_coverage(score.tolist(), right.tolist())
         found = curve(score, right)
         assert [tuple(point) for point in zip(*found, strict=True)] == [pytest.approx(point) for point in wanted]
-        assert aurc(score, right) == pytest.approx(reference.aurc(score.tolist(), right.tolist()))
         best = max([coverage for _, coverage, risk in wanted if risk <= error], default=0.0)
         assert coverage_at_error(score, right, error) == pytest.approx(best)
 
@@ -307,14 +305,12 @@ class TestCurve:
     @given(answers)
     def test_only_the_order_of_the_scores_counts(self, data):
         score, right = np.array([float(s) for s, _ in data]), np.array([r for _, r in data])
-        assert aurc(np.exp(score / 3), right) == pytest.approx(aurc(score, right))
         assert coverage_at_error(5 * score - 2, right, 0.2) == coverage_at_error(score, right, 0.2)
 
-    def test_a_better_score_has_more_coverage_and_less_area(self):
+    def test_a_better_score_has_more_coverage(self):
         confidence, right = drawn(4000, 5)
         noisy = confidence + np.random.default_rng(0).normal(0, 0.3, 4000)
         assert coverage_at_error(confidence, right, 0.02) > coverage_at_error(noisy, right, 0.02)
-        assert aurc(confidence, right) < aurc(noisy, right) < (~right).mean()
 
 
 class TestPlot:

@@ -9,8 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.normalizer.candidates import EXACT, VECTORS, Pairs
-from alphita.normalizer.table import collect, one_each, requests_of
+from alphita.normalizer.table import Requests, collect, requests_of
 from tests.reference.ranking import candidates as reference
+
+
+def one_each(n: int) -> Requests:
+    return requests_of([[query] for query in range(n)])
 
 
 def world(seed: int):

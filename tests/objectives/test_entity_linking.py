@@ -12,7 +12,6 @@ from alphita.objectives.entity_linking import (
     NO_ENTITY,
     NOT_MASKED,
     entity_linking,
-    linking_and_language,
     masked_language_model,
 )
 from tests.reference import kge as reference
@@ -103,7 +102,7 @@ def test_half_precision_entities_are_read_in_float32() -> None:
     assert loss.item() == entity_linking(projected.bfloat16().float(), gold, half).item()
 
 
-def test_language_and_the_sum_of_both() -> None:
+def test_language() -> None:
     random = torch.Generator().manual_seed(0)
     scores = torch.randn(2, 5, 7, generator=random, dtype=torch.float64, requires_grad=True)
     labels = torch.tensor([[1, NOT_MASKED, 6, 0, NOT_MASKED], [NOT_MASKED] * 5])
@@ -116,11 +115,6 @@ def test_language_and_the_sum_of_both() -> None:
     nothing = masked_language_model(scores, torch.full((2, 5), NOT_MASKED))
     nothing.backward()
     assert nothing.item() == 0
-    projected, gold, entities = batch(4, 6, 1)
-    both = linking_and_language(scores, labels, projected, gold, entities)
-    assert both["language"].item() == pytest.approx(expected)
-    assert both["linking"].item() == entity_linking(projected, gold, entities).item()
-    assert both["loss"].item() == pytest.approx(both["language"].item() + both["linking"].item(), rel=1e-15)
 
 
 def test_wrong_use_is_named() -> None:

@@ -15,11 +15,11 @@ from alphita.index.learning import is_held_back
 from alphita.recipes import alphita
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.definition_data import read
-from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
-from alphita.training.near_names import NearNames
-from alphita.training.sentence_run import SentenceRun
-from alphita.training.term_batches import TermSteps
+from alphita.training.sentences.run import SentenceRun
+from alphita.training.terms.batches import TermSteps
+from alphita.training.terms.near_names import NearNames
+from alphita.training.text.definition_data import read
+from alphita.training.text.definition_pairs import DefinitionPairs, HardNegatives
 from tests.reference import info_nce
 from tests.stanzas import defined
 from tests.tiny import tiny_model, vectors_of

@@ -19,12 +19,12 @@ from alphita.recipes.biolord import Config
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from alphita.training import concept_targets
-from alphita.training.definition_pairs import DefinitionPairs, HardNegatives
-from alphita.training.distillation import ProjectionHead
-from alphita.training.phases import Phase
-from alphita.training.sentence_tasks import SentenceTasks
-from alphita.training.term_batches import TermSteps
+from alphita.training.engine.phases import Phase
+from alphita.training.sentences.tasks import SentenceTasks
+from alphita.training.terms import concept_targets
+from alphita.training.terms.batches import TermSteps
+from alphita.training.terms.distillation import ProjectionHead
+from alphita.training.text.definition_pairs import DefinitionPairs, HardNegatives
 from tests.killing import train_command, whole_and_resumed
 from tests.reference import info_nce as reference
 from tests.stanzas import Stanza, defined, ontology

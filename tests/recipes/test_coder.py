@@ -17,9 +17,9 @@ from alphita.objectives.term_relation_term import RelationMatrices, term_relatio
 from alphita.recipes import coder
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology, load_terminology
-from alphita.training.forward import TermForward
-from alphita.training.names import TrainingNames
-from alphita.training.triples import TripleSampler, usable_triples
+from alphita.training.engine.forward import TermForward
+from alphita.training.terms.names import TrainingNames
+from alphita.training.terms.triples import TripleSampler, usable_triples
 
 SMALL = {
     "k": 16, "m": 4, "steps": 60, "warmup_steps": 6, "accumulation": 1, "learning_rate": 2e-3, "pooling": "mean",
@@ -136,7 +136,7 @@ def test_names_train_with_noise_too_but_held_out_ones_in_no_form(
         noised.append(string)
         return f"{string} today"
 
-    monkeypatch.setattr("alphita.training.names.noisy", spying)
+    monkeypatch.setattr("alphita.training.terms.names.noisy", spying)
     config = coder.Config(**SMALL | {"steps": 2, "noise": 1.0})
     coder.train(terminology, str(model), tmp_path / "m", config, split=split)
     assert sorted(noised) == sorted(plain.strings)
@@ -148,7 +148,7 @@ def test_a_run_that_was_begun_before_there_was_noise_goes_on(
     terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
 ) -> None:
     seen: list[dict[str, object]] = []
-    monkeypatch.setattr("alphita.training.runs.fingerprint", lambda facts: seen.append(facts["config"]) or "x")
+    monkeypatch.setattr("alphita.training.engine.runs.fingerprint", lambda facts: seen.append(facts["config"]) or "x")
     for noise in (0.0, 0.5):
         coder.train(
             terminology, str(model), tmp_path / f"m{noise}", coder.Config(**SMALL | {"steps": 1, "noise": noise})

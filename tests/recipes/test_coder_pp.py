@@ -16,11 +16,11 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.recipes import coder_pp
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
-from alphita.training.checkpoints import load_module
-from alphita.training.forward import TermForward
-from alphita.training.mining import AnchorSampler, MinedNeighbours
-from alphita.training.names import TrainingNames
-from alphita.training.term_batches import TermSteps
+from alphita.training.engine.checkpoints import load_module
+from alphita.training.engine.forward import TermForward
+from alphita.training.terms.batches import TermSteps
+from alphita.training.terms.mining import AnchorSampler, MinedNeighbours
+from alphita.training.terms.names import TrainingNames
 from tests.reference.multi_similarity import cos, ms_loss
 from tests.tiny import tiny_terminology
 

@@ -20,11 +20,11 @@ from alphita.terminology.loaders import obo
 from alphita.terminology.model import Tables, empty
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology, save
-from alphita.training.forward import TermForward
-from alphita.training.name_groups import NameGroupSampler
-from alphita.training.names import TrainingNames
-from alphita.training.term_batches import TermSteps
-from alphita.training.triples import KnownTriples, usable_triples
+from alphita.training.engine.forward import TermForward
+from alphita.training.terms.batches import TermSteps
+from alphita.training.terms.name_groups import NameGroupSampler
+from alphita.training.terms.names import TrainingNames
+from alphita.training.terms.triples import KnownTriples, usable_triples
 from tests.reference import relational
 from tests.reference.multi_similarity import term_term
 from tests.tiny import tiny_terminology

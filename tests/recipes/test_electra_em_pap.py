@@ -22,9 +22,9 @@ from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
-from alphita.training import corpora, span_sequences
-from alphita.training.replaced_token_steps import ReplacedTokenSteps
-from alphita.training.span_sequences import Sequences
+from alphita.training.text import corpora, span_sequences
+from alphita.training.text.replaced_token_steps import ReplacedTokenSteps
+from alphita.training.text.span_sequences import Sequences
 from tests.search.conftest import products_of, save_bilingual
 
 SMALL: dict[str, Any] = {

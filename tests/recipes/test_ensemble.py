@@ -17,7 +17,7 @@ from alphita.recipes import ensemble
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.sentence_run import SentenceRun
+from alphita.training.sentences.run import SentenceRun
 from tests.stanzas import defined
 from tests.tiny import tiny_model, vectors_of
 

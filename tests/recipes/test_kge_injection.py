@@ -18,9 +18,9 @@ from alphita.graph.store import EntityVectors
 from alphita.recipes import kge_injection
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
-from alphita.training import injection_run
-from alphita.training.injection_steps import InjectionSteps
-from alphita.training.mention_store import Mentions
+from alphita.training.mentions import injection_run
+from alphita.training.mentions.injection_steps import InjectionSteps
+from alphita.training.mentions.store import Mentions
 from tests.training.linked_texts import graph_of, mentions_of, texts_of
 
 SMALL: dict[str, Any] = {

@@ -13,21 +13,22 @@ from safetensors.torch import load_file
 from alphita import artefact
 from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injected_bert import InjectedBert, inject
+from alphita.encoder.injected_bert import InjectedBert
+from alphita.encoder.injecting import inject
 from alphita.encoder.tags import TAGS, with_tags
 from alphita.errors import InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.recipes import kge_margin
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
-from alphita.training.checkpoints import load_module
-from alphita.training.margin_phase import sampler_of
-from alphita.training.mention_rows import MentionRows, mention_rows
-from alphita.training.mention_steps import MentionForward
-from alphita.training.mention_store import Mentions
-from alphita.training.mentions import MentionSettings, build
-from alphita.training.names import TrainingNames
-from alphita.training.term_batches import TermSteps
+from alphita.training.engine.checkpoints import load_module
+from alphita.training.mentions.building import MentionSettings, build
+from alphita.training.mentions.margin_phase import sampler_of
+from alphita.training.mentions.rows import MentionRows, mention_rows
+from alphita.training.mentions.steps import MentionForward
+from alphita.training.mentions.store import Mentions
+from alphita.training.terms.batches import TermSteps
+from alphita.training.terms.names import TrainingNames
 from tests.reference import kge as reference
 from tests.tiny import tiny_model
 
@@ -331,7 +332,7 @@ def test_what_is_held_out_stands_neither_in_names_nor_in_contexts(
         seen.append(collect(*given, **options))
         return seen[-1]
 
-    monkeypatch.setattr("alphita.training.mention_run.mention_rows", noted)
+    monkeypatch.setattr("alphita.training.mentions.run.mention_rows", noted)
     kge_margin.train(terminology, str(model), tmp_path / "m", config_of(made, steps=1), split=split)
     (rows,) = seen
     assert rows.windows > 20

@@ -22,10 +22,10 @@ from alphita.terminology.model import Tables
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
-from alphita.training import teachers
-from alphita.training.pair_batches import PairBatches, numbered
-from alphita.training.term_batches import TermSteps
-from alphita.training.translation_data import gather
+from alphita.training.engine import teachers
+from alphita.training.terms.batches import TermSteps
+from alphita.training.terms.pair_batches import PairBatches, numbered
+from alphita.training.terms.translation_data import gather
 from tests.tiny import FINDINGS, SITES, tiny_model
 
 ITALIAN = dict(zip(SITES, ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio"), strict=True))
@@ -372,7 +372,7 @@ def test_a_run_with_dev_scores_that_was_cut_goes_on_to_the_same_weights(
 def test_dev_scores_are_logged_and_the_best_weights_kept(
     terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    from alphita.training import translation_dev
+    from alphita.training.terms import translation_dev
 
     settings = SMALL | {"dev_pairs": 6, "evaluate_every": 5, "schedule": "constant", "steps": 20, "warmup_steps": 0}
     scores = iter([0.2, 0.9, 0.1, 0.3, 0.9])

@@ -15,8 +15,8 @@ from alphita.encoder.injected_bert import InjectedBert
 from alphita.errors import InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.recipes import kge_injection, kge_margin, pipelined
-from alphita.training.injection_steps import InjectionSteps
-from alphita.training.term_batches import TermSteps
+from alphita.training.mentions.injection_steps import InjectionSteps
+from alphita.training.terms.batches import TermSteps
 from tests.training.linked_texts import mentions_of
 
 SMALL: dict[str, Any] = {

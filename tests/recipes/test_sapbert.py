@@ -12,9 +12,9 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError
 from alphita.recipes import sapbert
 from alphita.terminology.store import Terminology
-from alphita.training.forward import TermForward
-from alphita.training.names import TrainingNames
-from alphita.training.synonym_pairs import PairSampler
+from alphita.training.engine.forward import TermForward
+from alphita.training.terms.names import TrainingNames
+from alphita.training.terms.synonym_pairs import PairSampler
 from tests.reference import relational
 from tests.tiny import tiny_terminology
 

@@ -96,12 +96,6 @@ def risk_coverage(score, right) -> list[tuple[float, float, float]]:
     return found
 
 
-def aurc(score, right) -> float:
-    """Mean over the answers of the risk at the threshold that first accepts each."""
-    risk = {threshold: r for threshold, _, r in risk_coverage(score, right)}
-    return sum(risk[s] for s in score) / len(score)
-
-
 def certified(confidence, right, error: Fraction, delta: Fraction, order):
     """The last threshold of the order before the first that fails, with accepted and wrong; None if the first fails."""
     best = None

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
-import sys
 import tempfile
 import zipfile
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +18,7 @@ from alphita.terminology.loaders import _rrf_release, _rrf_sieve, umls
 from alphita.terminology.store import Terminology
 from tests.terminology import fuzz
 from tests.terminology.conftest import FIXTURES, Load
+from tests.terminology.made_release import Writer
 from tests.terminology.test_properties import check_csr
 
 SMALL = FIXTURES / "umls"
@@ -470,21 +468,10 @@ def test_random_bytes_give_a_clear_error(file: str, content: bytes) -> None:
 # --- a synthetic release of a hundredth of UMLS ----------------------------------------------------------------------
 
 
-def bench() -> ModuleType:
-    path = Path(__file__).parents[2] / "bench" / "umls_scale.py"
-    spec = importlib.util.spec_from_file_location("umls_scale", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["umls_scale"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_a_hundredth_of_umls_with_every_count_checked(tmp_path: Path) -> None:
     folder = tmp_path / "META"
     folder.mkdir()
-    written = bench().Writer(folder, 0.01, 0).write()
+    written = Writer(folder, 0.01, 0).write()
     assert {name: written[name] for name in ("MRCONSO", "MRREL")} == {"MRCONSO": 154_800, "MRREL": 878_900}
     store.save(umls.load([folder], umls.Options(), Rejects(None, strict=True)), tmp_path / "t.terminology")
     terminology = store.load_terminology(tmp_path / "t.terminology")

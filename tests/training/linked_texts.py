@@ -11,7 +11,7 @@ import numpy as np
 from alphita.graph.store import EntityVectors
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology
-from alphita.training.mentions import MentionSettings, build
+from alphita.training.mentions.building import MentionSettings, build
 
 FILLERS = ("the", "of", "was", "seen,", "ab", "and", "then", "again.", "x-2")
 

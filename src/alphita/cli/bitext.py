@@ -13,7 +13,7 @@ from alphita.errors import InputError, Rejects, UsageError
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
-# As is usual on web text; see alphita.training.bitext.
+# As is usual on web text; see alphita.training.terms.bitext.
 RATIO_THRESHOLD = 1.06
 
 
@@ -52,8 +52,8 @@ def bitext(
     from alphita.registry import unknown
     from alphita.terminology import languages
     from alphita.terminology.splits import Split
-    from alphita.training import aligned_pairs, pair_files
-    from alphita.training import bitext as mining
+    from alphita.training.terms import aligned_pairs, pair_files
+    from alphita.training.terms import bitext as mining
 
     artefact.refuse_existing(output, force, " to replace it")
     if margin not in mining.MARGINS:
@@ -90,7 +90,7 @@ def _strings(path: Path, tags: list[str], *, besides: str = "") -> dict[str, lis
     """Return the strings of each language in a terminology or a text file; without tags, of all but `besides`."""
     from alphita.terminology.loaders import _lines
     from alphita.terminology.store import load_terminology
-    from alphita.training.terminology_pairs import names_in
+    from alphita.training.terms.terminology_pairs import names_in
 
     if not path.is_dir():
         if len(tags) != 1:
@@ -111,7 +111,7 @@ def _strings(path: Path, tags: list[str], *, besides: str = "") -> dict[str, lis
 
 def _languages(terminology: Terminology, besides: str) -> list[str]:
     """Return the languages of a terminology's terms, each with its variants, but for one and for those not stated."""
-    from alphita.training.aligned_pairs import NO_LANGUAGE
+    from alphita.training.terms.aligned_pairs import NO_LANGUAGE
 
     spoken = {tag.split("-")[0] for tag in terminology.terms["language"].unique().to_pylist() if tag}
     return sorted(spoken - {besides.split("-")[0], *NO_LANGUAGE})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
     from alphita.normalizer.calibration_store import Calibration
-    from alphita.training.from_mappings import InTime
+    from alphita.training.mentions.from_mappings import InTime
 
 
 def calibrate(
@@ -61,7 +61,7 @@ def calibrate(
     from alphita.normalizer.labels import read_labels
     from alphita.normalizer.normalizer import Normalizer
     from alphita.terminology.splits import Split
-    from alphita.training import from_mappings as learning
+    from alphita.training.mentions import from_mappings as learning
 
     if carry_from is not None and (split is not None or labels is not None or from_mappings is not None):
         raise UsageError("--from takes a calibration as it is: --split, --labels and --from-mappings would not be used")
@@ -107,7 +107,7 @@ def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int) -> 
 
 def _decisions(reviews: Path) -> InTime:
     from alphita.mappings.review.store import ReviewStore
-    from alphita.training.from_mappings import in_time
+    from alphita.training.mentions.from_mappings import in_time
 
     with ReviewStore.open(reviews) as store:
         return in_time(store)

@@ -135,9 +135,9 @@ def _about(name: str) -> None:
 def _compare(first: Path, second: Path, *, seed: int) -> None:
     from rich.console import Console
 
-    from alphita.evaluation import compare_reports
+    from alphita.evaluation.report import comparison
 
-    Console().print(compare_reports.render(compare_reports.compare(first, second, seed=seed)))
+    Console().print(comparison.render(comparison.compare(first, second, seed=seed)))
 
 
 def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> None:
@@ -150,8 +150,8 @@ def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> Non
     from rich.console import Console
 
     from alphita import machine
-    from alphita.evaluation import markdown
-    from alphita.evaluation.entries import pictures_failed
+    from alphita.evaluation.report import markdown
+    from alphita.evaluation.report.entries import pictures_failed
     from alphita.evaluation.run import Plan, run
     from alphita.terminology.store import load_terminology
 

@@ -69,7 +69,7 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
         from alphita.graph import kge
         from alphita.terminology.splits import Split
         from alphita.terminology.store import load_terminology
-        from alphita.training import runs
+        from alphita.training.engine import runs
 
         runs.check_flags(out, resume=resume, force=force)
         runs.check(out, resume=resume, force=force)

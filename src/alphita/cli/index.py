@@ -88,7 +88,7 @@ def index(
     from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder
     from alphita.encoder.resolve import DEFAULT
-    from alphita.index.sources import terminology_of
+    from alphita.index.sources import enrichment_of, terminology_of
     from alphita.index.store import Index, build, check_backend
     from alphita.index.updating import reusing
     from alphita.terminology.splits import Split
@@ -114,7 +114,7 @@ def index(
         exclude = frozenset() if exclude_split is None else Split.load(exclude_split).cleaned
         options: dict[str, Any] = {
             "exclude": exclude, "backend": backend, "letters": not no_letters, "half": half, "force": force,
-            "enrichment": chosen(no_borrow, names, learn).load(),
+            "enrichment": enrichment_of(chosen(no_borrow, names, learn)),
         }  # fmt: skip
         old = None if update is None else Index.open(update)
         model = model or str(old.model_path if old else DEFAULT)

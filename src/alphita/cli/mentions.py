@@ -54,7 +54,7 @@ def mentions(
     from alphita import config
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
-    from alphita.training import mentions as mentions_of
+    from alphita.training.mentions import building as mentions_of
 
     artefact.refuse_existing(output, force, " (the old one is moved aside)")
     settings = config.resolve(mentions_of.MentionSettings, base={

@@ -1,4 +1,4 @@
-"""`alphita server`: an index on a server that many programs search, PostgreSQL or Qdrant."""
+"""`alphita server`: an index on a server that many programs search."""
 
 from __future__ import annotations
 
@@ -14,17 +14,14 @@ from alphita.errors import InputError, UsageError
 if TYPE_CHECKING:
     from alphita.index.servers import Hit
 
-app = typer.Typer(
-    help="An index on a server (PostgreSQL with pgvector, or Qdrant), for many readers at once.", no_args_is_help=True
-)
+app = typer.Typer(help="An index in PostgreSQL with pgvector, for many readers at once.", no_args_is_help=True)
 Source = Annotated[Path, typer.Argument(metavar="X.index", help="Index folder, from 'alphita index'.")]
 To = Annotated[
     str,
     typer.Option(
         envvar="ALPHITA_SERVER",
-        help="Address: postgresql://USER@HOST/DATABASE or http://HOST:6333. Others on this machine "
-        "can see the command line: put a password into the variable ALPHITA_SERVER with the address, or into "
-        "~/.pgpass.",
+        help="Address: postgresql://USER@HOST/DATABASE. Others on this machine can see the command line: "
+        "put a password into the variable ALPHITA_SERVER with the address, or into ~/.pgpass.",
     ),
 ]
 Name = Annotated[str, typer.Option(help="Name of the index on the server: a-z, 0-9 and _.")]

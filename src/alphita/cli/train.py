@@ -16,7 +16,7 @@ from alphita.errors import UsageError
 from alphita.progress import say
 
 if TYPE_CHECKING:
-    from alphita.training.plain_export import Distilling
+    from alphita.training.mentions.plain_export import Distilling
 
 RECIPES = "alphita.recipes"
 
@@ -119,7 +119,7 @@ def run(
     from alphita import config, machine
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
-    from alphita.training import runs
+    from alphita.training.engine import runs
 
     recipe = registry.load(RECIPES, name)
     kinds = getattr(recipe, "EXPORTS", ())
@@ -162,7 +162,7 @@ def run(
     if dry_run and not out.exists():
         say("the export can be measured once the model is there, by --resume --dry-run")
         return
-    from alphita.training.plain_export import distil_plain
+    from alphita.training.mentions.plain_export import distil_plain
 
     figures = distil_plain(
         out, plain_out, given[0], learns, split=given[1], resume=resume, force=force, dry_run=dry_run
@@ -172,7 +172,7 @@ def run(
 
 def _export_config(settings: Sequence[str]) -> Distilling:
     from alphita import config
-    from alphita.training.plain_export import Distilling
+    from alphita.training.mentions.plain_export import Distilling
 
     return config.resolve(Distilling, sets=settings)
 

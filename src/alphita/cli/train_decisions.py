@@ -13,7 +13,7 @@ from alphita.progress import say
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.from_mappings import InTime
+    from alphita.training.mentions.from_mappings import InTime
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Decisions:
 
     def prepare(self, *, force: bool, resume: bool) -> tuple[Terminology, Path | None]:
         """Write the terminology to learn from; return it, and the file of hard negatives, if there are any."""
-        from alphita.training.from_mappings import taught
+        from alphita.training.mentions.from_mappings import taught
 
         learned, negatives, self.found, self.counts = taught(
             self.base, self.found, self.out, exclude=self.exclude, force=force, resume=resume
@@ -54,7 +54,7 @@ class Decisions:
         """Measure on the decisions held out; write OUT.report.json and print it."""
         from alphita.encoder.encoder import TermEncoder
         from alphita.evaluation import report
-        from alphita.training.from_mappings import found_nearest
+        from alphita.training.mentions.from_mappings import found_nearest
 
         before, after = (TermEncoder.load(one, threads=self.threads) for one in (self.encoder, self.out))
         gained = {
@@ -85,7 +85,7 @@ def read(
         InputError: too little was decided.
     """
     from alphita.mappings.review.store import ReviewStore
-    from alphita.training.from_mappings import in_time
+    from alphita.training.mentions.from_mappings import in_time
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("--from-mappings trains in one process: the terminology to learn from is made on the way")

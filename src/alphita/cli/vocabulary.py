@@ -136,8 +136,8 @@ def _of_file(
 ) -> _Texts:
     """Count the words of a file, without the held-out strings in `hidden`."""
     from alphita.encoder import wordpieces
-    from alphita.training.corpora import documents
-    from alphita.training.held_out_text import HeldOut
+    from alphita.training.text.corpora import documents
+    from alphita.training.text.held_out import HeldOut
 
     count = 0
 

@@ -30,7 +30,7 @@ from alphita import artefact, progress
 from alphita.distributed.engine import Engine, Receipt, SameVersion
 from alphita.distributed.files import Place
 from alphita.errors import InputError, UsageError
-from alphita.index import store
+from alphita.index import encoding, store
 from alphita.index.half import Vectors
 from alphita.index.store import Index
 
@@ -122,7 +122,7 @@ def _everywhere(path: str) -> str:
 
 
 def _count(strings: int) -> int:
-    return -(-strings // store.STRINGS_A_BLOCK)
+    return -(-strings // encoding.STRINGS_A_BLOCK)
 
 
 def _encoded(
@@ -142,7 +142,7 @@ def _encoded(
                 bar.advance()
             engine.release()
     for block in blocks:
-        length = min(store.STRINGS_A_BLOCK, len(strings) - block * store.STRINGS_A_BLOCK)
+        length = min(encoding.STRINGS_A_BLOCK, len(strings) - block * encoding.STRINGS_A_BLOCK)
         yield parts.vectors(block, (length, encoder.dim))
 
 
@@ -153,13 +153,13 @@ def _identity(strings: pa.LargeStringArray, encoder: TermEncoder, opening: Encod
         digest.update(_packed(strings, block))
     return {
         "job": "index", "alphita": alphita.__version__, "strings": len(strings), "strings_hash": digest.hexdigest(),
-        "block": store.STRINGS_A_BLOCK, "dim": encoder.dim, "model_hash": encoder.content_hash,
+        "block": encoding.STRINGS_A_BLOCK, "dim": encoder.dim, "model_hash": encoder.content_hash,
         "precision": opening.precision, "device": opening.device, "half": opening.half,
     }  # fmt: skip
 
 
 def _packed(strings: pa.LargeStringArray, block: int) -> bytes:
-    table = pa.table({"string": strings.slice(block * store.STRINGS_A_BLOCK, store.STRINGS_A_BLOCK)})
+    table = pa.table({"string": strings.slice(block * encoding.STRINGS_A_BLOCK, encoding.STRINGS_A_BLOCK)})
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -217,13 +217,13 @@ class BlockEncoder:
     """Encodes blocks."""
 
     parts: Parts
-    encoder: store.Encoder
+    encoder: encoding.Encoder
     half: bool
 
     def __call__(self, task: int) -> Receipt:
         """Encode block number `task` and write its vectors."""
         strings = self.parts.strings(task)
-        vectors = store.encode_block(strings, self.encoder)
+        vectors = encoding.encode_block(strings, self.encoder)
         sink = io.BytesIO()
         np.save(sink, vectors.astype(np.float16) if self.half else vectors, allow_pickle=False)
         self.parts.put(_vectors(task), sink.getvalue())

@@ -1,4 +1,4 @@
-"""A BERT with entities injected after one of its layers: forward pass, folder, and how an encoder becomes one.
+"""A BERT with entities injected after one of its layers: forward pass and folder.
 
 A term by itself is a mention: all its tokens but the special ones.
 
@@ -12,20 +12,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from alphita.encoder import flat_bert, packed
 from alphita.encoder.batches import Batch
-from alphita.encoder.injection import BLOCK, NEAREST, Injection, Linked, check_mentions, greatest, term_mentions
+from alphita.encoder.injection import BLOCK, Injection, Linked, check_mentions, greatest, term_mentions
 from alphita.encoder.layout import INJECTED
 from alphita.errors import AlphitaError, InputError, UsageError, require
-
-if TYPE_CHECKING:
-    from alphita.encoder.encoder import TermEncoder
 
 
 class InjectedBert(torch.nn.Module):
@@ -266,45 +261,6 @@ def check_layer(model: torch.nn.Module, layer: int) -> None:
     layers = len(model.encoder.layer)  # type: ignore[union-attr, arg-type]
     if layer > layers:
         raise InputError("the encoder has no such layer", field="layer", value=layer, remedy=f"give one up to {layers}")
-
-
-def inject(
-    encoder: TermEncoder,
-    entities: torch.Tensor | NDArray[np.floating[Any]],
-    *,
-    layer: int,
-    nearest: int = NEAREST,
-    outside: Sequence[int] = (),
-) -> InjectedBert:
-    """Put an `Injection` into `encoder`, in place, and return its model, to be trained.
-
-    Args:
-        encoder: runs on torch.
-        entities: (E, d) vectors of the graph. In float16 they take half the room, in memory and in the saved model;
-            all others become float32, as they are when the model is loaded.
-        layer: the layer after which entities are added, from 1.
-        nearest: entities among which a mention is shared out.
-        outside: ids of tokens that belong to no mention, beside those that the tokenizer puts round every term.
-
-    Raises:
-        InputError: the encoder is neither BERT nor RoBERTa, has no such layer or is injected already; or the vectors
-            cannot be used.
-        UsageError: `layer` or `nearest` is out of range.
-    """
-    module = encoder.module
-    model: Any = module.model
-    if isinstance(model, InjectedBert):
-        raise InputError("the encoder has entities injected already", file=encoder.folder, remedy="give a plain one")
-    check_layer(model, layer)
-    vectors = torch.from_numpy(np.array(entities)) if isinstance(entities, np.ndarray) else entities
-    if vectors.dtype != torch.float16:
-        vectors = vectors.float()
-    injection = Injection(vectors, model.config.hidden_size, nearest=nearest, eps=model.config.layer_norm_eps)
-    injection.follow(model.encoder.layer[layer - 1].output.LayerNorm)
-    special = sorted({*encoder.tokenize([""])[0], *outside})
-    injected = InjectedBert(model, injection.to(model.device), layer=layer, outside=special)
-    module.model = injected.train(module.training)
-    return injected
 
 
 def load(folder: Path) -> InjectedBert:

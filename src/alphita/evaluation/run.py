@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -18,14 +17,15 @@ from typing import Any
 
 from alphita import artefact, config, progress, registry
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.evaluation import confusions, markdown, page, pictures, report
+from alphita.evaluation import report
 from alphita.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmark
-from alphita.evaluation.results import Metric, Result, compare, figures_of
+from alphita.evaluation.report import KIND, file_name, markdown, page, pictures
+from alphita.evaluation.scoring import confusions
+from alphita.evaluation.scoring.results import Metric, Result, compare, figures_of
 from alphita.evaluation.systems import ConceptSystem, System, VectorSystem, load_system
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.terminology.store import Terminology
 
-KIND = "report"
 ALL = "all"
 FITS: dict[str, tuple[tuple[type, ...], str]] = {
     "any": ((System,), "text"),
@@ -381,11 +381,6 @@ def _written(metric: Metric) -> dict[str, Any]:
         "name": metric.name, "columns": list(metric.columns), "higher_is_better": metric.higher_is_better,
         "fraction": metric.fraction, "statistic": f"{metric.statistic.__module__}:{metric.statistic.__qualname__}",
     }  # fmt: skip
-
-
-def file_name(system: str) -> str:
-    """Return a system's name as part of a file name; names that differ only in what cannot stand there become one."""
-    return re.sub(r"[^\w.=-]+", "_", system)
 
 
 def _of_settings(task: _Task) -> dict[str, str]:

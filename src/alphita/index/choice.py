@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
-from alphita import artefact, shipped
+from alphita import shipped
 from alphita.errors import UsageError
 from alphita.registry import unknown
-
-if TYPE_CHECKING:
-    from alphita.index.enrichment import Enrichment
 
 Learn = Literal["no", "seconds", "minutes"]
 LEARN: tuple[Learn, ...] = get_args(Learn)
@@ -49,32 +46,3 @@ class Choice(NamedTuple):
         """
         if self.learn not in LEARN:
             raise UsageError(unknown("learning", self.learn, LEARN))
-
-    def hash(self) -> str:
-        """Return the hash of what is chosen, by its content.
-
-        Raises:
-            UsageError: an unknown choice, or no such terminology.
-            InputError: a table or a terminology is damaged.
-        """
-        from alphita.index.sources import terminology_of
-
-        self.check()
-        paths = [(terminology_of(name), "terminology") for name in self.names]
-        paths += [(shipped_folder(), KIND)] if self.borrow else []
-        return artefact.hash_json([self.learn, [artefact.open_manifest(*one)["content_hash"] for one in paths]])
-
-    def load(self) -> Enrichment:
-        """Return what is chosen.
-
-        Raises:
-            UsageError: an unknown choice, or no such terminology.
-            InputError: a table or a terminology is damaged, or has no two names for one thing.
-        """
-        from alphita.index import enrichment
-        from alphita.index.sources import terminology_of
-
-        self.check()
-        return enrichment.load(
-            [(name, terminology_of(name)) for name in self.names], borrow=self.borrow, learn=self.learn
-        )

@@ -28,7 +28,7 @@ from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
-    from alphita.index.store import Encoder
+    from alphita.index.encoding import Encoder
 
 SHORT_FORM_COLUMNS = ("short", "long", "share", "language", "english")
 # A lender's short form says nothing of how often it is meant. The longer, the fewer others it stands for: by letters.

@@ -20,12 +20,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from alphita import __version__, artefact, machine, registry
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.index.choice import Choice
+from alphita.index.choice import KIND, Choice, shipped_folder
 from alphita.index.store import Index, build
 from alphita.index.training import CALIBRATION
 from alphita.progress import say
@@ -33,6 +33,9 @@ from alphita.terminology.detect import Source, detect
 from alphita.terminology.packaged import PACKAGED, find_packaged
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import CLEANING_VERSION
+
+if TYPE_CHECKING:
+    from alphita.index.enrichment import Enrichment
 
 TERMINOLOGY, INDEX = "terminology", "index"
 LOADERS = "alphita.terminology.loaders"
@@ -66,7 +69,7 @@ def index_of(
     terminology = terminology_of(to)
     choice = choice or Choice()
     content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
-    key = artefact.hash_json([MADE_BY, content, _model(), choice.hash()])
+    key = artefact.hash_json([MADE_BY, content, _model(), choice_hash(choice)])
     return _kept(INDEX, key, Index.open, lambda out: _index(terminology, out, str(to), choice, threads))
 
 
@@ -85,6 +88,34 @@ def terminology_of(source: Path | str) -> Path:
     found = _found(source)
     key = artefact.hash_json([MADE_BY, found.format, found.settings, [_content(path) for path in found.paths]])
     return _kept(TERMINOLOGY, key, _intact_terminology, lambda out: _import(found, out, str(source)))
+
+
+def enrichment_of(choice: Choice) -> Enrichment:
+    """Return what is chosen for an index.
+
+    Raises:
+        UsageError: an unknown choice, or no such terminology.
+        InputError: a table or a terminology is damaged, or has no two names for one thing.
+    """
+    from alphita.index import enrichment
+
+    choice.check()
+    return enrichment.load(
+        [(name, terminology_of(name)) for name in choice.names], borrow=choice.borrow, learn=choice.learn
+    )
+
+
+def choice_hash(choice: Choice) -> str:
+    """Return the hash of what is chosen for an index, by its content.
+
+    Raises:
+        UsageError: an unknown choice, or no such terminology.
+        InputError: a table or a terminology is damaged.
+    """
+    choice.check()
+    paths = [(terminology_of(name), "terminology") for name in choice.names]
+    paths += [(shipped_folder(), KIND)] if choice.borrow else []
+    return artefact.hash_json([choice.learn, [artefact.open_manifest(*one)["content_hash"] for one in paths]])
 
 
 def located(source: Path | str) -> str:
@@ -171,7 +202,7 @@ def _index(terminology: Path, out: Path, name: str, choice: Choice, threads: int
 
     say(f"indexing {name} with {DEFAULT}: this is done once, and kept in {out.parent.parent}")
     encoder = TermEncoder.load(DEFAULT, threads=threads)
-    build(load_terminology(terminology), encoder, out, enrichment=choice.load())
+    build(load_terminology(terminology), encoder, out, enrichment=enrichment_of(choice))
 
 
 def _intact_terminology(path: Path) -> Path:

@@ -9,18 +9,19 @@ X.index/
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact, progress, registry
+from alphita import artefact, registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index import ngrams, probes, training
 from alphita.index import segment as segments
 from alphita.index.backends import AUTO, choose
+from alphita.index.encoding import Blocks, Encoder, encoded_here
 from alphita.index.half import Vectors
 from alphita.index.neighbours import nearest, unit
 from alphita.index.ngrams import Ngrams
@@ -35,43 +36,9 @@ if TYPE_CHECKING:
 KIND = "index"
 BACKENDS = "alphita.index.backends"
 REBUILD = "build it again: alphita index --model MODEL --terminology TERMINOLOGY -o INDEX --force"
-# Encoded together. What is batched with what decides the last bits of a vector: so these blocks are the same wherever
-# they are encoded, here or on many machines.
-STRINGS_A_BLOCK = 8192
 # Every file up to this much in all is rehashed when an index is opened (some tenths of a second); of a larger index
 # only the sizes are checked, unless asked.
 VERIFY_UP_TO_BYTES = 512 * 2**20
-
-
-class Encoder(Protocol):
-    """What the index needs of an encoder; `alphita.TermEncoder` is one."""
-
-    @property
-    def dim(self) -> int:
-        """Numbers in a vector."""
-        ...
-
-    @property
-    def content_hash(self) -> str:
-        """Hash of the weights and settings."""
-        ...
-
-    @property
-    def tokenizer_hash(self) -> str:
-        """Hash of the tokenizer."""
-        ...
-
-    def encode(self, strings: Sequence[str]) -> NDArray[np.float32]:
-        """Return (n, dim) float32."""
-        ...
-
-    def save(self, path: Path) -> None:
-        """Write the model folder."""
-        ...
-
-
-# From the distinct cleaned strings, a large_string array, to the vectors of length 1 of their blocks, in order.
-Blocks = Callable[[Any, Encoder], Iterator[Vectors]]
 
 
 def build(
@@ -321,31 +288,6 @@ def _write_vectors(
     if start != len(vectors):
         raise AlphitaError(f"vectors of {start:,} strings came for {len(vectors):,}")
     vectors.flush()
-
-
-def encoded_here(strings: Any, encoder: Encoder) -> Iterator[NDArray[np.float32]]:  # noqa: ANN401
-    """Yield the vectors of the strings' blocks, encoded in this process; see `Blocks`."""
-    with progress.bar("Encoding terms", total=len(strings), unit="terms") as bar:
-        for start in range(0, len(strings), STRINGS_A_BLOCK):
-            block = encode_block(strings.slice(start, STRINGS_A_BLOCK).to_pylist(), encoder)
-            yield block
-            bar.advance(len(block))
-
-
-def encode_block(strings: Sequence[str], encoder: Encoder) -> NDArray[np.float32]:
-    """Return the vectors of some strings, (len(strings), dim) float32 of length 1.
-
-    Raises:
-        AlphitaError: the encoder gave another number of vectors.
-        InputError: a vector is not finite.
-    """
-    encoded = encoder.encode(strings)
-    if encoded.shape != (len(strings), encoder.dim):
-        raise AlphitaError(f"the encoder gave an array of shape {encoded.shape} for {len(strings)} strings")
-    if not np.isfinite(encoded).all():
-        bad = strings[int(np.flatnonzero(~np.isfinite(encoded).all(axis=1))[0])]
-        raise InputError("the encoder gave a vector that is not finite", value=bad, remedy="is the model whole?")
-    return unit(encoded)
 
 
 def check_backend(name: str) -> None:

@@ -9,8 +9,9 @@ import numpy as np
 
 from alphita import progress
 from alphita.errors import UsageError
+from alphita.index.encoding import STRINGS_A_BLOCK, Blocks, Encoder, encode_block
 from alphita.index.half import Vectors, full
-from alphita.index.store import STRINGS_A_BLOCK, Blocks, Encoder, Index, encode_block
+from alphita.index.store import Index
 
 
 def reusing(old: Index, encoder: Encoder, *, half: bool = False) -> Blocks:
@@ -33,7 +34,7 @@ def reusing(old: Index, encoder: Encoder, *, half: bool = False) -> Blocks:
         raise UsageError(f"{old.path} holds its vectors in half precision; give --half too, or leave --update out")
 
     def blocks(strings: Any, encoder: Encoder) -> Iterator[Vectors]:  # noqa: ANN401
-        """Yield the vectors of the strings' blocks, in order; see `store.Blocks`."""
+        """Yield the vectors of the strings' blocks, in order; see `encoding.Blocks`."""
         encoded = 0
         with progress.bar("Encoding new terms", total=len(strings), unit="terms") as bar:
             for start in range(0, len(strings), STRINGS_A_BLOCK):

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.index.encoding import Encoder
 from alphita.index.half import Vectors, full
 from alphita.index.neighbours import unit
-from alphita.index.store import Encoder, Index
+from alphita.index.store import Index
 
 EXACT, LETTERS, VECTORS = 1, 2, 4
 ROUTES = {EXACT: "exact", LETTERS: "letters", VECTORS: "vectors"}

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import InputError
+from alphita.index.encoding import Encoder
 from alphita.index.half import full
 from alphita.index.neighbours import unit
-from alphita.index.store import Encoder, Index
+from alphita.index.store import Index
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import FOLDER, Calibration
 from alphita.normalizer.meaning import Cosines, encode_definitions

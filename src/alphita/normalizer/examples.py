@@ -100,10 +100,10 @@ def join(parts: Sequence[Examples]) -> Examples:
     )  # fmt: skip
 
 
-def synonyms(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], kind: str = SYNONYM) -> Examples:
+def synonyms(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
     """Return strings with their concepts; one that is indexed is taken as not there."""
     rows = _own_rows(index, clean_many(strings, index.rules))
-    return Examples(list(strings), np.asarray(concepts, np.int64), rows, np.full(len(rows), -1), [kind] * len(rows))
+    return Examples(list(strings), np.asarray(concepts, np.int64), rows, np.full(len(rows), -1), [SYNONYM] * len(rows))
 
 
 def _own_rows(index: Index, cleaned: Sequence[str]) -> NDArray[np.int64]:

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from alphita import progress, registry
 from alphita.errors import InputError
-from alphita.index.store import Encoder, Index
+from alphita.index.encoding import Encoder
+from alphita.index.store import Index
 from alphita.normalizer import calibration, examples, ranker_training, reliability, risk_coverage
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration import COMMON

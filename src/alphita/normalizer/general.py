@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from alphita import progress
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError
-from alphita.index.store import Encoder, Index
+from alphita.index.encoding import Encoder
+from alphita.index.store import Index
 from alphita.normalizer import examples, fitting, ranker_training, reliability, seen
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import Calibration

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from alphita.index.encoding import Encoder
 from alphita.index.half import full
 from alphita.index.neighbours import unit
 from alphita.index.segment import Segment
-from alphita.index.store import Encoder, Index
+from alphita.index.store import Index
 from alphita.normalizer.table import Table
 
 Float32 = NDArray[np.float32]

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from alphita import registry
 from alphita.errors import UsageError
-from alphita.index.store import Encoder, Index
+from alphita.index.encoding import Encoder
+from alphita.index.store import Index
 from alphita.normalizer.abbreviations import Abbreviations
 from alphita.normalizer.calibration_store import FOLDER, Answers, Assurance, Calibration, ordered
 from alphita.normalizer.candidates import DEPTH, EXACT

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.index.store import Encoder, Index
+from alphita.index.encoding import Encoder
+from alphita.index.store import Index
 from alphita.normalizer.abbreviations import Abbreviations, Expansion
 from alphita.normalizer.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, Pairs, gather
 from alphita.normalizer.features import SHORT_CAPITALS, Context, Features, Featurizer

@@ -326,14 +326,6 @@ def coverage_at_error(score: Float, right: Bool, error: float) -> float:
     return float(drawn.coverage[drawn.risk <= error].max(initial=0.0))
 
 
-def aurc(score: Float, right: Bool) -> float:
-    """Return the area under the risk-coverage curve (El-Yaniv & Geifman 2017): each answer's risk when it is accepted,
-    averaged over the answers; small is good.
-    """
-    drawn = curve(score, right)
-    return float((np.diff(drawn.coverage, prepend=0.0) * drawn.risk).sum())
-
-
 def risk_coverage_svg(
     confidence: Float, right: Bool, *, certificates: Mapping[float, Certificate] | None = None
 ) -> str:

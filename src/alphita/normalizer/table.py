@@ -74,11 +74,6 @@ class Table(NamedTuple):
         return Table(offsets, *columns)
 
 
-def one_each(n: int) -> Requests:
-    """Return requests of which each asks the query of its own number."""
-    return Requests(np.arange(n), np.arange(n + 1))
-
-
 def requests_of(queries: Sequence[Sequence[int]]) -> Requests:
     """Return requests from the numbers of the queries of each, its own string first."""
     flat = [query for one in queries for query in one]

@@ -111,16 +111,3 @@ def masked_language_model(scores: torch.Tensor, labels: torch.Tensor) -> torch.T
         guessed = labels != NOT_MASKED
         loss = functional.cross_entropy(exact(scores[guessed]), labels[guessed], reduction="sum")
         return loss / guessed.sum().clamp(min=1)
-
-
-def linking_and_language(
-    scores: torch.Tensor, labels: torch.Tensor, projected: torch.Tensor, gold: torch.Tensor, entities: torch.Tensor
-) -> dict[str, torch.Tensor]:
-    """Return equation (6) as `{"loss": L_MLM + L_EL, "language": L_MLM, "linking": L_EL}`, means both.
-
-    Args:
-        scores: see `masked_language_model`; so is labels.
-        projected: see `entity_linking`; so are gold and entities.
-    """
-    language, linking = masked_language_model(scores, labels), entity_linking(projected, gold, entities)
-    return {"loss": language + linking, "language": language, "linking": linking}

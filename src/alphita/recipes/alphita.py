@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from alphita.errors import InputError
-from alphita.training.definition_data import TRAINED, TextTraining, read, some_of
+from alphita.training.text.definition_data import TRAINED, TextTraining, read, some_of
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.sentence_run import SentenceRun
-    from alphita.training.term_batches import Batch
+    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.terms.batches import Batch
 
 CITATION = "Alphita, https://github.com/alphita/alphita; of the parts: see the recipes biolord, sapbert, coder_pp."
 # Strings whose nearness is kept are drawn from so many, which the base encodes once.
@@ -102,12 +102,12 @@ def train(
     """
     from alphita.index.learning import held_back_of
     from alphita.objectives.kept_nearness import kept_nearness
-    from alphita.training import runs
-    from alphita.training.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
-    from alphita.training.loop import Length
-    from alphita.training.near_names import NearNames
-    from alphita.training.phases import Phase
-    from alphita.training.sentence_run import SentenceRun
+    from alphita.training.engine import runs
+    from alphita.training.engine.loop import Length
+    from alphita.training.engine.phases import Phase
+    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.terms.near_names import NearNames
+    from alphita.training.text.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
 
     # Data: pairs of a name and a text, texts of siblings, names that lie near, and strings with the base's vectors.
     data = read(

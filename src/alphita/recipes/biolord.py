@@ -16,7 +16,7 @@ Deviations from the paper, and what it leaves open:
 - The paper takes the targets from "BioLORD-2023-C" without saying whether before or after the second adaptation. Its
   table 2 calls the model of the whole contrastive phase so, which the adaptation ends: after it.
 - A target is the mean of the vectors of the concept's preferred name and of its definitions, the mean removed by the
-  PCA (see `training.distillation`). A concept without definition is told by its name. All its names are trained.
+  PCA (see `training.terms.distillation`). A concept without definition is told by its name. All its names are trained.
 - The head reads the vector at length 1, as it is compared later. It is kept beside the model, not in it. With
   head=teacher it starts as the projection that made the targets, not at random: a short training has not the steps to
   bring a drawn head to the vectors, and turns the vectors to it instead.
@@ -41,16 +41,16 @@ from pydantic import Field, field_validator, model_validator
 from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.terminology.verbalisation.texts import KINDS
-from alphita.training.definition_data import TRAINED, AdaptedTraining, Data, read, say, some_of
-from alphita.training.sentence_tasks import listed
+from alphita.training.sentences.tasks import listed
+from alphita.training.text.definition_data import TRAINED, AdaptedTraining, Data, read, say, some_of
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.loop import Length
-    from alphita.training.phases import Phase
+    from alphita.training.engine.loop import Length
+    from alphita.training.engine.phases import Phase
 
 CITATION = (
     "F. Remy, K. Demuynck, T. Demeester. BioLORD-2023: semantic textual representations fusing large language models "
@@ -152,8 +152,8 @@ class Config(AdaptedTraining):
 def adapt(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict[str, float]:
     """Train `encoder` on all scored sets, a batch of one after a batch of another; return the last figures."""
     from alphita.objectives.scored_pairs import scored_pairs, triples
-    from alphita.training.sentence_run import SentenceRun
-    from alphita.training.sentence_tasks import SentenceTasks
+    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.sentences.tasks import SentenceTasks
 
     run = SentenceRun("biolord", phase, config, encoder, data.facts)
     if run.done is not None:
@@ -179,8 +179,8 @@ def adapt(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict
 
 def contrast(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict[str, float]:
     """Train `encoder` to tell each name's text from those of other concepts; return the last figures."""
-    from alphita.training.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
-    from alphita.training.sentence_run import SentenceRun
+    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.text.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
 
     run = SentenceRun("biolord", phase, config, encoder, data.facts)
     if run.done is not None:
@@ -206,7 +206,8 @@ def contrast(config: Config, data: Data, encoder: str | Path, phase: Phase) -> d
 def targets(config: Config, data: Data, teacher: str | Path, folder: Path) -> None:
     """Keep in `folder` each concept's target: the mean of the teacher's vectors of name and definitions, by PCA."""
     from alphita.encoder.encoder import TermEncoder
-    from alphita.training import concept_targets, ranks
+    from alphita.training.engine import ranks
+    from alphita.training.terms import concept_targets
 
     every = data.variants()
     names = every.preferred() if config.target_names == "preferred" else (every.names, every.named)
@@ -225,9 +226,9 @@ def distil(
     """Train `encoder` to predict the targets in `folder` through a head drawn by `seed`; return the last figures."""
     from alphita.objectives.multi_similarity import unit
     from alphita.objectives.regression import regression
-    from alphita.training import concept_targets
-    from alphita.training.distillation import ProjectionHead
-    from alphita.training.sentence_run import SentenceRun
+    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.terms import concept_targets
+    from alphita.training.terms.distillation import ProjectionHead
 
     every = data.variants()
     made, values, hashed = None, np.zeros((every.n, config.dim), np.float32), ""
@@ -259,7 +260,7 @@ def distil(
 
 def soup(config: Config, data: Data, members: Mapping[str, Path], phase: Phase) -> dict[str, float]:
     """Average the members' weights, greedily by dev score or all alike; print what each adds; return the figures."""
-    from alphita.training.soup_run import SoupRun
+    from alphita.training.engine.soup_run import SoupRun
 
     run = SoupRun("biolord", phase, config, members, data.facts)
     if run.done is not None:
@@ -285,8 +286,8 @@ def train(
             cannot be run on what is given.
         UsageError: nothing is left to do, for the adaptation has no sentences.
     """
-    from alphita.training import runs
-    from alphita.training.phases import Phases
+    from alphita.training.engine import runs
+    from alphita.training.engine.phases import Phases
 
     chosen = listed(config.phases)
     data = read(terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"))
@@ -349,7 +350,7 @@ def _check_later_phases(config: Config, data: Data, teacher: str | None, members
             the vectors or the concepts.
     """
     from alphita.encoder.encoder import TermEncoder
-    from alphita.training import soup_run
+    from alphita.training.engine import soup_run
 
     soup_run.check(members)
     if teacher is not None:
@@ -364,7 +365,7 @@ def _check_later_phases(config: Config, data: Data, teacher: str | None, members
 
 def _length(config: Config, batches: float, epochs: float, learning_rate: float) -> Length:
     """Return how long a phase trains: `steps`, or its epochs of `batches` batches; 5% of it are warm-up."""
-    from alphita.training.loop import Length
-    from alphita.training.sentence_run import steps_of
+    from alphita.training.engine.loop import Length
+    from alphita.training.sentences.run import steps_of
 
     return Length.of(config.steps or steps_of(batches, epochs, config.accumulation), config.warmup_steps, learning_rate)

@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita.training.settings import NameTraining
-from alphita.training.triples import relation_labels
+from alphita.training.engine.settings import NameTraining
+from alphita.training.terms.triples import relation_labels
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.term_batches import Batch
+    from alphita.training.terms.batches import Batch
 
 CITATION = (
     "Z. Yuan, Z. Zhao, H. Sun, J. Li, F. Wang, S. Yu. CODER: Knowledge-infused cross-lingual medical term embedding "
@@ -127,9 +127,9 @@ def train(
     from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
     from alphita.objectives.transe import RelationVectors
     from alphita.objectives.transe_similarity import transe_similarity
-    from alphita.training.term_batches import Batch
-    from alphita.training.term_run import TermRun
-    from alphita.training.triples import KnownTriples, TripleSampler, usable_triples
+    from alphita.training.terms.batches import Batch
+    from alphita.training.terms.run import TermRun
+    from alphita.training.terms.triples import KnownTriples, TripleSampler, usable_triples
 
     run = TermRun("coder", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run)
     names = run.names

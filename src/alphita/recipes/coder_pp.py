@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita.training.settings import NameTraining, language_weights
+from alphita.training.engine.settings import NameTraining, language_weights
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.term_batches import Batch
+    from alphita.training.terms.batches import Batch
 
 CITATION = (
     "S. Zeng, Z. Yuan, S. Yu. Automatic biomedical term clustering by learning fine-grained term representations. "
@@ -97,9 +97,9 @@ def train(
         InputError: no concept of the terminology has several names.
     """
     from alphita.objectives.multi_similarity import multi_similarity, unit
-    from alphita.training.mining import AnchorSampler, Meanings, MinedNeighbours, oldest_needed
-    from alphita.training.term_batches import Batch
-    from alphita.training.term_run import TermRun
+    from alphita.training.terms.batches import Batch
+    from alphita.training.terms.mining import AnchorSampler, Meanings, MinedNeighbours, oldest_needed
+    from alphita.training.terms.run import TermRun
 
     run = TermRun(
         "coder_pp", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run

@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita.training.settings import NameTraining
-from alphita.training.triples import relation_labels
+from alphita.training.engine.settings import NameTraining
+from alphita.training.terms.triples import relation_labels
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.term_batches import Batch
+    from alphita.training.terms.batches import Batch
 
 CITATION = (
     "Z. Yuan, Z. Zhao, S. Yu. CODER: Knowledge infused cross-lingual medical term embedding for term normalization. "
@@ -103,11 +103,11 @@ def train(
     from alphita.objectives.multi_similarity import term_term
     from alphita.objectives.semantic_type import SemanticTypeHead, semantic_type
     from alphita.objectives.transe import RelationVectors, transe_margin
-    from alphita.training.name_groups import NameGroupSampler
-    from alphita.training.semantic_types import SemanticTypes
-    from alphita.training.term_batches import Batch
-    from alphita.training.term_run import TermRun
-    from alphita.training.triples import KnownTriples, usable_triples
+    from alphita.training.terms.batches import Batch
+    from alphita.training.terms.name_groups import NameGroupSampler
+    from alphita.training.terms.run import TermRun
+    from alphita.training.terms.semantic_types import SemanticTypes
+    from alphita.training.terms.triples import KnownTriples, usable_triples
 
     run = TermRun(
         "coder_transe", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run

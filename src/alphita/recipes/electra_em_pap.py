@@ -40,14 +40,21 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from alphita.errors import InputError
-from alphita.training.pretraining_data import Pretraining, Sources, hold_out, masking, sequences_of, starting_encoder
-from alphita.training.settings import ENGINE_ONLY, language_weights
+from alphita.training.engine.settings import ENGINE_ONLY, language_weights
+from alphita.training.text.pretraining_data import (
+    Pretraining,
+    Sources,
+    hold_out,
+    masking,
+    sequences_of,
+    starting_encoder,
+)
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.attribute_data import Products
+    from alphita.training.products.attribute_data import Products
 
 CITATION = (
     "K. Liu, J. Jiang, F. Lyu. A domain knowledge enhanced pre-trained language model for vertical search: case study "
@@ -113,7 +120,7 @@ def train(
         UsageError: no corpus is given; the terminology has no such attribute; or a size is out of range.
     """
     from alphita.progress import say
-    from alphita.training import ranks, runs
+    from alphita.training.engine import ranks, runs
 
     everyone = ranks.connect()
     if everyone.first and not dry_run:
@@ -141,8 +148,8 @@ def train(
 
 def _table(config: Config, sources: Sources) -> Products:
     """Return the products that train PAP, and those held out to score with."""
-    from alphita.training.attribute_data import Products
-    from alphita.training.product_table import read_products
+    from alphita.training.products.attribute_data import Products
+    from alphita.training.products.table import read_products
 
     products = read_products(
         sources.terminology, attributes=config.attributes, languages=list(language_weights(config.languages)),
@@ -175,14 +182,14 @@ def _pretrain(
     from alphita.encoder.encoder import TermEncoder
     from alphita.objectives.attribute_prediction import AttributeProjection
     from alphita.progress import say
-    from alphita.training import ranks, runs
-    from alphita.training.attribute_steps import NAME, AttributeSteps, load_projection
-    from alphita.training.dry_run import Timed, check_encoder, estimate
-    from alphita.training.forward import TermForward
-    from alphita.training.loop import Plan, fit
-    from alphita.training.masked_steps import SequenceBatches
-    from alphita.training.replaced_token_steps import ReplacedTokenSteps
-    from alphita.training.switching_steps import SwitchingSteps
+    from alphita.training.engine import ranks, runs
+    from alphita.training.engine.dry_run import Timed, check_encoder, estimate
+    from alphita.training.engine.forward import TermForward
+    from alphita.training.engine.loop import Plan, fit
+    from alphita.training.engine.switching_steps import SwitchingSteps
+    from alphita.training.products.attribute_steps import NAME, AttributeSteps, load_projection
+    from alphita.training.text.masked_steps import SequenceBatches
+    from alphita.training.text.replaced_token_steps import ReplacedTokenSteps
 
     everyone = ranks.connect()
     torch.manual_seed(config.seed)

@@ -28,16 +28,16 @@ from pydantic import Field
 
 from alphita.errors import UsageError
 from alphita.index import neighbours
-from alphita.training.sentence_tasks import listed
-from alphita.training.settings import NameTraining, language_weights
+from alphita.training.engine.settings import NameTraining, language_weights
+from alphita.training.sentences.tasks import listed
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.names import TrainingNames
-    from alphita.training.term_batches import Batch
+    from alphita.training.terms.batches import Batch
+    from alphita.training.terms.names import TrainingNames
 
 CITATION = (
     "G. Hinton, O. Vinyals, J. Dean. Distilling the knowledge in a neural network. NIPS Deep Learning Workshop 2014. "
@@ -93,12 +93,12 @@ def train(
     from alphita.encoder.encoder import TermEncoder
     from alphita.objectives.multi_similarity import unit
     from alphita.objectives.regression import regression
-    from alphita.training import ranks, teachers
-    from alphita.training.loop import Length
-    from alphita.training.masked_steps import SequenceBatches
-    from alphita.training.phases import Phase
-    from alphita.training.sentence_run import SentenceRun
-    from alphita.training.term_batches import Batch
+    from alphita.training.engine import ranks, teachers
+    from alphita.training.engine.loop import Length
+    from alphita.training.engine.phases import Phase
+    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.terms.batches import Batch
+    from alphita.training.text.masked_steps import SequenceBatches
 
     if not listed(config.teachers):
         raise UsageError("no model is given to learn from: --set teachers=MODEL,MODEL")
@@ -160,7 +160,7 @@ def _read(terminology: Terminology, config: Config, split: Split | None) -> _Dat
     """
     from alphita.index.learning import held_back_of
     from alphita.terminology.verbalisation.texts import verbalise
-    from alphita.training.names import TrainingNames
+    from alphita.training.terms.names import TrainingNames
 
     exclude = split.cleaned if split else frozenset()
     exclude |= held_back_of(terminology) if config.hold_back else frozenset()

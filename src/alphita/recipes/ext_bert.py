@@ -13,7 +13,8 @@ Deviations from the paper, and what it leaves open:
 - Of masked language modelling nothing is stated: steps, batch, sequence length, learning rate. The defaults are ours.
 - The paper finds that masked language modelling makes similarities worse (§4): train on terms after it.
 - Words of the terminology's names are counted with the corpus's (names=false: the corpus alone). Names are not read.
-- What a split holds out is neither counted where it stands in the corpus nor read: see `training.corpus_sequences`.
+- What a split holds out is neither counted where it stands in the corpus nor read: see
+  `training.text.corpus_sequences`.
 - Tokens are masked one by one, and anew each epoch. A head of the encoder's own goes on; else a new one is drawn.
 """
 
@@ -30,8 +31,8 @@ from pydantic import Field, model_validator
 
 from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.training.sentence_tasks import listed
-from alphita.training.settings import ENGINE_ONLY, TermTraining, language_weights
+from alphita.training.engine.settings import ENGINE_ONLY, TermTraining, language_weights
+from alphita.training.sentences.tasks import listed
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.held_out_text import HeldOut
-    from alphita.training.mention_store import Specials
-    from alphita.training.phases import Phase
+    from alphita.training.engine.phases import Phase
+    from alphita.training.text.held_out import HeldOut
+    from alphita.training.text.tokenizer import Specials
 
 CITATION = (
     "D. Amore Bondarenko, R. Ferrod, L. Di Caro. Combining contrastive learning and knowledge graph embeddings to "
@@ -120,9 +121,9 @@ def train(
             vocabulary is asked for.
     """
     from alphita.progress import say
-    from alphita.training import ranks
-    from alphita.training.held_out_text import HeldOut
-    from alphita.training.phases import Phases
+    from alphita.training.engine import ranks
+    from alphita.training.engine.phases import Phases
+    from alphita.training.text.held_out import HeldOut
 
     files = [Path(file) for file in listed(config.corpus)]
     if not files:
@@ -163,8 +164,8 @@ def train(
 def _check_encoder(encoder: str, config: Config) -> None:
     """Refuse before any work, and not after the vocabulary's, an encoder that cannot be trained so."""
     from alphita.encoder.encoder import TermEncoder
-    from alphita.training.masked_language import masking_of
-    from alphita.training.mentions import open_tokenizer
+    from alphita.training.text.masked_language import masking_of
+    from alphita.training.text.tokenizer import open_tokenizer
 
     _check_plain(TermEncoder.load(encoder, precision="fp32", device="cpu"))
     tokenizer, _, specials = open_tokenizer(encoder)
@@ -199,9 +200,10 @@ def extend(
     from alphita.encoder.encoder import TermEncoder
     from alphita.encoder.wordpieces import count_words, open_wordpiece
     from alphita.progress import say
-    from alphita.training import corpus_vocabulary, runs
-    from alphita.training.corpora import documents
-    from alphita.training.names import TrainingNames
+    from alphita.training.engine import runs
+    from alphita.training.terms.names import TrainingNames
+    from alphita.training.text import corpus_vocabulary
+    from alphita.training.text.corpora import documents
 
     like = open_wordpiece(encoder)
     settings = {name: value for name, value in config.model_dump().items() if name in OF_VOCABULARY}
@@ -250,14 +252,15 @@ def read(
 
     from alphita.encoder.encoder import TermEncoder
     from alphita.progress import say
-    from alphita.training import corpus_sequences, dry_run, ranks, runs
-    from alphita.training.forward import TermForward
-    from alphita.training.loop import Length, Plan, fit
-    from alphita.training.masked_language import NAME, MaskedLanguageHead, masking_of
-    from alphita.training.masked_steps import MaskedSteps, SequenceBatches
-    from alphita.training.mentions import open_tokenizer
-    from alphita.training.phases import manifest_fields
-    from alphita.training.sentence_run import steps_of
+    from alphita.training.engine import dry_run, ranks, runs
+    from alphita.training.engine.forward import TermForward
+    from alphita.training.engine.loop import Length, Plan, fit
+    from alphita.training.engine.phases import manifest_fields
+    from alphita.training.sentences.run import steps_of
+    from alphita.training.text import corpus_sequences
+    from alphita.training.text.masked_language import NAME, MaskedLanguageHead, masking_of
+    from alphita.training.text.masked_steps import MaskedSteps, SequenceBatches
+    from alphita.training.text.tokenizer import open_tokenizer
 
     everyone, work = ranks.connect(), runs.folder(phase.out)
     torch.manual_seed(config.seed)
@@ -336,8 +339,8 @@ def _pack(
     opened: tuple[Tokenizer, str, Specials],
 ) -> None:
     """Pack the corpus into `folder`, unless it is there; unreadable lines go to OUT.rejects.csv."""
-    from alphita.training import corpus_sequences
-    from alphita.training.corpora import documents
+    from alphita.training.text import corpus_sequences
+    from alphita.training.text.corpora import documents
 
     tokenizer, tokenizer_hash, specials = opened
     hashes = list(sources["corpus"].values())

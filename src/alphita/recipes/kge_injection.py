@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from alphita.training.settings import TermTraining
+from alphita.training.engine.settings import TermTraining
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -50,7 +50,7 @@ CITATION = (
 )
 
 EXPORTS = ("distilled",)
-"""What its models can be turned into: see `training.plain_export`."""
+"""What its models can be turned into: see `training.mentions.plain_export`."""
 
 
 class Config(TermTraining):
@@ -110,9 +110,9 @@ def train(
             is neither BERT nor RoBERTa, has entities injected already, or lacks the layer.
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
-    from alphita.training.injection_run import Injecting, inject_entities
-    from alphita.training.loop import Length
-    from alphita.training.phases import Phase
+    from alphita.training.engine.loop import Length
+    from alphita.training.engine.phases import Phase
+    from alphita.training.mentions.injection_run import Injecting, inject_entities
 
     return inject_entities(
         "kge_injection", Phase("injected", out, resume, force, dry_run), config,

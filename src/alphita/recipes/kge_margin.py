@@ -4,7 +4,8 @@ Where a language has few synonyms, the contexts of a name in a corpus are positi
 each with k mentions of its concept, of other synonyms first, and with the m mentions of other concepts that the encoder
 takes for nearest; the MS loss over all of them (1) has one margin, (2) one for positive and one for negative pairs, or
 (3) margins that follow the similarity of the two concepts in the graph, so that what the graph calls near is not pushed
-far. `training.margin_phase` has data, objective and loop in the paper's order, `objectives.kge_margin` the equations.
+far. `training.mentions.margin_phase` has data, objective and loop in the paper's order, `objectives.kge_margin` the
+equations.
 
 Deviations from the paper, and what it leaves open:
 - A step draws 4 prototypes, and gradients of 8 are added: 50k such steps are 6,250 optimiser steps, which are counted
@@ -28,7 +29,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from alphita.training.margin_phase import MarginTraining
+from alphita.training.mentions.margin_phase import MarginTraining
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -41,7 +42,7 @@ CITATION = (
 
 
 class Config(MarginTraining):
-    """The settings of `training.margin_phase.MarginTraining`."""
+    """The settings of `training.mentions.margin_phase.MarginTraining`."""
 
 
 def train(
@@ -62,8 +63,8 @@ def train(
             vectors are of another split, or know no concept.
         UsageError: v3 without the graph's vectors.
     """
-    from alphita.training.margin_phase import train_margins
-    from alphita.training.phases import Phase
+    from alphita.training.engine.phases import Phase
+    from alphita.training.mentions.margin_phase import train_margins
 
     phase = Phase("margins", out, resume, force, dry_run)
     return train_margins("kge_margin", phase, config, terminology, encoder, split=split)

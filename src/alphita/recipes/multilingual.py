@@ -30,14 +30,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
-from alphita.training.settings import ENGINE_ONLY, TermTraining, language_weights
+from alphita.training.engine.settings import ENGINE_ONLY, TermTraining, language_weights
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.term_batches import Batch
+    from alphita.training.terms.batches import Batch
 
 CITATION = (
     "N. Reimers, I. Gurevych. Making monolingual sentence embeddings multilingual using knowledge distillation. EMNLP "
@@ -123,14 +123,15 @@ def train(
     from alphita.progress import say
     from alphita.terminology.language_ranges import by_tag
     from alphita.terminology.text import DEFAULT_RULES
-    from alphita.training import dry_run as trial
-    from alphita.training import ranks, runs, teachers, translation_dev
-    from alphita.training.forward import TermForward
-    from alphita.training.loop import Length, Plan, fit
-    from alphita.training.pair_batches import PairBatches, numbered
-    from alphita.training.term_batches import Batch, TermSteps
-    from alphita.training.tokens import tokenize
-    from alphita.training.translation_data import gather
+    from alphita.training.engine import dry_run as trial
+    from alphita.training.engine import ranks, runs, teachers
+    from alphita.training.engine.forward import TermForward
+    from alphita.training.engine.loop import Length, Plan, fit
+    from alphita.training.engine.tokens import tokenize
+    from alphita.training.terms import translation_dev
+    from alphita.training.terms.batches import Batch, TermSteps
+    from alphita.training.terms.pair_batches import PairBatches, numbered
+    from alphita.training.terms.translation_data import gather
 
     processes, work = ranks.connect(), runs.folder(out)
 

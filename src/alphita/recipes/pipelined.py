@@ -8,9 +8,9 @@ graph (3), on names and mentions. Both phases take the same mentions and the sam
     alphita mentions CORPUS -t X.terminology --encoder ENCODER --sequence-tokens 128 -o X.mentions
     alphita train pipelined -t X.terminology --encoder ENCODER --set mentions=X.mentions --set graph=X.vectors
 
-The phases are `kge_injection` and `kge_margin`, of which they keep the deviations: `training.injection_run`,
-`training.margin_phase`. Settings of the first begin with `injection_`. Its model is kept, OUT.phases/injected; with
---resume a run that was cut goes on in the phase it was in.
+The phases are `kge_injection` and `kge_margin`, of which they keep the deviations: `training.mentions.injection_run`,
+`training.mentions.margin_phase`. Settings of the first begin with `injection_`. Its model is kept, OUT.phases/injected;
+with --resume a run that was cut goes on in the phase it was in.
 
 What the paper leaves open:
 - That both phases have the settings that each has alone is not stated, but nothing else is.
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
-from alphita.training.margin_phase import MarginTraining
+from alphita.training.mentions.margin_phase import MarginTraining
 
 if TYPE_CHECKING:
     from alphita.terminology.splits import Split
@@ -37,7 +37,7 @@ CITATION = (
 )
 
 EXPORTS = ("distilled",)
-"""What its models can be turned into: see `training.plain_export`."""
+"""What its models can be turned into: see `training.mentions.plain_export`."""
 
 
 class Config(MarginTraining):
@@ -88,10 +88,10 @@ def train(
             have no sequences; the encoder cannot be injected, or is already; no concept has two names or contexts.
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
-    from alphita.training.injection_run import Injecting, inject_entities
-    from alphita.training.loop import Length
-    from alphita.training.margin_phase import train_margins
-    from alphita.training.phases import Phases
+    from alphita.training.engine.loop import Length
+    from alphita.training.engine.phases import Phases
+    from alphita.training.mentions.injection_run import Injecting, inject_entities
+    from alphita.training.mentions.margin_phase import train_margins
 
     phases = Phases(out, ["injected", "margins"], resume=resume, force=force, dry_run=dry_run)
     phases.check()

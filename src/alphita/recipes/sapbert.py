@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from alphita.training.settings import NameTraining, language_weights
+from alphita.training.engine.settings import NameTraining, language_weights
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.term_batches import Batch
+    from alphita.training.terms.batches import Batch
 
 CITATION = (
     "F. Liu, E. Shareghi, Z. Meng, M. Basaldella, N. Collier. Self-alignment pretraining for biomedical entity "
@@ -87,9 +87,9 @@ def train(
         InputError: no concept of the terminology has several names.
     """
     from alphita.objectives.triplet_mining import mined_term_term
-    from alphita.training.synonym_pairs import PairSampler
-    from alphita.training.term_batches import Batch
-    from alphita.training.term_run import TermRun
+    from alphita.training.terms.batches import Batch
+    from alphita.training.terms.run import TermRun
+    from alphita.training.terms.synonym_pairs import PairSampler
 
     run = TermRun(
         "sapbert", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run

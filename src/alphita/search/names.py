@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from alphita import progress
 from alphita.errors import AlphitaError, InputError
 from alphita.index import ngrams
+from alphita.index.encoding import Encoder
 from alphita.index.neighbours import unit
 from alphita.index.ngrams import Ngrams
-from alphita.index.store import Encoder
 from alphita.index.strings import SortedStrings
 from alphita.search.catalogue import Owned
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.errors import UsageError
-from alphita.index.store import Encoder
+from alphita.index.encoding import Encoder
 from alphita.registry import unknown
 from alphita.search import conditions, projection, store
 from alphita.search.records import FUSED, PREDICTED, Product

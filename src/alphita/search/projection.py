@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.index import training
-from alphita.index.store import Encoder
+from alphita.index.encoding import Encoder
 
 FILE = "attribute_projection.safetensors"
 # Where a model's record does not say what it was trained with: the paper's, section 4.3.2.

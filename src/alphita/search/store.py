@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from alphita import artefact
 from alphita.errors import InputError
 from alphita.index import training
-from alphita.index.store import VERIFY_UP_TO_BYTES, Encoder
+from alphita.index.encoding import Encoder
+from alphita.index.store import VERIFY_UP_TO_BYTES
 from alphita.search import catalogue, names, projection
 from alphita.search.catalogue import Catalogue
 from alphita.search.names import Names

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,7 +162,7 @@ def _snake(text: str) -> str:
     return re.sub("_+", "_", "".join(kept)).strip("_")
 
 
-def term_type(name: str, known: Mapping[str, str] = TERM_TYPES) -> str | None:
+def term_type(name: str) -> str | None:
     """Return a synonym type in the word used here: "plural form" -> "plural"; "" -> None."""
     word = snake_case(name)
-    return known.get(word, word) or None
+    return TERM_TYPES.get(word, word) or None

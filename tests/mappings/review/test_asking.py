@@ -103,12 +103,6 @@ def test_what_was_decided_comes_last_and_counts_in_its_cluster():
     assert asking.rank(mentions, [9, 8, 5], [0.0, 0.0, 0.0], decided=[True, False, False]).tolist() == [2, 1, 0]
 
 
-def test_given_vectors_count_and_not_letters():
-    vectors = np.array([[1, 0], [0, 1], [1, 0.01]], np.float32)
-    places = asking.rank(["a", "a", "b"], [8, 6, 7], [0.0, 0.0, 0.0], vectors=vectors)
-    assert places.tolist() == [0, 1, 2]
-
-
 def test_a_row_without_confidence_is_taken_as_an_even_chance():
     assert asking.rank(["one", "two", "three"], [4, 4, 4], [0.4, None, 0.6]).tolist() == [0, 1, 2]
 

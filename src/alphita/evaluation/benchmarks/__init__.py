@@ -23,7 +23,7 @@ from alphita.config import Config
 from alphita.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from alphita.evaluation.results import Result
+    from alphita.evaluation.scoring.results import Result
     from alphita.terminology.store import Terminology
 
 PACKAGE = "alphita.evaluation.benchmarks"

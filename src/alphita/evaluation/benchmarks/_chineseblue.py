@@ -23,11 +23,11 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation import finetuning
 from alphita.evaluation.benchmarks import Published, Source, _pair_files
 from alphita.evaluation.benchmarks._pair_files import read_table
-from alphita.evaluation.finetuning import Encoding, Settings, count_columns, mean_f1, runs_f1
-from alphita.evaluation.results import Figure, Metric, Result
+from alphita.evaluation.scoring import finetuning
+from alphita.evaluation.scoring.finetuning import Encoding, Settings, count_columns, mean_f1, runs_f1
+from alphita.evaluation.scoring.results import Figure, Metric, Result
 
 CITATION = "Zhang et al. 2020, Conceptualized representation learning (ChineseBLUE)"
 WHERE = (

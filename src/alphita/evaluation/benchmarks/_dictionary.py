@@ -10,7 +10,7 @@ from typing import Any
 
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import _pair_files
-from alphita.evaluation.linking import Targets
+from alphita.evaluation.scoring.linking import Targets
 
 BETWEEN = "||"
 REMEDY = (

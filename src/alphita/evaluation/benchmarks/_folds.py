@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 
 from alphita.errors import InputError
-from alphita.evaluation import linking
 from alphita.evaluation.benchmarks import Source, _pair_files
-from alphita.evaluation.linking import Queries, Targets
-from alphita.evaluation.results import Figure, Result, merge_notes
+from alphita.evaluation.scoring import linking
+from alphita.evaluation.scoring.linking import Queries, Targets
+from alphita.evaluation.scoring.results import Figure, Result, merge_notes
 from alphita.evaluation.systems import System
 from alphita.terminology.text import clean_many
 

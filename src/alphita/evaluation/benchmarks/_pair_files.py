@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from alphita.errors import InputError
-from alphita.evaluation.pairs import Pairs
+from alphita.evaluation.scoring.pairs import Pairs
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import _folds, _pair_files
 from alphita.evaluation.benchmarks._dictionary import Dictionary, bare
-from alphita.evaluation.linking import Queries
+from alphita.evaluation.scoring.linking import Queries
 
 REMEDY = (
     "expected PubTator's layout: 123|t|title, 123|a|abstract, then lines of document, start, end, mention, type and "

@@ -19,10 +19,10 @@ from pydantic import Field
 from alphita import progress
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation import linking
 from alphita.evaluation.benchmarks import Source, _pair_files
-from alphita.evaluation.linking import Queries, Targets
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring import linking
+from alphita.evaluation.scoring.linking import Queries, Targets
+from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import System
 from alphita.index.concepts import replacements
 from alphita.terminology.language_ranges import among

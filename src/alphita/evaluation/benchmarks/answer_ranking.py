@@ -17,11 +17,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from alphita.evaluation import finetuning
 from alphita.evaluation.benchmarks import Info, Source, _chineseblue
 from alphita.evaluation.benchmarks._chineseblue import Data, Example, Set
-from alphita.evaluation.finetuning import Encoding
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring import finetuning
+from alphita.evaluation.scoring.finetuning import Encoding
+from alphita.evaluation.scoring.results import Metric, Result
 
 SETS = ("cMedQA", "cMedQNLI")
 INFO = Info(

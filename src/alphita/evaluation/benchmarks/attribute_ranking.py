@@ -27,7 +27,7 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, NotGiven, Source
-from alphita.evaluation.results import Figure, Metric, Result
+from alphita.evaluation.scoring.results import Figure, Metric, Result
 from alphita.evaluation.systems import System, VectorSystem
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.graph.triples import held_out_pairs
@@ -35,8 +35,8 @@ from alphita.search import projection
 from alphita.search.projection import Projection
 from alphita.terminology.splits import Split
 from alphita.terminology.text import clean_many
-from alphita.training.attribute_data import Questions, questions
-from alphita.training.product_table import NOT_THERE, ProductTable, Related, read_products, values_of
+from alphita.training.products.attribute_data import Questions, questions
+from alphita.training.products.table import NOT_THERE, ProductTable, Related, read_products, values_of
 
 INFO = Info(
     title="held-out attribute values of products among others of the attribute",
@@ -243,8 +243,8 @@ def _as_in_training(
     asked: Questions, system: EncoderSystem, strings: list[str], names: list[str], *, together: bool
 ) -> Floats:
     """Return the same by torch, with the forward pass of training: in bf16 it rounds less than `encode`."""
-    from alphita.training import attribute_steps
-    from alphita.training.forward import TermForward
+    from alphita.training.engine.forward import TermForward
+    from alphita.training.products import attribute_steps
 
     f = attribute_steps.load_projection(system.encoder.folder, system.encoder.dim)
     assert f is not None, "it was read before"

@@ -15,7 +15,7 @@ from alphita.config import Config
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Source, _dictionary, _folds, _pubtator
 from alphita.evaluation.benchmarks.ncbi_disease import BEFORE, ranked, training
-from alphita.evaluation.results import Result, merge_notes
+from alphita.evaluation.scoring.results import Result, merge_notes
 from alphita.evaluation.systems import System
 
 INFO = Info(

@@ -31,8 +31,8 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Published, Source, _folds, _pair_files
-from alphita.evaluation.linking import Queries, Targets
-from alphita.evaluation.results import Result
+from alphita.evaluation.scoring.linking import Queries, Targets
+from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
 
 INFO = Info(

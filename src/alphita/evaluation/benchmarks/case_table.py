@@ -16,7 +16,7 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Info, Source
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import System
 from alphita.terminology.language_ranges import among
 from alphita.terminology.store import Terminology

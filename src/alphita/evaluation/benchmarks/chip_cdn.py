@@ -22,8 +22,8 @@ from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Source, _pair_files
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data
-from alphita.evaluation.linking import Queries, Targets
-from alphita.evaluation.results import Result
+from alphita.evaluation.scoring.linking import Queries, Targets
+from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
 
 INFO = Info(

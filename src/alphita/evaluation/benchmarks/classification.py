@@ -12,7 +12,7 @@ from pathlib import Path
 
 from alphita.evaluation.benchmarks import Info, Source, _chineseblue
 from alphita.evaluation.benchmarks._chineseblue import Data, Example, maxima, mean_macro_f1, runs_macro_f1
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring.results import Metric, Result
 
 SETS = ("cMedIC", "cMedTC", "QIC")
 # Labels that F1 does not count.

@@ -17,11 +17,11 @@ import polars as pl
 from pydantic import Field
 
 from alphita.config import Config
-from alphita.evaluation import clustering
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks.clustering_pairs import Data, load_terms
-from alphita.evaluation.results import ALL, Figure, Metric, Result
-from alphita.evaluation.similar_pairs import pairs_of_neighbours
+from alphita.evaluation.scoring import clustering
+from alphita.evaluation.scoring.results import ALL, Figure, Metric, Result
+from alphita.evaluation.scoring.similar_pairs import pairs_of_neighbours
 from alphita.evaluation.systems import System
 from alphita.terminology.text import clean_many
 

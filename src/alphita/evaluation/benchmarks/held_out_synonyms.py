@@ -17,7 +17,7 @@ from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita.evaluation.linking import Queries, Targets
+from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.terminology.reading import rows_of
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology

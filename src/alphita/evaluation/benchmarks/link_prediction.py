@@ -23,10 +23,10 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation import link_prediction
 from alphita.evaluation.benchmarks import Info, Published, Source
-from alphita.evaluation.link_prediction import RelationFrequency, RelationOffset
-from alphita.evaluation.results import Figure, Result, scored
+from alphita.evaluation.scoring import link_prediction
+from alphita.evaluation.scoring.link_prediction import RelationFrequency, RelationOffset
+from alphita.evaluation.scoring.results import Figure, Result, scored
 from alphita.evaluation.systems import ConceptSystem, VectorSystem
 from alphita.graph.ranks import TripleScorer, ranks
 from alphita.graph.triples import divide, held_out_pairs

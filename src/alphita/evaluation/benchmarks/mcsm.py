@@ -20,13 +20,13 @@ from pydantic import Field
 from alphita import progress, registry
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation import linking
 from alphita.evaluation.benchmarks import Info, NotGiven, Published, Source
 from alphita.evaluation.benchmarks._concept_names import terms_in
-from alphita.evaluation.linking import Targets
-from alphita.evaluation.mcsm import discounts, mcsm, scores
-from alphita.evaluation.pairs import mean_of_names
-from alphita.evaluation.results import Figure, Metric, Result
+from alphita.evaluation.scoring import linking
+from alphita.evaluation.scoring.linking import Targets
+from alphita.evaluation.scoring.mcsm import discounts, mcsm, scores
+from alphita.evaluation.scoring.pairs import mean_of_names
+from alphita.evaluation.scoring.results import Figure, Metric, Result
 from alphita.evaluation.systems import ConceptSystem, System, VectorSystem
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean_many

@@ -21,7 +21,7 @@ from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.benchmarks.sts import cut_strings
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import System
 from alphita.terminology.text import clean_many
 

@@ -22,7 +22,7 @@ from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._concept_names import terms_in
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita.evaluation.linking import Queries
+from alphita.evaluation.scoring.linking import Queries
 from alphita.normalizer.noise import slip
 from alphita.terminology.language_ranges import speaks
 from alphita.terminology.store import Terminology

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.evaluation.benchmarks import Info, Source, _dictionary, _folds, _pubtator
-from alphita.evaluation.results import Result
+from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
 
 INFO = Info(

@@ -32,12 +32,12 @@ import numpy as np
 import polars as pl
 
 from alphita.errors import InputError
-from alphita.evaluation import finetuning
 from alphita.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease
 from alphita.evaluation.benchmarks._chineseblue import Data, Set, unquoted
 from alphita.evaluation.benchmarks._pair_files import read_table, read_text
-from alphita.evaluation.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring import finetuning
+from alphita.evaluation.scoring.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
+from alphita.evaluation.scoring.results import Metric, Result
 
 SETS = ("cEHRNER", "cMedQANER", "QNER", "NCBI-Disease", "BC5CDR")
 # What the files of a corpus are called, by itself or in the folder of the benchmark that maps its mentions.

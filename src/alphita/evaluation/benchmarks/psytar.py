@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from alphita.config import Config
 from alphita.evaluation.benchmarks import Info, Source, _folds, _published_folds
-from alphita.evaluation.results import Result
+from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
 
 INFO = Info(

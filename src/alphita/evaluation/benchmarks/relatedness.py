@@ -21,12 +21,12 @@ from pydantic import Field
 
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation import pairs
 from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks._concept_names import terms_in
 from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs, read_table
-from alphita.evaluation.pairs import Pairs
-from alphita.evaluation.results import Result
+from alphita.evaluation.scoring import pairs
+from alphita.evaluation.scoring.pairs import Pairs
+from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import ConceptSystem, System, VectorSystem
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean, clean_many

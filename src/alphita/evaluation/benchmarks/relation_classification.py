@@ -23,13 +23,13 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
-from alphita.evaluation import relation_classifier
 from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks._concept_names import read_names
 from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
-from alphita.evaluation.clustering_terms import read_names
-from alphita.evaluation.relation_classifier import Examples, Settings, macro_f1
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring import relation_classifier
+from alphita.evaluation.scoring.relation_classifier import Examples, Settings, macro_f1
+from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import ConceptSystem, VectorSystem
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.graph.triples import usable_triples

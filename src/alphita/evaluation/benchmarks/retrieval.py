@@ -22,12 +22,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.evaluation import finetuning
 from alphita.evaluation.benchmarks import Info, Source, _chineseblue
 from alphita.evaluation.benchmarks._chineseblue import Data, Example, Set
 from alphita.evaluation.benchmarks._pair_files import read_text
-from alphita.evaluation.finetuning import Encoding
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring import finetuning
+from alphita.evaluation.scoring.finetuning import Encoding
+from alphita.evaluation.scoring.results import Metric, Result
 
 SETS = ("cMedIR",)
 LAYOUT = 'expected lines of {"query": ..., "documents": [{"title": ..., "label": ...}, ...]}'

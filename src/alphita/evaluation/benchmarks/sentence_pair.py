@@ -11,8 +11,8 @@ from pathlib import Path
 
 from alphita.evaluation.benchmarks import Info, Source, _chineseblue
 from alphita.evaluation.benchmarks._chineseblue import Data, Example
-from alphita.evaluation.finetuning import count_columns, mean_precision, mean_recall
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring.finetuning import count_columns, mean_precision, mean_recall
+from alphita.evaluation.scoring.results import Metric, Result
 
 SETS = ("cMedQQ", "QTRel-easy", "QTRel-hard")
 INFO = Info(

@@ -17,11 +17,11 @@ from pydantic import Field
 from alphita import registry
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation import pairs
 from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs
-from alphita.evaluation.pairs import Pairs
-from alphita.evaluation.results import Result
+from alphita.evaluation.scoring import pairs
+from alphita.evaluation.scoring.pairs import Pairs
+from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.terminology.text import clean_many

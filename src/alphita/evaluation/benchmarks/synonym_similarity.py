@@ -17,7 +17,7 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import UsageError
 from alphita.evaluation.benchmarks import Info, Source
-from alphita.evaluation.results import Metric, Result
+from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import System
 from alphita.terminology.language_ranges import speaks
 from alphita.terminology.text import clean_many

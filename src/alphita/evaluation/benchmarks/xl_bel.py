@@ -16,7 +16,7 @@ from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Info, Published, Source, _pair_files
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
-from alphita.evaluation.linking import Queries
+from alphita.evaluation.scoring.linking import Queries
 
 __all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 

@@ -30,6 +30,7 @@ from alphita.encoder.resolve import DEFAULT
 from alphita.errors import UsageError
 from alphita.evaluation.systems import Answer, encoder, refuse_unknown
 from alphita.index.choice import Choice
+from alphita.index.sources import choice_hash, enrichment_of
 from alphita.index.store import Index, build
 from alphita.normalizer.calibration_store import FOLDER, Calibration
 from alphita.normalizer.candidates import BORROWED
@@ -148,7 +149,7 @@ def _made_of(terms: TermEncoder, ids: Sequence[str], names: Sequence[str], choic
         folder = tempfile.TemporaryDirectory(prefix="alphita-")
         numbers = {one: f"{PREFIX}:{number:09}" for number, one in enumerate(dict.fromkeys(ids))}
         terminology = _terminology(Path(folder.name) / "names.terminology", [numbers[one] for one in ids], names)
-        index = build(terminology, terms, Path(folder.name) / "names.index", enrichment=choice.load())
+        index = build(terminology, terms, Path(folder.name) / "names.index", enrichment=enrichment_of(choice))
         has_head = index.manifest["model_hash"] != index.base_model_hash
         used = TermEncoder.load(index.model_path) if has_head else terms
         _LAST[key] = _Made(index, used, {new: one for one, new in numbers.items()}, {}, folder)
@@ -194,7 +195,7 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     if (fitted := options.get("fit", "general")) not in ("general", "own"):
         raise UsageError(f"option fit of the normalizer is general or own, not {fitted!r}")
     choice = Choice(borrow=borrow, learn=options.get("learn", "seconds"))  # type: ignore[arg-type]
-    choice.hash()
+    choice_hash(choice)
     seed = options.get("seed", "0")
     if not seed.isdecimal():
         raise UsageError(f"option seed of the normalizer is a whole number, 0 or more, not {seed!r}")

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from alphita.errors import InputError
 from alphita.index import probes
+from alphita.index.encoding import Encoder
 from alphita.index.neighbours import unit
 from alphita.index.servers import FORMAT, Probes, ServerTerm
-from alphita.index.store import Encoder, Index
+from alphita.index.store import Index
 from alphita.terminology.language_ranges import among
 
 # What must be the same for an update: the vectors of the strings that stay were made so.

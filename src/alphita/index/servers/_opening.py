@@ -9,7 +9,7 @@ from alphita import registry
 from alphita.errors import UsageError
 from alphita.index.servers import SERVERS, ServerIndex
 
-# So that a name is the same as a PostgreSQL schema (63 bytes, with a prefix), a Qdrant collection and a part of a URL.
+# So that a name is the same as a PostgreSQL schema (63 bytes, with a prefix) and a part of a URL.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 

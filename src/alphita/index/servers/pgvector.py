@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, LiteralString, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.errors import InputError
+from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.neighbours import unit
-from alphita.index.servers import Change, Content, Hit, Probes, Release
+from alphita.index.servers import FORMAT, Change, Content, Hit, Probes, Release
 from alphita.index.servers import _postgres_loading as loading
 from alphita.index.servers._content import tags_of
 from alphita.index.servers._opening import check_release
 from alphita.index.servers._postgres import Database
-from alphita.index.servers._refusals import check_format, check_queries, missing, restless
 
 if TYPE_CHECKING:
     from psycopg import sql
@@ -109,7 +108,7 @@ class PostgresIndex:
     ) -> list[list[Hit]]:
         """Return the terms of the k nearest strings of each query; see `ServerIndex`."""
         with self._speaking():
-            check_queries(self.name, vectors, k, (self._facts or self._read_facts())["dim"])
+            self._check_queries(vectors, k)
             if k == 0 or len(vectors) == 0:
                 return [[] for _ in vectors]
             from pgvector import HalfVector
@@ -161,7 +160,24 @@ class PostgresIndex:
         self.close()
 
     def _speaking(self) -> Any:  # noqa: ANN401 - a context manager
-        return self._database.speaking(missing(self.name, self._database.where))
+        return self._database.speaking(self._missing())
+
+    def _missing(self) -> str:
+        """Return the text for an index that is not there."""
+        return (
+            f"there is no index {self.name!r} at {self._database.where}; load it: alphita server load, or see what is "
+            "there: alphita server list"
+        )
+
+    def _check_queries(self, vectors: NDArray[np.float32], k: int) -> None:
+        dim = (self._facts or self._read_facts())["dim"]
+        if k < 0:
+            raise UsageError(f"k must be 0 or more, not {k}")
+        if vectors.ndim != 2 or vectors.shape[1] != dim:
+            raise UsageError(
+                f"queries of shape {vectors.shape} cannot be searched: the server index {self.name!r} holds vectors of "
+                f"{dim} numbers"
+            )
 
     def _statement(self, text: LiteralString, **parts: sql.Composable) -> sql.Composed:
         from psycopg import sql
@@ -195,9 +211,13 @@ class PostgresIndex:
             if row is not None:
                 break
         else:
-            raise InputError(missing(self.name, self._database.where))
+            raise InputError(self._missing())
         facts: dict[str, Any] = {"release": row[1], **row[2]}
-        check_format(self.name, facts)
+        if facts.get("format") != FORMAT:
+            raise InputError(
+                f"the server index {self.name!r} has format {facts.get('format')}; this alphita reads {FORMAT}",
+                remedy="load it again: alphita server load --force",
+            )
         loading.search_as(self._database.connection, facts["search"])
         self._facts, self._loaded = facts, row[0]
         return facts
@@ -216,7 +236,7 @@ class PostgresIndex:
                         found[row[2] - 1].append(Hit._make((*row[3:-1], row[1])))
                 return found
             self._facts = None
-        raise restless(self.name, self._database.where)
+        raise AlphitaError(f"the index {self.name!r} at {self._database.where} changes without end; try again")
 
 
 def connect(address: str, name: str) -> PostgresIndex:

@@ -5,8 +5,8 @@ mentions, so that the next of these tells less: each one already asked of the sa
 
     worth(i) = frequency_i * (1 - confidence_i) * DECAY^(asked of i's cluster)
 
-and the row of the greatest worth is asked next (equal ones by their place). Similar are mentions whose letters, or
-whose vectors if there are any, have a cosine of at least SIMILAR with the cluster's leader: its riskiest mention.
+and the row of the greatest worth is asked next (equal ones by their place). Similar are mentions whose letters
+have a cosine of at least SIMILAR with the cluster's leader: its riskiest mention.
 
 Within a cluster the riskiest comes first and its worth only falls, so that one sort gives the greedy order.
 """
@@ -43,7 +43,7 @@ Vectors = NDArray[np.float32]
 
 def rank(
     mentions: Sequence[str], frequency: Sequence[int] | NDArray[Any], confidence: Sequence[float | None], *,
-    decided: Sequence[bool] | NDArray[np.bool_] | None = None, vectors: Vectors | None = None,
+    decided: Sequence[bool] | NDArray[np.bool_] | None = None,
     decay: float = DECAY, similar: float = SIMILAR,
 ) -> NDArray[np.int64]:  # fmt: skip
     """Return the place of each row in the order of asking, (n,) int64, from 0; the decided ones come last.
@@ -53,7 +53,6 @@ def rank(
         frequency: (n,) how often each occurs.
         confidence: (n,) probability that its answer is right; None: not known.
         decided: (n,) whether it was asked already; none by default.
-        vectors: (n, d) of the mentions, of any length but 0; without them their letters are compared.
         decay: what is left of the worth for each one asked of the same cluster, 0 to 1.
         similar: least cosine with a cluster's leader, -1 to 1.
     """
@@ -61,7 +60,7 @@ def rank(
     risk = np.asarray(frequency, np.float64) * (1.0 - known)
     done = np.zeros(len(risk), bool) if decided is None else np.asarray(decided, bool)
     compared = riskiest(risk)
-    rows = vectors[compared] if vectors is not None else letters([mentions[row] for row in compared.tolist()])
+    rows = letters([mentions[row] for row in compared.tolist()])
     # Beyond those compared, each is a cluster of its own.
     cluster = np.arange(len(risk))
     cluster[compared] = compared[clusters(rows, risk[compared], similar=similar)]

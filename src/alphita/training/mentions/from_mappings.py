@@ -1,0 +1,349 @@
+"""Learning from decisions: accepted mentions become synonyms, wrong candidates hard negatives, all of them labels.
+
+What people settled is taken oldest first, and the newest fifth is held out: whether it helped is measured on decisions
+that came after those it was learned from. A mention that was settled more than once counts once, as the newest: asked
+again, the memory would answer it.
+
+What was accepted in bulk is left out: nobody looked at it, and learning from it would only confirm the model. So is a
+mention that means one thing here and another there.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from alphita import artefact
+from alphita.errors import InputError
+from alphita.index.encoding import Encoder
+from alphita.index.store import build
+from alphita.mappings.review.migrate import REVIEWER
+from alphita.mappings.review.records import FINAL, Decision, Row, Standing
+from alphita.normalizer.labels import Label
+from alphita.normalizer.normalizer import Normalizer
+from alphita.terminology import reading
+from alphita.terminology.store import Terminology, load_terminology
+from alphita.terminology.text import clean
+from alphita.terminology.writing import save
+from alphita.training.sentences.scored_pairs import TRIPLE_COLUMNS
+
+if TYPE_CHECKING:
+    from alphita.mappings.review.store import ReviewStore
+
+SOURCE = "REVIEWED"
+HELD_OUT = 0.2
+# Fewer decisions than this are not worth a run.
+LEAST = 20
+PAGE = 1_000
+KS = (1, 5)
+# How the concept stands to the mention -> how the mention, as a term, stands to the concept.
+SCOPES = {"exact": "exact", "broad": "narrow", "narrow": "broad", "related": "related"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """A settled mention.
+
+    Attributes:
+        mention: the string.
+        concept_id: CURIE; None: no concept fits, or (then `label` is False) the right one is not known.
+        relation: how the concept stands to the mention; None without one.
+        wrong: matched terms of candidates that people passed over or rejected.
+        language: of the term by which the concept was found; None if it was not among the candidates.
+        decision: id of the decision that settled it.
+        label: whether it says what the mention means.
+    """
+
+    mention: str
+    concept_id: str | None
+    relation: str | None
+    wrong: tuple[str, ...]
+    language: str | None
+    decision: int
+    label: bool
+
+
+class InTime(NamedTuple):
+    """Decisions to learn from and the later ones to measure on; and what was left out, counted."""
+
+    learned: list[Reviewed]
+    held_out: list[Reviewed]
+    left_out: dict[str, int]
+
+
+class Taught(NamedTuple):
+    """What a recipe learns from: the terminology, the file of hard negatives, and the decisions, also as counts."""
+
+    terminology: Terminology
+    hard_negatives: Path
+    decisions: InTime
+    counts: dict[str, Any]
+
+
+def in_time(store: ReviewStore, *, projects: Sequence[str] = (), share: float = HELD_OUT) -> InTime:
+    """Read what is settled, and hold out the newest.
+
+    Args:
+        store: the decisions.
+        projects: only these; all by default.
+        share: of the settled mentions that are held out, 0 to 1.
+
+    Raises:
+        InputError: fewer than `LEAST` mentions are settled.
+    """
+    left_out: Counter[str] = Counter()
+    found: dict[str, list[Reviewed]] = {}
+    for name in projects or [project.name for project in store.projects()]:
+        for standing in _standings(store, name):
+            settling = _settling(standing)
+            if settling is None:
+                continue
+            if _in_bulk(store, settling):
+                left_out["accepted in bulk"] += 1
+                continue
+            one = _reviewed(standing.row, settling)
+            found.setdefault(clean(one.mention), []).append(one)
+    reviewed = []
+    for same in found.values():
+        if len({one.concept_id for one in same if one.label}) > 1:
+            left_out["means several things"] += len(same)
+        else:
+            newest = max(same, key=lambda one: (one.label, one.decision))
+            left_out["the same mention"] += len(same) - 1
+            reviewed.append(newest)
+    if len(reviewed) < LEAST:
+        raise InputError(
+            f"only {len(reviewed)} mentions are settled by a person; at least {LEAST} are needed to learn from",
+            file=getattr(store, "path", None), remedy="review more first",
+        )  # fmt: skip
+    reviewed.sort(key=lambda one: one.decision)
+    first = len(reviewed) - round(share * len(reviewed))
+    return InTime(
+        reviewed[:first], [one for one in reviewed[first:] if one.label], {k: n for k, n in left_out.items() if n}
+    )
+
+
+def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force: bool = False) -> dict[str, int]:
+    """Write the terminology with the accepted mentions as synonyms of their concepts, of the source "REVIEWED".
+
+    Args:
+        base: the terminology.
+        learned: what people settled.
+        out: the folder to create.
+        force: move an existing one aside.
+
+    Returns:
+        How many terms were added, and why others were not.
+
+    Raises:
+        InputError: none can be added.
+    """
+    named = [one for one in learned if one.concept_id is not None]
+    rows = reading.rows_of(base, [str(one.concept_id) for one in named])
+    tables = reading.tables_of(base)
+    usual = tables.terms["language"].cast(pl.String).mode().sort()[0]
+    counts: Counter[str] = Counter(added=0)
+    added = []
+    for one in named:
+        row = rows.get(str(one.concept_id))
+        if row is None or base.retired[row]:
+            counts["of a concept that this terminology has not, or has retired"] += 1
+        elif clean(one.mention) in {clean(term.string) for term in base.concept(row).terms}:
+            counts["a term of its concept already"] += 1
+        else:
+            counts["added"] += 1
+            added.append({
+                "concept": row, "string": one.mention, "language": one.language or usual, "preferred": False,
+                "scope": SCOPES[one.relation or "exact"], "status": "candidate", "source": SOURCE,
+            })  # fmt: skip
+    if not added:
+        raise InputError(
+            "no accepted mention is new to this terminology", file=base.path, remedy="is it the one that was reviewed?"
+        )
+    tables.terms = reading.added(tables.terms, pl.DataFrame(added))
+    source = {"name": SOURCE, "version": artefact.hash_json(sorted(one["string"] for one in added))[:12]}
+    save(tables, out, sources=[*tables.sources, source], config={"base": base.content_hash}, force=force)
+    return dict(counts)
+
+
+def hard_negatives(
+    base: Terminology, learned: Sequence[Reviewed], out: Path, exclude: frozenset[str] = frozenset()
+) -> int:
+    """Write triples of a mention, its concept's name and the term of a wrong candidate; return how many.
+
+    A recipe with the setting `triples` learns from such a file. It is readable by its owner only.
+
+    Args:
+        base: the terminology.
+        learned: what people settled.
+        out: the file.
+        exclude: cleaned strings that nothing may learn from.
+    """
+    rows = reading.rows_of(base, [one.concept_id for one in learned if one.concept_id is not None])
+    count = 0
+    with artefact.atomic_file(out, "w", private=True, newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(TRIPLE_COLUMNS)
+        for one in learned:
+            if one.relation != "exact" or one.concept_id not in rows:
+                continue
+            concept = base.concept(rows[one.concept_id])
+            names = {clean(term.string) for term in concept.terms} | {clean(one.mention)}
+            wrong = [term for term in dict.fromkeys(one.wrong) if clean(term) not in names]
+            triples = [(one.mention, concept.name, term) for term in wrong]
+            kept = [cells for cells in triples if not exclude & {clean(cell) for cell in cells}]
+            writer.writerows(kept)
+            count += len(kept)
+    return count
+
+
+def labels(reviewed: Sequence[Reviewed]) -> list[Label]:
+    """Return mentions and what they mean, as `normalizer.fitting.fit` takes them."""
+    return [Label(one.mention, one.concept_id) for one in reviewed if one.label]
+
+
+def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence[Reviewed]) -> dict[str, float]:
+    """Return how often the nearest concepts, by vectors alone, hold the right one: n and accuracy@k.
+
+    Args:
+        terminology: whose strings are the candidates.
+        encoder: gives the vectors.
+        held_out: those that name a concept count.
+    """
+    named = [one for one in held_out if one.concept_id is not None]
+    if not named:
+        return {"n": 0.0}
+    with tempfile.TemporaryDirectory(prefix="alphita-gain-") as folder:
+        index = build(terminology, encoder, Path(folder) / "x.index", letters=False)
+        normalizer = Normalizer(index, encoder=encoder, ranking="vectors", floor=-1.0)
+        results = normalizer.normalize([one.mention for one in named], top_k=max(KS))
+        gold = index.concept_rows([str(one.concept_id) for one in named])
+        ids = [index.segment.concepts.column("id")[row].as_py() if row >= 0 else None for row in gold.tolist()]
+    shown = [[one.concept_id for one in result.candidates] for result in results]
+    return {"n": float(len(named))} | {
+        f"accuracy@{k}": float(np.mean([right in line[:k] for line, right in zip(shown, ids, strict=True)])) for k in KS
+    }
+
+
+def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[str, float]:
+    """Return how well a normaliser answers: n, accuracy, and with a calibration what its confidence is worth.
+
+    Returns:
+        n, accuracy (of the answers, NIL among them), and with a calibration brier (mean squared error of the
+        confidence), log_loss (nats), and confidence (its mean: the accuracy it claims).
+    """
+    if not held_out:
+        return {"n": 0.0}
+    results = normalizer.normalize([one.mention for one in held_out])
+    rows = normalizer.index.concept_rows([one.concept_id or "" for one in held_out])
+    ids = normalizer.index.segment.concepts.column("id")
+    gold = [ids[row].as_py() if row >= 0 else one.concept_id for row, one in zip(rows.tolist(), held_out, strict=True)]
+    right = np.array([result.concept_id == one for result, one in zip(results, gold, strict=True)], np.float64)
+    found = {"n": float(len(held_out)), "accuracy": float(right.mean())}
+    if normalizer.calibration is not None:
+        confidence = np.array([result.confidence or 0.0 for result in results])
+        sure = np.clip(confidence, 1e-6, 1 - 1e-6)
+        found["brier"] = float(((confidence - right) ** 2).mean())
+        found["log_loss"] = float(-(right * np.log(sure) + (1 - right) * np.log(1 - sure)).mean())
+        found["confidence"] = float(confidence.mean())
+    return found
+
+
+def taught(
+    base: Terminology, decisions: InTime, out: Path, *, exclude: frozenset[str] = frozenset(), force: bool = False,
+    resume: bool = False,
+) -> Taught:  # fmt: skip
+    """Write what a recipe learns from, beside the model: OUT.terminology and OUT.hard_negatives.csv.
+
+    OUT.decisions.json keeps the decisions, for an unfinished run learns from those, and is measured on those, that it
+    began with, whatever people have settled since. It is readable by its owner only.
+
+    Args:
+        base: the terminology.
+        decisions: of `in_time`.
+        out: the model folder to come.
+        exclude: cleaned strings that nothing may learn from: a split's.
+        force: move an existing terminology aside.
+        resume: take those that are there.
+    """
+    folder, triples, kept = (
+        out.with_name(f"{out.name}.{kind}") for kind in ("terminology", "hard_negatives.csv", "decisions.json")
+    )
+    if resume and folder.exists() and triples.exists() and kept.exists():
+        return Taught(load_terminology(folder), triples, *_kept(kept))
+    counts: dict[str, Any] = {
+        "learned": len(decisions.learned), "held_out": len(decisions.held_out), "left_out": decisions.left_out,
+        "synonyms": overlay(base, decisions.learned, folder, force=force),
+        "hard_negatives": hard_negatives(base, decisions.learned, triples, exclude),
+    }  # fmt: skip
+    with artefact.atomic_file(kept, "w", private=True) as file:
+        json.dump({"counts": counts, **decisions._asdict()}, file, default=asdict)
+    return Taught(load_terminology(folder), triples, decisions, counts)
+
+
+def _kept(path: Path) -> tuple[InTime, dict[str, Any]]:
+    """Read what `taught` has kept."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        learned, held_out = (
+            [Reviewed(**one | {"wrong": tuple(one["wrong"])}) for one in found[key]] for key in ("learned", "held_out")
+        )
+        return InTime(learned, held_out, found["left_out"]), found["counts"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"is damaged ({type(error).__name__}: {error})", file=path, remedy="start again with --force"
+        ) from None
+
+
+def _standings(store: ReviewStore, project: str) -> Iterator[Standing]:
+    offset = 0
+    while True:
+        total, page = store.queue(project, order="row", state="decided", limit=PAGE, offset=offset)
+        yield from page
+        offset += len(page)
+        if not page or offset >= total:
+            return
+
+
+def _settling(standing: Standing) -> Decision | None:
+    """Return the decision that settles a row: an adjudication, else the newest that nobody took in bulk, else that."""
+    final = [one for one in standing.decisions if one.kind in FINAL]
+    if not standing.settled or not final:
+        return None
+    return max(final, key=lambda one: (one.kind == "adjudicate", not one.bulk, one.id))
+
+
+def _in_bulk(store: ReviewStore, decision: Decision) -> bool:
+    """Return whether nobody looked at the row; what followed a replaced concept is as good as what was before it."""
+    while decision.bulk.startswith(f"{REVIEWER}:"):
+        before = [
+            one for one in store.history(decision.project, decision.row, decision.reviewer) if one.id < decision.id
+        ]
+        final = [one for one in before if one.kind in FINAL]
+        if not final:
+            return False
+        decision = final[-1]
+    return bool(decision.bulk)
+
+
+def _reviewed(row: Row, decision: Decision) -> Reviewed:
+    means = decision.kind != "reject"
+    concept = decision.concept_id if means else None
+    chosen = next((one for one in row.candidates if concept is not None and one.concept_id == concept), None)
+    # Above the right one: passed over. Where it was not shown, only the answer is sure to have been looked at.
+    above = [one for one in row.candidates if one.concept_id != concept and one.matched_term]
+    wrong = [one for one in above if one.rank < chosen.rank] if chosen is not None else above[:1]
+    return Reviewed(
+        row.mention, concept, (decision.relation or "exact") if concept is not None else None,
+        tuple(str(one.matched_term) for one in wrong), chosen.language if chosen is not None else None, decision.id,
+        means,
+    )  # fmt: skip

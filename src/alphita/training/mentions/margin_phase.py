@@ -1,0 +1,239 @@
+"""Contrastive training with margins from the graph, as one function: the recipe's own, and a phase of others.
+
+Data, objective and loop stand in the order of the paper (Amore Bondarenko, Ferrod and Di Caro, 2022, §3.2).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from alphita.errors import InputError, UsageError
+from alphita.training.engine.settings import TermTraining, language_weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from alphita.graph.store import EntityVectors
+    from alphita.terminology.splits import Split
+    from alphita.terminology.store import Terminology
+    from alphita.training.engine.phases import Phase
+    from alphita.training.mentions.rows import MentionRows
+    from alphita.training.mentions.sampler import MentionSampler
+    from alphita.training.terms.batches import Batch
+
+# 20k of 50k steps (§4).
+WARMUP = 0.4
+
+
+class MarginTraining(TermTraining):
+    """The settings of the contrastive training; the defaults are the paper's where it states them."""
+
+    # Data
+    mentions: str = Field("", description="mentions of names in a corpus, X.mentions; none: names alone (§3.1)")
+    contexts: int = Field(4, ge=0, description="contexts a name at most; 0: names alone (§4)")
+    bare: bool = Field(True, description="names train by themselves beside their contexts (ours; §3.1: contexts only)")
+    prototypes: int = Field(4, ge=1, description="prototypes a batch (§4)")
+    prototypes_a_concept: int = Field(3, ge=1, description="prototypes a concept at most (not stated; 2.4 by §3.1, §4)")
+    positives: int = Field(20, ge=1, description="k, positives a prototype at most (§4)")
+    negatives: int = Field(30, ge=1, description="m, possible hard negatives a prototype (§4)")
+    refresh_every: int = Field(0, ge=0, description="steps between searches for negatives; 0: every epoch (§3.2)")
+    exact_up_to: int = Field(2_000_000, ge=0, description="mentions searched exactly, above approximately (ours)")
+    max_length: int = Field(32, ge=3, description="tokens a name by itself (not stated; ours: as a window, §3.1)")
+    pooling: Literal["cls", "mean"] = Field("mean", description="the vector: the mean of the mention, or [CLS] (§3.2)")
+    # Objective
+    version: Literal["v1", "v2", "v3"] = Field("v3", description="the loss: equation 1, 2 or 3 (§3.2)")
+    graph: str = Field("", description="vectors of concepts, X.vectors, which v3 needs (§4: ComplEx)")
+    detach_margin: bool = Field(True, description="v3: no gradient through the margin (not stated; ours)")
+    alpha: float = Field(2.0, gt=0, description="MS loss: weight of positive pairs (§4)")
+    beta: float = Field(50.0, gt=0, description="MS loss: weight of negative pairs (§4)")
+    lam: float = Field(0.5, description="v1: lambda (not stated; CODER's)")
+    lambda_p: float = Field(1.0, description="v2: lambda of positive pairs (§3.2)")
+    lambda_n: float = Field(0.5, description="v2, and v3 where the graph lacks a concept: of negative pairs (§3.2)")
+    eps: float = Field(0.1, description="MS loss: margin of the mining (§4)")
+    mining: bool = Field(True, description="MS loss: only hard pairs of the batch count (§3.2)")
+    # Optimisation
+    epochs: float = Field(4.0, gt=0, description="times that every prototype is drawn (§4)")
+    steps: int = Field(0, ge=0, description="optimiser steps, in place of epochs (§4: 50k batches, 6,250 steps of 8)")
+    accumulation: int = Field(8, ge=1, description="batches a step (§4)")
+    learning_rate: float = Field(2e-5, gt=0, description="peak learning rate (§4)")
+    warmup_steps: int = Field(-1, ge=-1, description="steps of linear warm-up; -1: 40% of all (§4: 20k of 50k)")
+    schedule: Literal["linear", "cosine", "constant"] = Field(
+        "linear", description="after the warm-up: linear or cosine to 0, or constant (not stated)"
+    )
+    weight_decay: float = Field(0.01, ge=0, description="AdamW's weight decay (§4)")
+    clip: float = Field(1.0, gt=0, description="largest gradient norm (§4)")
+
+    @model_validator(mode="after")
+    def _languages_are_alike(self) -> MarginTraining:
+        if len(set(language_weights(self.languages).values())) > 1:
+            raise ValueError(
+                f"languages={self.languages}: mentions are drawn alike; give languages without weights: en,it"
+            )
+        return self
+
+
+def train_margins(
+    recipe: str,
+    phase: Phase,
+    config: MarginTraining,
+    terminology: Terminology,
+    encoder: str | Path,
+    *,
+    split: Split | None = None,
+) -> dict[str, float]:
+    """Train, save the model and return the last figures; in a dry run only measure and return nothing.
+
+    Args:
+        recipe: its name.
+        phase: where the model goes; it is the last of its run.
+        config: the settings.
+        terminology: whose names and mentions train.
+        encoder: what training starts from; one with entities injected trains as well.
+        split: what is held out; the mentions were made with it.
+
+    Raises:
+        InputError: no concept has two names or contexts; the mentions are of another tokenizer or split; the graph's
+            vectors are of another split, or know no concept.
+        UsageError: v3 without the graph's vectors.
+    """
+    import torch
+
+    from alphita.objectives.kge_margin import ms_v1, ms_v2, ms_v3
+    from alphita.training.engine.loop import Length
+    from alphita.training.mentions.index import NONE, HardNegatives
+    from alphita.training.mentions.run import MentionRun
+    from alphita.training.terms.batches import Batch
+
+    vectors = open_graph(config, split) if config.version == "v3" else None
+    run = MentionRun(
+        recipe, config, terminology, str(encoder), phase.out, mentions=config.mentions, contexts=config.contexts,
+        bare=config.bare, split=split, resume=phase.resume, force=phase.force, dry_run=phase.dry_run,
+    )  # fmt: skip
+    rows = run.rows
+
+    # Data: virtual batches of prototypes, each with k positives and m possible hard negatives.
+    sampler = sampler_of(rows, terminology.n_concepts, config)
+    index = HardNegatives(rows.concepts, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to)
+    epoch = sampler.steps_an_epoch / config.accumulation
+    steps = config.steps or math.ceil(config.epochs * epoch)
+    refresh_every = config.refresh_every or math.ceil(epoch)
+    run.say(
+        f"training on {rows.windows:,} contexts and {len(rows) - rows.windows:,} names; of the "
+        f"{len(np.unique(rows.concepts)):,} concepts {len(np.unique(sampler.prototype_concepts)):,} have prototypes, "
+        f"{len(sampler.prototypes):,} in all; an epoch is {epoch:,.1f} steps, training takes {steps:,}"
+    )
+
+    def refresh(step: int) -> None:
+        """Look for hard negatives with the weights of now, if `step` begins an epoch or a run goes on at it."""
+        start = step - step % refresh_every
+        if start == index.step:
+            return
+        if phase.dry_run:
+            index.guess(sampler.prototypes)
+            return
+        encode = None
+        if step == start:
+            run.say(f"step {step:,}: looking for hard negatives")
+
+            def encode(some: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
+                return run.forward.vectors(rows.tokens, some)
+
+        # A run may go on from one of the two newest checkpoints.
+        oldest = step - step % config.checkpoint_every - config.checkpoint_every if config.checkpoint_every else 0
+        needed_from = oldest - oldest % refresh_every
+        end = min(start + refresh_every, steps)
+        drawn = sampler.drawn(start * config.accumulation, end * config.accumulation)
+        run.one_by_one(lambda: index.refresh(start, drawn, encode, needed_from=needed_from))
+
+    def draw(number: int) -> Batch:
+        drawn = sampler[number]
+        negatives = index.of(drawn.prototypes)
+        together = np.concatenate([drawn.prototypes, *drawn.positives, negatives[negatives != NONE]])
+        terms = np.unique(together)
+        return Batch(terms, {"concept": rows.concepts[terms]}, rows=len(together))
+
+    # Objective: the MS loss of all pairs of the batch; S is the cosine of two mentions, S_kge that of their concepts.
+    constants: dict[str, Any] = {"alpha": config.alpha, "beta": config.beta, "eps": config.eps, "mining": config.mining}
+    fields: dict[str, Any] = {"phases": dict(phase.before)} if phase.before else {}
+    if vectors is not None:
+        entity, _ = vectors.rows_of_terminology(terminology)
+        trained = np.unique(rows.concepts)
+        unknown = int((entity[trained] < 0).sum())
+        run.say(
+            f"graph: {vectors.model}, {vectors.dim} numbers; {unknown:,} of {len(trained):,} concepts that train are "
+            f"not in it: their negative pairs get lambda_n = {config.lambda_n:g}"
+        )
+        run.depends_on(graph=vectors_hash(vectors))
+        fields["concepts_without_graph"] = unknown
+        table = torch.from_numpy(np.array(vectors.vectors, np.float32)).to(run.device)
+        entity_of = torch.from_numpy(entity).to(run.device)
+
+    def loss(e: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        concept = given["concept"]
+        if config.version == "v1":  # equation (1)
+            value = ms_v1(e, concept, lam=config.lam, **constants)
+        elif config.version == "v2":  # equation (2)
+            value = ms_v2(e, concept, lambda_p=config.lambda_p, lambda_n=config.lambda_n, **constants)
+        else:  # equation (3)
+            entities = entity_of[concept]
+            value = ms_v3(
+                e, concept, table[entities.clamp(min=0)], entities >= 0, detach_margin=config.detach_margin,
+                lambda_n=config.lambda_n, **constants,
+            )  # fmt: skip
+        return {"loss": value}
+
+    # Loop, and the model.
+    length = Length.of(steps, config.warmup_steps, config.learning_rate, share=WARMUP)
+    return run.train(draw, loss, length, fields=fields, before_step=refresh, fence=refresh_every)
+
+
+def open_graph(config: MarginTraining, split: Split | None) -> EntityVectors:
+    """Open the graph's vectors.
+
+    Raises:
+        UsageError: none are given.
+        InputError: they cannot be read, or they have learnt triples that `split` holds out.
+    """
+    from alphita.graph.store import EntityVectors
+
+    if not config.graph:
+        raise UsageError(
+            "version v3 takes its margins from the graph: give --set graph=X.vectors, made by alphita graph train, or "
+            "choose version=v2"
+        )
+    vectors = EntityVectors.load(config.graph)
+    noted = vectors.facts.get("split_hash")
+    if split is not None and split.triples and noted != split.hash:
+        made = "with another split" if noted else "without a split"
+        raise InputError(
+            f"these vectors were made {made}, so they may have learnt triples that training holds out",
+            file=config.graph, remedy="train them with this --split: alphita graph train MODEL --split X.split",
+        )  # fmt: skip
+    return vectors
+
+
+def vectors_hash(vectors: EntityVectors) -> str:
+    """Return the hash of saved vectors."""
+    from alphita import artefact
+    from alphita.graph.store import KIND
+
+    assert vectors.path is not None, "the vectors were loaded"
+    content: str = artefact.open_manifest(vectors.path, KIND)["content_hash"]
+    return content
+
+
+def sampler_of(rows: MentionRows, n_concepts: int, config: MarginTraining) -> MentionSampler:
+    """Return what draws prototypes and positives from rows, each as if it were a window of its name."""
+    from alphita.training.mentions.sampler import MentionSampler, OfForms
+
+    concepts = OfForms(np.arange(len(rows.name_concepts) + 1), rows.name_concepts, n_concepts)
+    return MentionSampler(
+        rows.names, concepts, seed=config.seed, batch=config.prototypes, positives=config.positives,
+        prototypes_a_concept=config.prototypes_a_concept,
+    )  # fmt: skip

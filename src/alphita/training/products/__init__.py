@@ -1,0 +1,1 @@
+"""What trains on products: their attributes and the table of them."""

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from alphita import artefact
+from alphita.terminology.store import Terminology
+from alphita.training.engine.ranks import Ranks
+from tests.tiny import tiny_model, tiny_terminology
+
+JOB = Path(__file__).with_name("rank_job.py")
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return tiny_model(tmp_path_factory.mktemp("model") / "tiny", dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def terminology(tmp_path_factory) -> Terminology:
+    return tiny_terminology(tmp_path_factory.mktemp("data") / "tiny.terminology")
+
+
+def start(command: list[str], size: int, **options: object) -> list[subprocess.Popen[str]]:
+    """Start `size` processes of one run, as torchrun would."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = os.environ | {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size), "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    return [
+        subprocess.Popen(
+            [sys.executable, *command], env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,  # type: ignore[call-overload]
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+
+
+def gradients(model: Path, out: Path, size: int, at_once: int) -> dict[str, torch.Tensor]:
+    processes = start([str(JOB), str(model), str(out), str(at_once)], size)
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    return load_file(out)
+
+
+def test_two_processes_give_the_loss_and_gradients_of_one(model: Path, tmp_path: Path) -> None:
+    one = gradients(model, tmp_path / "one", 1, 10_000)
+    assert float(one["loss"]) > 0.1
+    assert sum(float(value.abs().max()) > 1e-4 for value in one.values()) > 20
+    for size, at_once in ((2, 10_000), (2, 40), (1, 40), (3, 10_000)):
+        several = gradients(model, tmp_path / f"{size}-{at_once}", size, at_once)
+        assert several.keys() == one.keys()
+        for name, expected in one.items():
+            torch.testing.assert_close(several[name], expected, atol=1e-6, rtol=1e-5, msg=f"{name} {size} {at_once}")
+
+
+@given(st.lists(st.integers(1, 30), max_size=60), st.integers(1, 5))
+def test_each_row_is_encoded_by_one_process_and_the_work_is_even(lengths: list[int], size: int) -> None:
+    own = np.array(lengths, np.int64)
+    shares = [Ranks(rank, size).share(own) for rank in range(size)]
+    for other in shares[1:]:
+        assert all(np.array_equal(a, b) for a, b in zip(shares[0], other, strict=True))
+    assert sorted(np.concatenate(shares[0]).tolist()) == list(range(len(lengths)))
+    tokens = [int(own[rows].sum()) for rows in shares[0]]
+    assert max(tokens) - min(tokens) <= 2 * max(lengths, default=0)
+
+
+SETTINGS = {
+    "k": 16, "m": 4, "steps": 400, "warmup_steps": 6, "accumulation": 2, "learning_rate": 2e-3, "pooling": "mean",
+    "precision": "fp32", "log_every": 5, "checkpoint_every": 5, "dropout": 0.0,
+}  # fmt: skip
+
+
+def command(terminology: Terminology, model: Path, out: Path, **changes: object) -> list[str]:
+    settings = SETTINGS | changes
+    return [
+        "-m", "alphita", "train", "coder", "-t", str(terminology.path), "--encoder", str(model), "--threads", "1",
+        "-o", str(out), *(f"--set={key}={value}" for key, value in settings.items()),
+    ]  # fmt: skip
+
+
+def test_a_run_of_two_processes_is_a_run_of_one(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, *command(terminology, model, tmp_path / "one", steps=12)], check=True,
+                   capture_output=True)  # fmt: skip
+    processes = start(command(terminology, model, tmp_path / "two", steps=12), 2)
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert outputs[0][0].startswith("model: ")
+    assert outputs[1][0] == ""  # only the first process reports
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, atol=2e-4, rtol=1e-3, msg=name)
+    assert not (tmp_path / "two.training").exists()
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_ends_the_run_and_one_process_can_go_on(
+    terminology: Terminology, model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "model"
+    processes = start(command(terminology, model, out), 2)
+    deadline = time.monotonic() + 120
+    while not list(out.with_name("model.training").glob("step-*/state.json")):
+        assert all(process.poll() is None for process in processes), "ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(processes[1].pid, signal.SIGKILL)
+    _, errors = processes[0].communicate(timeout=60)
+    assert processes[0].returncode == 1
+    assert "another process of this run has ended" in errors
+    assert "--resume" in errors
+    assert "Traceback" not in errors
+    assert not out.exists()
+    processes[1].communicate()
+    subprocess.run([sys.executable, *command(terminology, model, out), "--resume"], check=True, capture_output=True)
+    assert artefact.verify(out, "model")["recipe"] == "coder"
+
+
+def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    run = subprocess.Popen(
+        [
+            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+            *command(terminology, model, out),
+        ],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not list(out.with_name("model.training").glob("step-*/state.json")):
+        assert run.poll() is None, "ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    workers = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    os.kill(int(workers[-1]), signal.SIGKILL)
+    _, errors = run.communicate(timeout=120)
+    assert run.returncode != 0
+    assert "another process of this run has ended" in errors
+
+
+def test_what_has_no_gradient_on_any_process_stays_without(tmp_path: Path) -> None:
+    """An optimiser moves a gradient of zeros by its momentum and decay, and passes over none."""
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import sys, torch\n"
+        "from alphita.training import ranks\n"
+        "own = ranks.connect()\n"
+        "both, one, none = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))\n"
+        "both.grad = torch.full((2,), float(own.rank))\n"
+        "if own.rank == 1:\n"
+        "    one.grad = torch.full((2,), 4.0)\n"
+        "own.average([both, one, none])\n"
+        "print(both.grad.tolist(), one.grad.tolist(), none.grad)\n"
+    )
+    for process in start([str(job)], 2):
+        out, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert out.strip() == "[0.5, 0.5] [2.0, 2.0] None"
+
+
+def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it(tmp_path: Path) -> None:
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import time\n"
+        "from alphita.training import ranks\n"
+        "own = ranks.connect()\n"
+        "with own.scratch() as folder:\n"
+        "    if own.first:\n"
+        "        (folder / 'x').write_text('made by the first')\n"
+        "    own.wait()\n"
+        "    time.sleep(0.3 * own.rank)\n"
+        "    print((folder / 'x').read_text())\n"
+        "own.wait()\n"
+        "print(folder.exists())\n"
+    )
+    for process in start([str(job)], 2):
+        out, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        assert out.splitlines() == ["made by the first", "False"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ext_bert", "--set=vocabulary=120", "--set=batch=4", "--set=epochs=1"],
+        [
+            "electra_em_pap", "--set=vocabulary=120", "--set=layers=1", "--set=hidden=16", "--set=heads=2",
+            "--set=batch=4", "--set=rho=0", "--set=steps=4",
+        ],
+    ],
+)  # fmt: skip
+def test_several_processes_try_a_run_on_what_the_first_prepares(
+    terminology: Terminology, model: Path, tmp_path: Path, words: list[str]
+) -> None:
+    corpus = tmp_path / "notes.txt"
+    corpus.write_text("".join(f"pain of the heart on day {day}, bleeding of the liver\n" for day in range(200)))
+    given = [
+        "-m", "alphita", "train", *words, "-t", str(terminology.path), "--encoder", str(model), "--threads", "1",
+        "-o", str(tmp_path / "out"), f"--set=corpus={corpus}", "--set=max_length=24", "--set=precision=fp32",
+        "--dry-run",
+    ]  # fmt: skip
+    outputs = [(process, *process.communicate(timeout=180)) for process in start(given, 2)]
+    assert [process.returncode for process, _, _ in outputs] == [0, 0], [errors for _, _, errors in outputs]
+    assert "steps: about" in outputs[0][2]
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
