@@ -206,7 +206,7 @@ def test_a_system_that_fails_leaves_the_others_their_figures(folds, tmp_path, mo
 OWN = """
 import polars as pl
 from alphita.config import Config
-from alphita.evaluation import linking
+from alphita.evaluation.scoring import linking
 from alphita.evaluation.benchmarks import Info
 from alphita.evaluation.scoring.results import Metric, Result
 

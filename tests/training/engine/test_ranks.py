@@ -158,7 +158,7 @@ def test_what_has_no_gradient_on_any_process_stays_without(tmp_path: Path) -> No
     job = tmp_path / "job.py"
     job.write_text(
         "import sys, torch\n"
-        "from alphita.training import ranks\n"
+        "from alphita.training.engine import ranks\n"
         "own = ranks.connect()\n"
         "both, one, none = (torch.nn.Parameter(torch.ones(2)) for _ in range(3))\n"
         "both.grad = torch.full((2,), float(own.rank))\n"
@@ -177,7 +177,7 @@ def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it(tmp_path: Pat
     job = tmp_path / "job.py"
     job.write_text(
         "import time\n"
-        "from alphita.training import ranks\n"
+        "from alphita.training.engine import ranks\n"
         "own = ranks.connect()\n"
         "with own.scratch() as folder:\n"
         "    if own.first:\n"
