@@ -258,13 +258,7 @@ def _fit_all(
 
 
 def _batches(rows: Iterator[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    batch: list[tuple[int, str]] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == ROWS:
-            yield batch
-            batch = []
-    if batch:
+    while batch := list(itertools.islice(rows, ROWS)):
         yield batch
 
 

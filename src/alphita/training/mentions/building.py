@@ -15,6 +15,7 @@ mentions; sequences hold whole documents in pieces, with all mentions, for train
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,14 +197,8 @@ def _write_windows(reservoir: Reservoir, tokenizer: Tokenizer, length: int, writ
     return counts
 
 
-def _some(contexts: Iterable[Context], size: int = 4096) -> Iterator[list[Context]]:
-    block: list[Context] = []
-    for context in contexts:
-        block.append(context)
-        if len(block) == size:
-            yield block
-            block = []
-    if block:
+def _some(contexts: Iterator[Context], size: int = 4096) -> Iterator[list[Context]]:
+    while block := list(itertools.islice(contexts, size)):
         yield block
 
 

@@ -9,17 +9,17 @@ mentions of all; those of the prototype's own concept are passed over here, for 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact
 from alphita.errors import InputError
 from alphita.index.backends import Backend
 from alphita.index.backends import faiss as exact
 from alphita.index.neighbours import nearest, unit
-from alphita.training.terms.mining import InvertedFile
+from alphita.training.terms.mining import InvertedFile, kept
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
@@ -67,19 +67,8 @@ class HardNegatives:
             InputError: nothing was found at that step, and its weights are gone.
         """
         path, prototypes = self._folder / f"negatives-{step:08d}.npy", np.unique(prototypes)
-        if not path.exists():
-            if encode is None:
-                raise InputError(
-                    f"the hard negatives found at step {step} are gone, and so are the weights of that step", file=path,
-                    remedy="put the file back, or start again with --force",
-                )  # fmt: skip
-            found = self._search(prototypes, encode)
-            with artefact.atomic_file(path) as file:
-                np.save(file, found)
-            for old in self._folder.glob("negatives-*.npy"):
-                if int(old.stem.removeprefix("negatives-")) < needed_from:
-                    old.unlink()
-        found = np.load(path, allow_pickle=False)
+        search = None if encode is None else partial(self._search, prototypes, encode)
+        found = kept(path, search, f"the hard negatives found at step {step} are gone", needed_from=needed_from)
         if found.shape != (len(prototypes), self._wanted):
             raise InputError(
                 f"there are negatives of {len(found):,} prototypes, and not of the {len(prototypes):,} that are drawn",

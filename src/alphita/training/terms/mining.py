@@ -12,7 +12,8 @@ The vectors lie in a file while they are searched, not in memory: 4 bytes a numb
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -82,20 +83,10 @@ class MinedNeighbours:
             InputError: nothing was mined at that step, and its weights are gone.
         """
         anchors = np.unique(anchors)
+        search = None if encoder is None else partial(self._search, anchors, encoder)
         path = self._folder / f"neighbours-{step:08d}.npy"
-        if not path.exists():
-            if encoder is None:
-                raise InputError(
-                    f"what was mined at step {step} is gone, and so are the weights of that step", file=path,
-                    remedy="put the file back, or start again with --force",
-                )  # fmt: skip
-            found = self._search(anchors, encoder)
-            with artefact.atomic_file(path) as file:
-                np.save(file, found)
-            for old in self._folder.glob("neighbours-*.npy"):
-                if int(old.stem.removeprefix("neighbours-")) < needed_from:
-                    old.unlink()
-        self.step, self._anchors, self._found = step, anchors, np.load(path, allow_pickle=False)
+        found = kept(path, search, f"what was mined at step {step} is gone", needed_from=needed_from)
+        self.step, self._anchors, self._found = step, anchors, found
 
     def guess(self, anchors: Int64) -> None:
         """Give `anchors` any names as their nearest: for a trial of the batches' size."""
@@ -135,6 +126,35 @@ class MinedNeighbours:
         own = rows == anchors[:, None]
         own[~own.any(1), -1] = True
         return rows[~own].reshape(len(anchors), self._wanted)
+
+
+def kept(path: Path, search: Callable[[], Int32] | None, gone: str, *, needed_from: int) -> Int32:
+    """Return what was found at a step from its file, searched for and written there if it is not there yet.
+
+    Args:
+        path: WHAT-STEP.npy, in the folder of all findings.
+        search: finds, with the weights of the step; None if they have moved on.
+        gone: says that what was found is not there.
+        needed_from: when something new is written, drop the findings of earlier steps than this.
+
+    Raises:
+        InputError: the file is gone, and so are the weights.
+    """
+    if not path.exists():
+        if search is None:
+            raise InputError(
+                f"{gone}, and so are the weights of that step", file=path,
+                remedy="put the file back, or start again with --force",
+            )  # fmt: skip
+        found = search()
+        with artefact.atomic_file(path) as file:
+            np.save(file, found)
+        what, _, _ = path.stem.partition("-")
+        for old in path.parent.glob(f"{what}-*.npy"):
+            if int(old.stem.removeprefix(f"{what}-")) < needed_from:
+                old.unlink()
+    read: Int32 = np.load(path, allow_pickle=False)
+    return read
 
 
 def oldest_needed(step: int, refresh_every: int, checkpoint_every: int) -> int:
