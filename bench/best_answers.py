@@ -4,8 +4,8 @@
 
 Sets:
 
-    held_out:SOURCE       synonyms of a terminology, left out of its index: those that no model learns, or a fifth of
-                          them where the model does not say what it learned; SOURCE is whatever `--to` takes
+    held_out:SOURCE       synonyms of a terminology, left out of its index: those that the model did not learn, or a
+                          fifth of them where it does not say what it learned; SOURCE is whatever `--to` takes
     sample:FILE           mention, concept_id (ids joined by |, or NIL) and kind, of HPO; CSV, or TSV by its ending
     clinvar               trait names as submitted to ClinVar, none an exact label, to MONDO's labels: FOLDER has
                           open_graph/terms.tsv and benchmarks/clinvar_traits/traits.tsv, gzipped or not

@@ -7,8 +7,9 @@
 The weights are the mean of those given, then mixed with a share of the base that they were trained from (Wortsman et
 al., ICML 2022 and CVPR 2022). The first folder runs without torch. Of trained weights OUTPUT-fp16 is written too, which
 SentenceTransformer opens and training starts from, in files under 48 MB. FACTS.json says what the manifests keep of
-data, recipe and machine; of the terminology that they learned both folders note which strings they learned: not those
-of the split, nor the tenth that is held back. The calibration is made by runs/alphita_en.sh.
+data, recipe and machine; both folders note which strings of the terminology were learned: not those of the split, nor
+the tenth that is held back where all of them were trained so. Without a terminology that of the first one given is
+kept. The calibration is made by runs/alphita_en.sh.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import torch
 from alphita import artefact
 from alphita.encoder import layout, learned
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.resolve import KIND
+from alphita.encoder.resolve import KIND, resolve
+from alphita.index import training
 from alphita.index.learning import held_back_of
 from alphita.terminology.splits import Split
 from alphita.terminology.store import load_terminology
@@ -58,6 +60,11 @@ def average(trained: list[str], base: str | None = None, share: float = 0.0) -> 
     return encoder
 
 
+def held_back(name: str) -> bool:
+    """Tell whether a model's training held back the tenth of the strings that `learning.is_held_back` chooses."""
+    return bool((training.read(resolve(name)) or {}).get("held_back"))
+
+
 def _load(name: str) -> TermEncoder:
     return TermEncoder.load(name, precision="fp32", device="cpu")
 
@@ -66,7 +73,7 @@ def write(
     encoder: TermEncoder,
     out: Path,
     facts: dict[str, Any],
-    strings: Iterable[str] | None = None,
+    strings: Iterable[str] | Path | None = None,
     *,
     force: bool = False,
 ) -> None:
@@ -76,7 +83,8 @@ def write(
         encoder: the model.
         out: the folder in int8.
         facts: for the manifests.
-        strings: what it was trained on; None: it was not trained, and has no folder in half precision.
+        strings: what it was trained on, or the folder of a model that notes it; None: it was not trained, and has no
+            folder in half precision.
         force: move existing folders aside.
     """
     full = out.with_name(out.name + FULL)
@@ -95,15 +103,21 @@ def write(
                 "opens_with": "alphita.TermEncoder.load only",
             }
             settings.write_text(json.dumps(noted, indent=1) + "\n", encoding="utf-8")
-            if strings is not None:
-                learned.write(draft.path, strings)
+            _note(strings, draft.path)
             draft.fields.update({**facts, "precision": "int8"})
         if strings is None:
             return
         with artefact.create(full, KIND, force=force) as draft:
             _write_half(whole, draft.path)
-            learned.write(draft.path, strings)
+            _note(strings, draft.path)
             draft.fields.update({**facts, "precision": "fp16"})
+
+
+def _note(strings: Iterable[str] | Path | None, folder: Path) -> None:
+    if isinstance(strings, Path):
+        learned.copy(strings, folder)
+    elif strings is not None:
+        learned.write(folder, strings)
 
 
 def _write_half(whole: Path, out: Path) -> None:
@@ -129,11 +143,14 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--split", type=Path, help="what of it they did not learn")
     parser.add_argument("--force", action="store_true", help="move existing folders aside")
     given = parser.parse_args(words)
-    strings: set[str] | None = None if given.trained == [UNTRAINED] else set()
+    strings: Iterable[str] | Path | None = None if given.trained == [UNTRAINED] else Path(resolve(given.trained[0]))
     if given.terminology:
         terminology = load_terminology(given.terminology)
-        strings = set(clean_many(terminology.terms["string"].to_pylist())) - held_back_of(terminology)
-        strings -= Split.load(given.split).cleaned if given.split else frozenset()
+        known = set(clean_many(terminology.terms["string"].to_pylist()))
+        known -= Split.load(given.split).cleaned if given.split else frozenset()
+        if all(held_back(name) for name in given.trained):
+            known -= held_back_of(terminology)
+        strings = known
     facts = json.loads(given.facts.read_text(encoding="utf-8")) if given.facts else {"made_from": ORIGIN}
     write(average(given.trained, given.base, given.share), given.output, facts, strings, force=given.force)
 

@@ -4,9 +4,9 @@
 
 runs/alphita_en.sh calls this, and says what the tables hold. HPO and ICD-10-CM are taken from their packages. Of the
 others those are taken whose licence lets fitted numbers be released, and which have synonyms to hold out. A quarter of
-the synonyms of each is left out of its index, and asked for; of a model that was trained on such names, the tenth that
-its training held back. Each is indexed twice, with all that an index is given by default and without a head. Indexes
-are kept in FOLDER.
+the synonyms of each is left out of its index, and asked for, whether the model was trained on it or not: a trained
+model finds what it learned about a point better than what it did not (docs/log.md). Each is indexed twice, with all
+that an index is given by default and without a head. Indexes are kept in FOLDER.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from alphita.encoder import learned
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.index.choice import Choice
-from alphita.index.learning import is_held_back
 from alphita.index.sources import enrichment_of
 from alphita.index.store import Index, build
 from alphita.index.updating import reusing
@@ -44,8 +43,6 @@ from open_graph import RELATIONS, TERMS, write_tables
 LOADERS = "alphita.terminology.loaders"
 # One in so many synonyms is held out.
 HELD_OUT = 4
-# Of a trained model: vocabularies with fewer synonyms that it did not learn are left out.
-LEAST = 30
 # Those of packages: the package's name, and the licence.
 HPO = "HPO"
 IN_PACKAGES = {HPO: ("hpo", "HPO licence"), "ICD-10-CM": ("icd10cm", "public domain")}
@@ -101,9 +98,7 @@ def vocabularies(terms: Path, relations: Path, encoder: TermEncoder, folder: Pat
             else:
                 _of_tables(SOURCES[name], terms, relations, terminology)
         opened = store.load_terminology(terminology)
-        held = held_out(opened, encoder.folder)
-        if len(held) < LEAST:
-            continue
+        held = held_out(opened)
         for index in _indexes(opened, encoder, frozenset(held), folder, name):
             rows = index.concept_rows(list(held.values()))
             known = Known(list(held), rows, "").take(np.flatnonzero(rows >= 0))
@@ -118,7 +113,7 @@ def held_out(terms: store.Terminology, model: Path | None = None, *, one_in: int
 
     Args:
         terms: the terminology.
-        model: a model's folder. If it says what it learned: the strings that no model learns, and that it did not.
+        model: a model's folder. If it says what it learned: those that it did not.
         one_in: else one in so many.
     """
     table = terms.terms
@@ -134,9 +129,7 @@ def held_out(terms: store.Terminology, model: Path | None = None, *, one_in: int
     ids = terms.concept_ids.take(pa.array(frame["concept"].to_numpy())).to_pylist()
     chosen = {string: one for string, one in zip(strings, ids, strict=True) if string}
     if model is not None and learned.is_told(model):
-        names = list(chosen)
-        free = is_held_back(names) & ~learned.has_learned(model, names)
-        return {name: chosen[name] for name in itertools.compress(names, free)}
+        return dict(itertools.compress(chosen.items(), ~learned.has_learned(model, list(chosen))))
     return {string: one for string, one in chosen.items() if zlib.crc32(string.encode()) % one_in == 0}
 
 

@@ -11,6 +11,8 @@ import torch
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.learned import has_learned
+from alphita.index import training
+from alphita.index.learning import held_back_of
 from alphita.terminology.splits import Split
 from tests.stanzas import Stanza, ontology
 from tests.tiny import tiny_model
@@ -70,3 +72,19 @@ def test_both_folders_open_and_agree(trained, tmp_path) -> None:
 
     opened = SentenceTransformer(str(tmp_path / "shipped-fp16"), device="cpu").encode(STRINGS)
     np.testing.assert_allclose(opened, whole, atol=0.03)
+
+
+@pytest.mark.parametrize("how", ["all", "some"])
+def test_what_was_held_back_of_every_model_counts_as_not_learned(trained, tmp_path, how) -> None:
+    synonyms = [f"sign {number}" for number in range(60)]
+    known = ontology(tmp_path / "t.terminology", [Stanza(n, [f"finding {n}", one]) for n, one in enumerate(synonyms)])
+    for folder in trained[1:] if how == "all" else trained[1:2]:
+        Path(folder, training.FILE).write_text(json.dumps({"config": {"hold_back": True}}))
+    out = tmp_path / "shipped"
+    default_model.main([*trained[1:], "-o", str(out), "--terminology", str(known.path)])
+    back = sorted(held_back_of(known))
+    assert len(back) > 3
+    assert has_learned(out, back).tolist() == [how == "some"] * len(back)
+    # Packed once more, it still says what was learned.
+    default_model.main([str(out) + "-fp16", "-o", str(tmp_path / "again")])
+    assert has_learned(tmp_path / "again", synonyms).tolist() == has_learned(out, synonyms).tolist()

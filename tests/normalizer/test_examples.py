@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from alphita.encoder import learned
 from alphita.index.enrichment import SHORT_FORM_COLUMNS, Enrichment
 from alphita.index.lenders import shipped_lender
 from alphita.index.store import Index, build
@@ -303,12 +302,3 @@ class TestShortForms:
         assert counts.keys() == {"mild fev", "SOB", "MS"}
         assert counts["SOB"] == 20  # it always means that
         assert counts["MS"] < 12
-
-
-def test_names_that_the_encoder_learned_are_not_made_noise_of(tmp_path):
-    index = build(synthetic_terminology(), VocabularyEncoder(), tmp_path / "x.index")
-    strings, concepts = examples.own_names(index, seed=0, most=10_000)
-    learned.write(index.model_path, strings[::2])
-    left, theirs = examples.own_names(index, seed=0, most=10_000)
-    assert left == strings[1::2]
-    assert theirs.tolist() == concepts[1::2].tolist()

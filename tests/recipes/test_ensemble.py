@@ -18,7 +18,7 @@ from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 from alphita.training.sentences.run import SentenceRun
-from tests.stanzas import defined
+from tests.stanzas import Stanza, defined, ontology
 from tests.tiny import tiny_model, vectors_of
 
 SMALL: dict[str, Any] = {
@@ -125,6 +125,22 @@ def test_names_and_definitions_train_without_what_is_held_out_or_back(
     assert len(defined_by) > 5
     assert all(len(text.split()) > 2 for text in defined_by)
     assert set(strings[1]) == names - set(out)
+
+
+@pytest.mark.parametrize("other", ["Loss of blood.", "What comes after cardialgia."])
+def test_a_definition_in_which_a_held_out_string_stands_does_not_train(
+    folder, tmp_path, monkeypatch, capsys, other
+) -> None:
+    strings = trained_strings(monkeypatch)
+    terms = ontology(tmp_path / "t.terminology", [
+        Stanza(1, ["heart pain", "cardialgia"], "What people mean by cardialgia."), Stanza(2, ["bleeding"], other),
+    ])  # fmt: skip
+    config = taught_by(folder, "one", steps=1, batch=2, noise=0, dev_synonyms=0, hold_back=False)
+    split = Split(["cardialgia"], ["T:0000001"], ["test"])
+    ensemble.train(terms, str(folder / "student"), tmp_path / "m", config, split=split)
+    left = {other} if other == "Loss of blood." else set()
+    assert set(strings[0]) - {"heart pain", "bleeding"} == left
+    assert ("trained without definitions" in capsys.readouterr().err) == (not left)
 
 
 def test_a_teacher_with_other_vectors_is_refused(folder, terminology, tmp_path) -> None:

@@ -32,18 +32,29 @@ def keep(encoder: object, model: Path) -> dict[str, Any] | None:
         InputError: the record is damaged.
     """
     folder = getattr(encoder, "folder", None)
-    if folder is None or not (Path(folder) / FILE).is_file():
+    record = None if folder is None else read(Path(folder))
+    if folder is not None and record is not None:
+        shutil.copyfile(Path(folder) / FILE, model / FILE)
+    return record
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """Return what `keep` does of the model in a folder.
+
+    Raises:
+        InputError: the record is damaged.
+    """
+    path = folder / FILE
+    if not path.is_file():
         return None
-    path = Path(folder) / FILE
     try:
         fields = json.loads(path.read_text(encoding="utf-8"))
-        found = {name: fields.get(name) for name in FIELDS}
+        record = {name: fields.get(name) for name in FIELDS}
         if fields.get("config", {}).get("hold_back"):
-            found["held_back"] = True
+            record["held_back"] = True
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(f"damaged record of training: {error}", file=path, remedy="train the model again") from None
-    shutil.copyfile(path, model / FILE)
-    return found
+    return record
 
 
 def keep_calibration(encoder: object, model: Path) -> None:

@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita.encoder.learned import has_learned
 from alphita.index.segment import Segment
 from alphita.index.store import Index
 from alphita.normalizer.hiding import Hidden
@@ -123,15 +122,8 @@ def own_synonyms(index: Index, *, seed: int, most: int = MOST_SYNONYMS) -> tuple
 
 
 def own_names(index: Index, *, seed: int, most: int) -> tuple[list[str], NDArray[np.int64]]:
-    """Return strings of the index that name one concept, exactly, preferred names among them, with their concepts.
-
-    None that the encoder was trained on, where it says so: what is written like those it finds too easily.
-    """
-    concept = _of_one_concept(index.segment)[1]
-    rows = np.flatnonzero(concept >= 0)
-    learned = has_learned(index.model_path, [index.strings[row] for row in rows.tolist()])
-    concept[rows[learned]] = -1
-    return _drawn(index, concept, seed, most)
+    """Return strings of the index that name one concept, exactly, preferred names among them, with their concepts."""
+    return _drawn(index, _of_one_concept(index.segment)[1], seed, most)
 
 
 def _of_one_concept(segment: Segment) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from alphita.errors import UsageError
+from alphita.errors import InputError, UsageError
 from alphita.index import neighbours
 from alphita.training.engine.settings import NameTraining, language_weights
 from alphita.training.sentences.tasks import listed
@@ -161,6 +161,7 @@ def _read(terminology: Terminology, config: Config, split: Split | None) -> _Dat
     from alphita.index.learning import held_back_of
     from alphita.terminology.verbalisation.texts import verbalise
     from alphita.training.terms.names import TrainingNames
+    from alphita.training.text.definition_data import say, spoken
 
     exclude = split.cleaned if split else frozenset()
     exclude |= held_back_of(terminology) if config.hold_back else frozenset()
@@ -170,9 +171,14 @@ def _read(terminology: Terminology, config: Config, split: Split | None) -> _Dat
     )
     strings = dict.fromkeys(names.strings)
     if config.definitions and terminology.side_table("definitions").num_rows:
-        spoken = sorted({"en", *(tag.partition("-")[0] for tag in names.languages)})
-        texts = verbalise(terminology, languages=spoken, kinds=["definition"])
-        strings |= dict.fromkeys(texts.strings)
+        # One in which a string stands that must not train is left out.
+        withheld = exclude.union(names.dev_strings)
+        try:
+            texts = verbalise(terminology, exclude=withheld, languages=spoken(names.languages), kinds=["definition"])
+        except InputError as error:
+            say(f"trained without definitions: {error.problem}")
+        else:
+            strings |= dict.fromkeys(texts.strings)
     return _Data(list(strings), names)
 
 

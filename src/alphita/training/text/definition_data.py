@@ -164,18 +164,18 @@ def read(
     trained, defining = _places(config.kinds), _places(config.distil_kinds)
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
     kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]
-    spoken = tuple(languages) or _spoken(names.languages)
+    tags = tuple(languages) or spoken(names.languages)
     names_train = TRAINED.index(NAME) in trained
     try:
         texts = verbalise(
-            terminology, exclude=exclude.union(names.dev_strings), held_out=held_out, languages=spoken, kinds=kinds,
+            terminology, exclude=exclude.union(names.dev_strings), held_out=held_out, languages=tags, kinds=kinds,
             descriptions=config.descriptions, generated=files.generated, seed=config.seed,
         )  # fmt: skip
     except InputError as error:
         if not names_train:
             there = sorted(set(terminology.side_table("definitions")["language"].to_pylist()))
             raise InputError(
-                f"{error.problem} in {', '.join(spoken)}; its definitions are in {', '.join(there) or 'no language'}",
+                f"{error.problem} in {', '.join(tags)}; its definitions are in {', '.join(there) or 'no language'}",
                 file=error.file, remedy=error.remedy,
             ) from None  # fmt: skip
         texts = Texts(np.empty(0, np.int32), [], np.empty(0, np.uint8), {})
@@ -251,7 +251,7 @@ def some_of(choices: Sequence[str], value: str, what: str) -> str:
     return value
 
 
-def _spoken(tags: Sequence[str]) -> tuple[str, ...]:
+def spoken(tags: Sequence[str]) -> tuple[str, ...]:
     """Return the languages of texts for names of these languages: theirs without regions, and English.
 
     English definitions go with names in any language, and descriptions are made in English alone.
