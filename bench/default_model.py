@@ -1,15 +1,15 @@
 """A model that comes with Alphita, of an encoder or the mean of several: int8 alone, and what was trained in fp16 too.
 
-    python bench/default_model.py minilm -o models/alphita-en
+    python bench/default_model.py models/alphita-en-fp16 -o alphita-en
     python bench/default_model.py TRAINED [TRAINED ...] -o alphita-en --facts FACTS.json
         [--base minilm --share 0.2] [--terminology X.terminology --split X.split]
 
 The weights are the mean of those given, then mixed with a share of the base that they were trained from (Wortsman et
-al., ICML 2022 and CVPR 2022). The first folder runs without torch. Of trained weights OUTPUT-fp16 is written too, which
-SentenceTransformer opens and training starts from, in files under 48 MB. FACTS.json says what the manifests keep of
-data, recipe and machine; both folders note which strings of the terminology were learned: not those of the split, nor
-the tenth that is held back where all of them were trained so. Without a terminology that of the first one given is
-kept. The calibration is made by runs/alphita_en.sh.
+al., ICML 2022 and CVPR 2022). The first folder runs without torch; OUTPUT-fp16 is written too, in files under 48 MB,
+which SentenceTransformer opens and training starts from. FACTS.json says what the manifests keep of data, recipe and
+machine; both folders note which strings of the terminology were learned: not those of the split, nor the tenth that is
+held back where all were trained so. Without these files what the first model given says of itself is kept. The
+calibration is made by runs/shipped_models.sh.
 """
 
 from __future__ import annotations
@@ -39,12 +39,9 @@ from alphita.training.engine.soup import copy_of, mix_in
 FILES = ("config.json", "alphita.json", *layout.TOKENIZER_FILES, "tokenizer.json", layout.ONNX_FILES["int8"])
 SHARD = "48MB"
 FULL = "-fp16"
-# As it comes: training on the model then starts from it.
-UNTRAINED = "minilm"
-ORIGIN = {
-    "name": "sentence-transformers/all-MiniLM-L6-v2", "licence": "Apache-2.0",
-    "url": "https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2",
-}  # fmt: skip
+FACTS = (
+    "made_from", "recipe", "settings", "steps", "rows", "share_of_the_base", "machine", "figures", "terminology",
+)  # fmt: skip
 
 
 def average(trained: list[str], base: str | None = None, share: float = 0.0) -> TermEncoder:
@@ -54,15 +51,21 @@ def average(trained: list[str], base: str | None = None, share: float = 0.0) -> 
         mix_in(encoder.module.model, copy_of(_load(name).module.model), 1 / number)
     if base is not None:
         mix_in(encoder.module.model, copy_of(_load(base).module.model), share)
-    if trained != [UNTRAINED]:
-        # What half precision holds: both folders are then of the same weights.
-        encoder.module.model.half().float()
+    # What half precision holds: both folders are then of the same weights.
+    encoder.module.model.half().float()
     return encoder
 
 
 def held_back(name: str) -> bool:
     """Tell whether a model's training held back the tenth of the strings that `learning.is_held_back` chooses."""
     return bool((training.read(resolve(name)) or {}).get("held_back"))
+
+
+def told_of(name: str) -> dict[str, Any]:
+    """Return what a model's manifest says of its making."""
+    manifest = resolve(name) / artefact.MANIFEST
+    told = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else {}
+    return {field: told[field] for field in FACTS if field in told}
 
 
 def _load(name: str) -> TermEncoder:
@@ -73,7 +76,7 @@ def write(
     encoder: TermEncoder,
     out: Path,
     facts: dict[str, Any],
-    strings: Iterable[str] | Path | None = None,
+    strings: Iterable[str] | Path,
     *,
     force: bool = False,
 ) -> None:
@@ -83,8 +86,7 @@ def write(
         encoder: the model.
         out: the folder in int8.
         facts: for the manifests.
-        strings: what it was trained on, or the folder of a model that notes it; None: it was not trained, and has no
-            folder in half precision.
+        strings: what it was trained on, or the folder of a model that notes it.
         force: move existing folders aside.
     """
     full = out.with_name(out.name + FULL)
@@ -99,24 +101,22 @@ def write(
             settings = draft.path / layout.SETTINGS
             noted = json.loads(settings.read_text(encoding="utf-8"))
             noted |= {
-                "full_precision": UNTRAINED if strings is None else full.name,
+                "full_precision": full.name,
                 "opens_with": "alphita.TermEncoder.load only",
             }
             settings.write_text(json.dumps(noted, indent=1) + "\n", encoding="utf-8")
             _note(strings, draft.path)
             draft.fields.update({**facts, "precision": "int8"})
-        if strings is None:
-            return
         with artefact.create(full, KIND, force=force) as draft:
             _write_half(whole, draft.path)
             _note(strings, draft.path)
             draft.fields.update({**facts, "precision": "fp16"})
 
 
-def _note(strings: Iterable[str] | Path | None, folder: Path) -> None:
+def _note(strings: Iterable[str] | Path, folder: Path) -> None:
     if isinstance(strings, Path):
         learned.copy(strings, folder)
-    elif strings is not None:
+    else:
         learned.write(folder, strings)
 
 
@@ -143,7 +143,7 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--split", type=Path, help="what of it they did not learn")
     parser.add_argument("--force", action="store_true", help="move existing folders aside")
     given = parser.parse_args(words)
-    strings: Iterable[str] | Path | None = None if given.trained == [UNTRAINED] else Path(resolve(given.trained[0]))
+    strings: Iterable[str] | Path = resolve(given.trained[0])
     if given.terminology:
         terminology = load_terminology(given.terminology)
         known = set(clean_many(terminology.terms["string"].to_pylist()))
@@ -151,7 +151,7 @@ def main(words: list[str] | None = None) -> None:
         if all(held_back(name) for name in given.trained):
             known -= held_back_of(terminology)
         strings = known
-    facts = json.loads(given.facts.read_text(encoding="utf-8")) if given.facts else {"made_from": ORIGIN}
+    facts = json.loads(given.facts.read_text(encoding="utf-8")) if given.facts else told_of(given.trained[0])
     write(average(given.trained, given.base, given.share), given.output, facts, strings, force=given.force)
 
 

@@ -3,7 +3,7 @@
 #
 #   runs/best_answers.sh FOLDER OUTPUT
 #
-# FOLDER has, gzipped (.gz) or not, open_graph/terms.tsv (see runs/alphita_en.sh), benchmarks/clinvar_traits/traits.tsv
+# FOLDER has, gzipped (.gz) or not, open_graph/terms.tsv (see runs/shipped_models.sh), benchmarks/clinvar_traits/traits.tsv
 # (trait, concept_id, label, kind), and the folders benchmarks/ncbi_disease and benchmarks/psytar as published. HPO and
 # ICD-10-CM come from their packages. On two cores it takes half an hour.
 set -euo pipefail

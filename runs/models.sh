@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Which encoder to take: ours and what they were trained from, by cosine alone, over the benchmarks -> docs/models.md.
+# Which encoder to take: ours and what they were trained from, by cosine alone, over the benchmarks -> docs/models.md; and
+# how fast they encode -> docs/results/models_speed.json.
 #
-#   runs/models.sh DATA E5 [OUTPUT]
+#   runs/models.sh DATA E5 MPNET [OUTPUT]
 #
 # DATA      holds benchmarks/ (the benchmarks' files; `alphita evaluate --about NAME` says where to get them)
 # E5        the folder of multilingual-e5-small, or its name on the hub
+# MPNET     the folder of all-mpnet-base-v2, or its name on the hub
 # OUTPUT    where the report goes; model-reports by default
 set -euo pipefail
 
-data=${1:?usage: runs/models.sh DATA E5 [OUTPUT]}
-e5=${2:?usage: runs/models.sh DATA E5 [OUTPUT]}
-output=${3:-model-reports}
+usage="usage: runs/models.sh DATA E5 MPNET [OUTPUT]"
+data=${1:?$usage}
+e5=${2:?$usage}
+mpnet=${3:?$usage}
+output=${4:-model-reports}
 alphita=${ALPHITA:-alphita}
+python=${PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$output"
 
@@ -19,9 +24,11 @@ mkdir -p "$output"
 $alphita terminology import obo hpo --packaged -o "$output/hpo.terminology" --force
 $alphita terminology split "$output/hpo.terminology" --fraction 0.3 --seed 42 -o "$output/hpo.split" --force
 $alphita evaluate ncbi_disease psytar hpo_gsc_plus mantra relatedness sts held_out_synonyms \
-    --model minilm --model alphita-en-fp16 --model "$e5,prefix=query:,name=e5-small" --model alphita-multi-fp16 \
-    --baseline tfidf --data "$data/benchmarks" --terminology "$output/hpo.terminology" \
+    --model minilm --model alphita-en --model "$mpnet,name=all-mpnet" --model "$e5,prefix=query:,name=e5-small" \
+    --model alphita-multi --baseline tfidf --data "$data/benchmarks" --terminology "$output/hpo.terminology" \
     --set held_out_synonyms.split="$output/hpo.split" -o "$output/report" --force
+"$python" "$here/../bench/encode.py" --encoder minilm alphita-en "$mpnet" "$e5" alphita-multi --repeats 3 --limit 4000 \
+    --out "$here/../docs/results/models_speed.json"
 
 page=$here/../docs/models.md
 {

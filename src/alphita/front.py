@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from alphita import config, registry
 from alphita.artefact import MANIFEST
-from alphita.encoder.resolve import DEFAULT
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ RECIPES = "alphita.recipes"
 ASKED = ("top_k", "explain", "contexts", "languages")
 
 
-def load(to: Path | str, **options: Any) -> Normalizer:  # noqa: ANN401
+def load(to: Path | str, *, language: str | None = None, **options: Any) -> Normalizer:  # noqa: ANN401
     """Return a normaliser for a terminology: it maps strings to the concepts they name.
 
         >>> normalizer = alphita.load("hpo")
@@ -31,7 +30,9 @@ def load(to: Path | str, **options: Any) -> Normalizer:  # noqa: ANN401
     Args:
         to: "hpo" or "icd10cm"; a terminology's file or folder as it is published; an X.terminology or X.index folder.
             What is not indexed yet is indexed first: for 40,000 names that takes half a minute, once.
-        **options: `borrow`, `names` and `learn`: what the index is given beside the terminology, all by default (see
+        language: of the strings that will be asked, as "it"; with those of the terminology it tells which model is
+            taken, where `model` does not: alphita-en where all is English, else alphita-multi.
+        **options: `borrow`, `names`, `learn` and `model`: what the index is given beside the terminology (see
             `alphita.index.choice.Choice`); and those of `alphita.Normalizer`: error, target, filters, ...
 
     Raises:
@@ -43,7 +44,7 @@ def load(to: Path | str, **options: Any) -> Normalizer:  # noqa: ANN401
     from alphita.normalizer.normalizer import Normalizer
 
     chosen = {name: options.pop(name) for name in Choice._fields if name in options}
-    return Normalizer(index_of(to, Choice(**chosen), threads=options.get("threads")), **options)
+    return Normalizer(index_of(to, Choice(**chosen), language=language, threads=options.get("threads")), **options)
 
 
 def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **options: Any) -> Any:  # noqa: ANN401
@@ -57,7 +58,8 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
 
     Args:
         mentions: a list of strings; a series of polars or pandas; a data frame of one of them, with `column`.
-        to: see `alphita.load`. It is opened once, and kept for the next call.
+        to: see `alphita.load`. It is opened once, and kept for the next call. Its model is chosen by the strings'
+            language too, where there are at least 20.
         column: of a data frame, where the strings are.
         **options: `top_k` and `explain`, and with a list `contexts` and `languages`, as for `Normalizer.normalize`;
             all others as for `alphita.load`.
@@ -69,7 +71,11 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
         UsageError: there is no such terminology, or an option is wrong.
         InputError: the terminology cannot be read.
     """
+    from alphita.index.sources import is_index
+
     asked = {name: options.pop(name) for name in ASKED if name in options}
+    if options.keys().isdisjoint({"language", "model"}) and not is_index(to):
+        options |= _language(mentions, column)
     normalizer = _kept(to, options)
     if _is_of(mentions, "DataFrame", "LazyFrame"):
         from alphita.integrations.frames import normalize_column
@@ -92,7 +98,7 @@ def train(
     terminology: Path | str,
     out: Path | str,
     *,
-    encoder: str = DEFAULT,
+    encoder: str = "minilm",
     split: Path | str | None = None,
     resume: bool = False,
     force: bool = False,
@@ -108,7 +114,7 @@ def train(
         recipe: its name.
         terminology: to learn from: whatever `alphita.load` takes, but for an index.
         out: the model folder to create.
-        encoder: to start from: `alphita-en`, `minilm`, a folder or a hub name.
+        encoder: to start from: `minilm`, `alphita-en-fp16` (in a clone), a folder or a hub name.
         split: a split whose held-out strings are not trained on.
         resume: go on with an unfinished run.
         force: replace an existing model.
@@ -140,6 +146,16 @@ def _is_of(value: object, *names: str) -> bool:
     libraries = (sys.modules.get("polars"), sys.modules.get("pandas"))
     kinds = tuple(kind for library in libraries for name in names if (kind := getattr(library, name, None)) is not None)
     return isinstance(value, kinds)
+
+
+def _language(mentions: Any, column: str | None) -> dict[str, str]:  # noqa: ANN401
+    """Return the language of strings as an option; none where it is English, or they are too few to tell."""
+    from alphita.index.choice import ENGLISH, LOOKED_AT, language_of
+    from alphita.integrations.frames import first_strings
+
+    some = mentions if isinstance(mentions, list | tuple) else first_strings(mentions, column, LOOKED_AT)
+    language = language_of(one for one in some if isinstance(one, str))
+    return {} if language in (None, ENGLISH) else {"language": language}
 
 
 def _kept(to: Path | str, options: dict[str, Any]) -> Normalizer:

@@ -81,10 +81,15 @@ def test_what_was_held_back_of_every_model_counts_as_not_learned(trained, tmp_pa
     for folder in trained[1:] if how == "all" else trained[1:2]:
         Path(folder, training.FILE).write_text(json.dumps({"config": {"hold_back": True}}))
     out = tmp_path / "shipped"
-    default_model.main([*trained[1:], "-o", str(out), "--terminology", str(known.path)])
+    (tmp_path / "facts.json").write_text(json.dumps({"made_from": {"name": "the base"}}))
+    default_model.main([
+        *trained[1:], "-o", str(out), "--terminology", str(known.path), "--facts", str(tmp_path / "facts.json")
+    ])  # fmt: skip
     back = sorted(held_back_of(known))
     assert len(back) > 3
     assert has_learned(out, back).tolist() == [how == "some"] * len(back)
     # Packed once more, it still says what was learned.
     default_model.main([str(out) + "-fp16", "-o", str(tmp_path / "again")])
     assert has_learned(tmp_path / "again", synonyms).tolist() == has_learned(out, synonyms).tolist()
+    facts = [json.loads((folder / "manifest.json").read_text()) for folder in (out, tmp_path / "again")]
+    assert facts[0]["made_from"] == facts[1]["made_from"] == {"name": "the base"}

@@ -126,5 +126,5 @@ def test_trained_weights_that_did_not_come_along_are_told_where_they_are(monkeyp
         raise InputError("is not there", file=Path(name), remedy="install again")
 
     monkeypatch.setattr(shipped, "find", find)
-    with pytest.raises(InputError, match=r"is not there.*clone it, or give the folder"):
+    with pytest.raises(InputError, match=r"is not there.*clone it and give the folder, or take minilm"):
         resolve(TRAINED[0])

@@ -159,7 +159,7 @@ def test_a_script_of_bench_takes_what_it_is_called_with(script: str, call: list[
 
 
 def test_calls_of_bench_are_found() -> None:
-    assert {"alphita_en.sh", "best_answers.sh", "open_knowledge.sh"} <= {script for script, _ in BENCH_CALLS}
+    assert {"shipped_models.sh", "best_answers.sh", "open_knowledge.sh"} <= {script for script, _ in BENCH_CALLS}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

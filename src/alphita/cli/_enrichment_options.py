@@ -37,10 +37,19 @@ Learn = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+ShippedModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="alphita-en, for English, or alphita-multi, for other languages too; by default what the languages of the "
+        "terminology and of the strings call for. An X.index has its own.",
+        rich_help_panel=PANEL,
+    ),
+]
 
 
-def chosen(no_borrow: bool, names: list[Path] | None, learn: str) -> Choice:
+def chosen(no_borrow: bool, names: list[Path] | None, learn: str, model: str | None = None) -> Choice:
     """Return what the options say."""
     from alphita.index.choice import Choice
 
-    return Choice(not no_borrow, tuple(map(str, names or ())), learn)  # type: ignore[arg-type]
+    return Choice(not no_borrow, tuple(map(str, names or ())), learn, model)  # type: ignore[arg-type]

@@ -30,8 +30,8 @@ def index(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Encoder: a model folder, a hub name, 'minilm' or 'alphita-en', which is the default; of --update its "
-            "own, if not given."
+            help="Encoder: alphita-en, alphita-multi, minilm, a model folder or a hub name; by default alphita-en "
+            "where all names are English, else alphita-multi; with --update that index's own."
         ),
     ] = None,
     update: Annotated[
@@ -87,7 +87,7 @@ def index(
     of_worker, threads = threads, machine.set_threads(threads)
     from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder
-    from alphita.encoder.resolve import DEFAULT
+    from alphita.index.choice import languages_of, model_for
     from alphita.index.sources import enrichment_of, terminology_of
     from alphita.index.store import Index, build, check_backend
     from alphita.index.updating import reusing
@@ -117,7 +117,7 @@ def index(
             "enrichment": enrichment_of(chosen(no_borrow, names, learn)),
         }  # fmt: skip
         old = None if update is None else Index.open(update)
-        model = model or str(old.model_path if old else DEFAULT)
+        model = model or (str(old.model_path) if old else model_for(languages_of(terms)))
         if opened is None:
             encoder = TermEncoder.load(model, precision=precision, device=device, threads=threads)
             blocks = None if old is None else reusing(old, encoder, half=half)
@@ -133,8 +133,8 @@ def index(
 
     if not lend_where_missing(built, threads=threads):
         progress.say(
-            f"of fewer than {LEAST_COMPARED} strings and another model than {DEFAULT}: its answers have no confidence "
-            "until 'alphita calibrate --from' gives it one"
+            f"of fewer than {LEAST_COMPARED} strings and another model than Alphita's own: its answers have no "
+            "confidence until 'alphita calibrate --from' gives it one"
         )
     counts = built.manifest["counts"]
     left_out = f" ({len(exclude):,} held-out strings left out)" if exclude else ""

@@ -12,7 +12,7 @@ import typer
 
 from alphita import artefact, machine, registry
 from alphita.cli._engine_options import Address, Engine, GpusPerWorker, Workers, refuse
-from alphita.cli._enrichment_options import Learn, Names, NoBorrow, chosen
+from alphita.cli._enrichment_options import Learn, Names, NoBorrow, ShippedModel, chosen
 from alphita.cli._mapping_options import prefixes_of
 from alphita.cli._source_options import TO
 from alphita.cli._summary import text_of
@@ -145,6 +145,7 @@ def normalize(
     no_borrow: NoBorrow = False,
     names: Names = None,
     learn: Learn = "seconds",
+    model: ShippedModel = None,
     precision: Annotated[
         str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...", rich_help_panel=HOW)
     ] = "auto",
@@ -178,7 +179,7 @@ def normalize(
     from stdin or a pipe is read once, and there a definition serves its own row alone.
     """
     filters = _filters(type_, source, language, under, standard_only)
-    choice = chosen(no_borrow, names, learn)
+    choice = chosen(no_borrow, names, learn, model)
     if engine is not None:
         refuse_of_one_file(
             input_, output, input_format=input_format, sheet=sheet, delimiter=delimiter, encoding=encoding,
@@ -186,11 +187,14 @@ def normalize(
             source_version=source_version, set_id=set_id, licence=licence, prefix=prefix, audit=audit,
             audit_out=audit_out,
         )  # fmt: skip
-        from alphita.index.sources import index_of
+        from alphita.distributed.job import some_mentions
+        from alphita.index.choice import language_of
+        from alphita.index.sources import index_of, is_index
         from alphita.normalizer.batches import Settings
         from alphita.normalizer.records import DEFAULT_FLOOR
 
-        path = str(index_of(to, choice, threads=threads).path)
+        spoken = None if is_index(to) else language_of(some_mentions(input_, output, column))
+        path = str(index_of(to, choice, language=spoken, threads=threads).path)
         settings = Settings(
             path, column or "", context_column, language_column, top, explain, ranking,
             None if calibration is None else str(calibration),
@@ -206,7 +210,8 @@ def normalize(
         return
     refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker})
     threads = machine.set_threads(threads)
-    from alphita.index.sources import index_of
+    from alphita.index.choice import language_of
+    from alphita.index.sources import index_of, is_index
     from alphita.mappings.formats import Header
     from alphita.normalizer.audit import WRITTEN
     from alphita.normalizer.jobs import Job, run
@@ -233,11 +238,13 @@ def normalize(
         report=report, memory=_memory(mappings, mappings_source, project),
         reads={what: path for what, path in read.items() if path is not None},
     )  # fmt: skip
+    spoken = None
     if not table.is_stream:
         next(table.rows(), None)  # what is wrong with its columns is told before a terminology is indexed
+        spoken = None if is_index(to) else language_of(row.mention for row in table.rows() if row.mention)
+    index = index_of(to, choice, language=spoken, threads=threads, verify=verify or None)
     normalizer = Normalizer(
-        index_of(to, choice, threads=threads, verify=verify or None), ranking=ranking, calibration=calibration,
-        floor=DEFAULT_FLOOR if floor is None else floor,
+        index, ranking=ranking, calibration=calibration, floor=DEFAULT_FLOOR if floor is None else floor,
         error=error, target=target, filters=filters, abbreviations=abbreviations, precision=precision, device=device,
         threads=threads,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alphita.cli._enrichment_options import Learn, Names, NoBorrow, chosen
+from alphita.cli._enrichment_options import Learn, Names, NoBorrow, ShippedModel, chosen
 from alphita.cli._source_options import TO
 from alphita.errors import AlphitaError, UsageError
 
@@ -97,6 +97,7 @@ def serve(
     no_borrow: NoBorrow = False,
     names: Names = None,
     learn: Learn = "seconds",
+    model: ShippedModel = None,
     precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8.", rich_help_panel=HOW)] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=HOW)] = "auto",
     threads: Annotated[
@@ -138,7 +139,7 @@ def serve(
         mappings,
         terminology,
         demo,
-        chosen(no_borrow, names, learn),
+        chosen(no_borrow, names, learn, model),
         {"error": error, "precision": precision, "device": device, "threads": threads},
     )
 

@@ -32,10 +32,11 @@ from alphita.distributed.engine import Engine, Opening, SameVersion
 from alphita.distributed.files import Place
 from alphita.distributed.joining import Joining
 from alphita.distributed.outputs import clear, discard, input_files, locked, look
-from alphita.distributed.parts import Columns, Source, cut, sources
+from alphita.distributed.parts import Columns, Source, cut, read, sources
 from alphita.distributed.plan import KIND, MANIFEST, REJECTS, Plan
 from alphita.distributed.reading import Reading, facts_of
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
+from alphita.index.choice import LOOKED_AT
 from alphita.normalizer import job as one_file
 from alphita.normalizer.batches import Settings, opened
 from alphita.normalizer.job import REJECTED, Summary
@@ -145,6 +146,24 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
             raise
         done = _finish(plan, identity, dict(engine.facts()), seconds)
         return _outcome(plan, done, start, resumed, normalizer)
+
+
+def some_mentions(path: str, out: str, column: str | None) -> list[str]:
+    """Return the first strings of an input, of its first file alone.
+
+    Args:
+        path: the input, and `out` the output, as of `Shards`.
+        out: see above.
+        column: of the mentions; None: the only one, or the one called "mention".
+
+    Raises:
+        UsageError: there is no such column.
+        InputError: the file cannot be read.
+    """
+    first = input_files(Place(path), Place(out))[0]
+    columns = Columns(column or _only_column(first))
+    part = cut(sources([first], columns), LOOKED_AT)[0]
+    return [one for one in read(part, columns)[columns.mention].cast("string").to_pylist() if one]
 
 
 def _steps(plan: Plan, key: str, engine: Engine) -> dict[str, float]:

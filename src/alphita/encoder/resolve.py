@@ -11,9 +11,8 @@ from alphita.encoder import layout
 from alphita.errors import AlphitaError, InputError, require
 from alphita.registry import unknown
 
-# The model that is used where none is named, and all that come with Alphita.
-DEFAULT = "alphita-en"
-SHIPPED = (DEFAULT,)
+# The models that come with Alphita: for English, which is used where nothing speaks for another, and for others too.
+DEFAULT, MULTILINGUAL = SHIPPED = ("alphita-en", "alphita-multi")
 # Trained weights in half precision, for torch: of the repository, too large for the package.
 TRAINED = ("alphita-en-fp16", "alphita-multi-fp16")
 KIND = "model"
@@ -33,7 +32,7 @@ def resolve(name: str) -> Path:
     """Return the folder of the encoder `name`.
 
     Args:
-        name: `alphita-en` (comes with Alphita), `alphita-en-fp16` or `alphita-multi-fp16` (in a clone), `minilm`
+        name: `alphita-en` or `alphita-multi` (come with Alphita), either with `-fp16` (in a clone), `minilm`
             (all-MiniLM-L6-v2, from its package where installed, else from the hub), a local folder, or a hub name such
             as `owner/model`.
 
@@ -52,7 +51,7 @@ def resolve(name: str) -> Path:
         try:
             folder = shipped.find(f"models/{name}")
         except InputError as error:
-            remedy = "it comes with the repository, not with the package: clone it, or give the folder"
+            remedy = "it comes with the repository, not with the package: clone it and give the folder, or take minilm"
             raise InputError(error.problem, file=error.file, remedy=remedy) from None
         return _whole(folder)
     if name == "minilm":

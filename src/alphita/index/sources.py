@@ -5,9 +5,9 @@
     X.terminology           one that was imported
     X.index                 one that was indexed
 
-What is not an index yet is imported and indexed with the default model. Both are kept in the cache, under the hash of
-all that they were made from: so a changed file, another model or another version of Alphita makes a new one, and the
-same content is never indexed twice. What was damaged there is made again.
+What is not an index yet is imported, and indexed with the model that its languages and the strings' call for. Both are
+kept in the cache, under the hash of all that they were made from: so a changed file, another model or another version
+of Alphita makes a new one, and the same content is never indexed twice. What was damaged there is made again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alphita import __version__, artefact, machine, registry
-from alphita.encoder.resolve import DEFAULT, resolve
+from alphita.encoder.resolve import resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.index.choice import KIND, Choice, shipped_folder
+from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
 from alphita.index.store import Index, build
 from alphita.index.training import CALIBRATION
 from alphita.progress import say
@@ -45,13 +45,15 @@ T = TypeVar("T")
 
 
 def index_of(
-    to: Path | str, choice: Choice | None = None, *, threads: int | None = None, verify: bool | None = None
-) -> Index:
+    to: Path | str, choice: Choice | None = None, *, language: str | None = None, threads: int | None = None,
+    verify: bool | None = None,
+) -> Index:  # fmt: skip
     """Return the index of what `to` names; it is made first if need be.
 
     Args:
         to: see above.
         choice: what the index is given beside the terminology; None: all there is.
+        language: of the strings that it shall answer (`choice.language_of`), which the model is chosen by too.
         threads: of the encoder that makes the vectors.
         verify: see `Index.open`; for an index folder that is given as it is.
 
@@ -59,7 +61,7 @@ def index_of(
         UsageError: there is no such name, file or folder.
         InputError: the source is none that Alphita reads, or is damaged.
     """
-    if _kind(to) == INDEX:
+    if is_index(to):
         if choice not in (None, Choice()):
             raise UsageError(
                 f"{to} is an index already, and has what it was made with; make another: "
@@ -68,9 +70,18 @@ def index_of(
         return Index.open(Path(to).expanduser(), verify=verify)
     terminology = terminology_of(to)
     choice = choice or Choice()
+    choice.check()
+    if choice.model is None:
+        spoken = languages_of(load_terminology(terminology)) + ([language] if language else [])
+        choice = choice._replace(model=model_for(spoken))
     content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
-    key = artefact.hash_json([MADE_BY, content, _model(), choice_hash(choice)])
+    key = artefact.hash_json([MADE_BY, content, _model(str(choice.model)), choice_hash(choice)])
     return _kept(INDEX, key, Index.open, lambda out: _index(terminology, out, str(to), choice, threads))
+
+
+def is_index(to: Path | str) -> bool:
+    """Tell whether `to` names an index folder, which answers with the model it was made with."""
+    return _kind(to) == INDEX
 
 
 def terminology_of(source: Path | str) -> Path:
@@ -174,9 +185,9 @@ def _content(path: Path) -> list[list[str]]:
 
 
 @functools.cache
-def _model() -> list[str]:
-    """Return the hashes of the default model and of what lies beside it: an index keeps a copy of both."""
-    folder = resolve(DEFAULT)
+def _model(name: str) -> list[str]:
+    """Return the hashes of a shipped model and of what lies beside it: an index keeps a copy of both."""
+    folder = resolve(name)
     hashes = [str(artefact.open_manifest(folder, "model")["content_hash"])]
     if (folder / CALIBRATION).is_dir():
         hashes.append(str(artefact.open_manifest(folder / CALIBRATION, "calibration")["content_hash"]))
@@ -200,8 +211,8 @@ def _import(source: Source, out: Path, name: str) -> None:
 def _index(terminology: Path, out: Path, name: str, choice: Choice, threads: int | None) -> None:
     from alphita.encoder.encoder import TermEncoder
 
-    say(f"indexing {name} with {DEFAULT}: this is done once, and kept in {out.parent.parent}")
-    encoder = TermEncoder.load(DEFAULT, threads=threads)
+    say(f"indexing {name} with {choice.model}: this is done once, and kept in {out.parent.parent}")
+    encoder = TermEncoder.load(str(choice.model), threads=threads)
     build(load_terminology(terminology), encoder, out, enrichment=enrichment_of(choice))
 
 

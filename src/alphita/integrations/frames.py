@@ -96,6 +96,16 @@ def normalize_column(
     return (frame.iloc[rows] if repeated else frame).assign(**{name: table[name].array for name in table.columns})
 
 
+def first_strings(mentions: Any, column: str | None, number: int) -> list[Any]:  # noqa: ANN401
+    """Return the first values of a series, or of a frame's column; none of anything else, or where it is not there."""
+    if hasattr(mentions, "collect_schema"):
+        names = mentions.collect_schema().names()
+        return mentions.lazy().select(column).head(number).collect()[column].to_list() if column in names else []
+    if not hasattr(mentions, "columns"):
+        return list(mentions.head(number)) if hasattr(mentions, "head") else []
+    return list(mentions[column].head(number)) if column in mentions.columns else []
+
+
 def normalize_series(
     series: Any,  # noqa: ANN401 - of polars or pandas
     normalizer: Normalizer,

@@ -62,6 +62,7 @@ class Settings:
         spans_key: the group of `doc.spans`; None: `doc.ents`.
         prefix: put before the names of the attributes, to have several components in one pipeline.
         options: further options of `Normalizer`: floor, target, abbreviations, threads, ...; `filters` as a table.
+        language: of the pipeline, which the model is chosen by (`alphita.load`).
     """
 
     to: str
@@ -72,6 +73,7 @@ class Settings:
     spans_key: str | None
     prefix: str
     options: dict[str, Any]
+    language: str
 
 
 @Language.factory(
@@ -101,7 +103,7 @@ def make(
         InputError: there is nothing at this place.
     """
     labels = None if only_labels is None else tuple(only_labels)
-    return ConceptNormalizer(name, Settings(to, top_k, error, context, labels, spans_key, prefix, options))
+    return ConceptNormalizer(name, Settings(to, top_k, error, context, labels, spans_key, prefix, options, nlp.lang))
 
 
 class _Found(NamedTuple):
@@ -150,7 +152,8 @@ class ConceptNormalizer(Pipe):
             options = dict(self.settings.options)
             if "filters" in options:
                 options["filters"] = _filters(options["filters"])
-            self._normalizer = Normalizer(index_of(self._to), error=self.settings.error, **options)
+            index = index_of(self._to, language=self.settings.language)
+            self._normalizer = Normalizer(index, error=self.settings.error, **options)
             self._process = os.getpid()
         if self._process != os.getpid():
             raise UsageError(
