@@ -41,10 +41,10 @@ from alphita.index.half import Vectors
 from alphita.index.lenders import OURS
 from alphita.index.sources import enrichment_of, terminology_of
 from alphita.index.store import Index, build
-from alphita.normalizer.calibration_store import FOLDER
-from alphita.normalizer.fitting import fit
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.records import Result
+from alphita.normalizer.answering.calibration_store import FOLDER
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.records import Result
+from alphita.normalizer.calibrating.fitting import fit
 from alphita.progress import say
 from alphita.terminology.store import Terminology, load_terminology
 from general_calibration import held_out

@@ -32,8 +32,8 @@ from alphita.index.choice import Choice
 from alphita.index.sources import enrichment_of
 from alphita.index.store import Index, build
 from alphita.index.updating import reusing
-from alphita.normalizer.general import Vocabulary, fit_general
-from alphita.normalizer.held_out import Known
+from alphita.normalizer.calibrating.general import Vocabulary, fit_general
+from alphita.normalizer.calibrating.held_out import Known
 from alphita.progress import say
 from alphita.terminology import store
 from alphita.terminology.packaged import PACKAGED, find_packaged

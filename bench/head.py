@@ -26,7 +26,7 @@ from alphita.index import segment
 from alphita.index.encoding import encode_block
 from alphita.index.enrichment import own_names
 from alphita.index.learning import Learned, Settings, Variants, is_held_back, learn
-from alphita.normalizer.noise import noisy
+from alphita.normalizer.calibrating.noise import noisy
 from alphita.terminology import store
 from alphita.terminology.text import DEFAULT_RULES
 from arguments import chosen, seeds, status

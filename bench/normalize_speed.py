@@ -22,8 +22,8 @@ import numpy as np
 
 from alphita import machine
 from alphita.index.store import Index
-from alphita.normalizer.noise import noisy
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.calibrating.noise import noisy
 
 SINGLE = 300
 

@@ -5,7 +5,7 @@
 
 `hold` draws the examples of the vocabularies that the general calibration is fitted on, finds their candidates and
 writes a file a vocabulary; the arguments are those of bench/general_calibration.py. `compare` leaves out one vocabulary
-after another, as `alphita.normalizer.general` does: each is answered by what was fitted on the others, with their
+after another, as `normalizer.calibrating.general` does: each is answered by what was fitted on the others, with their
 calibrator and NIL threshold. Rankers:
 
     network            the ranker that Alphita has
@@ -35,15 +35,17 @@ from numpy.typing import NDArray
 
 from alphita import machine, progress
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.normalizer import fitting, general, ranker, ranker_training, reliability, risk_coverage, seen
-from alphita.normalizer.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM, Examples
-from alphita.normalizer.features import NAMES
-from alphita.normalizer.fitting import Crossed
-from alphita.normalizer.general import Held, LeftOut
-from alphita.normalizer.ranker import MOST_LOG_ODDS, Float, Probabilities, about, mean_of_members, softmax
-from alphita.normalizer.ranker_training import Training
-from alphita.normalizer.seen import Seen
-from alphita.normalizer.table import Table
+from alphita.normalizer.answering import ranker
+from alphita.normalizer.answering.features import NAMES
+from alphita.normalizer.answering.ranker import MOST_LOG_ODDS, Float, Probabilities, about, mean_of_members, softmax
+from alphita.normalizer.answering.table import Table
+from alphita.normalizer.calibrating import fitting, general, ranker_training, seen
+from alphita.normalizer.calibrating.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM, Examples
+from alphita.normalizer.calibrating.fitting import Crossed
+from alphita.normalizer.calibrating.general import Held, LeftOut
+from alphita.normalizer.calibrating.ranker_training import Training
+from alphita.normalizer.calibrating.seen import Seen
+from alphita.normalizer.confidence import reliability, risk_coverage
 
 PARTS = ("learned", "tested")
 # Beside the certified thresholds: what is accepted where so much of it is wrong.
@@ -85,7 +87,7 @@ class Fitted(NamedTuple):
     def __call__(
         self, candidates: NDArray[np.float32], mentions: NDArray[np.float32], offsets: NDArray[np.int64]
     ) -> Probabilities:
-        """Score n mentions, as `alphita.normalizer.ranker.Ranker` does."""
+        """Score n mentions, as `alphita.normalizer.answering.ranker.Ranker` does."""
         score = self.score(candidates)
         odds = self.odds(about(score, candidates, mentions, offsets))
         counts = np.diff(offsets)

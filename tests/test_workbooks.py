@@ -12,7 +12,7 @@ import pytest
 
 from alphita import workbooks
 from alphita.errors import InputError, MissingExtra, UsageError
-from alphita.normalizer.tables import Row, Table
+from alphita.normalizer.reading.files import Row, Table
 from tests.books import book
 
 

@@ -42,7 +42,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "AlphitaError": "alphita.errors",
     "Index": "alphita.index.store",
-    "Normalizer": "alphita.normalizer.normalizer",
+    "Normalizer": "alphita.normalizer.answering.normalizer",
     "ProductSearch": "alphita.search",
     "TermEncoder": "alphita.encoder.encoder",
     "Terminology": "alphita.terminology.store",
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from alphita.front import normalize as normalize
     from alphita.front import train as train
     from alphita.index.store import Index as Index
-    from alphita.normalizer.normalizer import Normalizer as Normalizer
+    from alphita.normalizer.answering.normalizer import Normalizer as Normalizer
     from alphita.search import ProductSearch as ProductSearch
     from alphita.terminology.store import Terminology as Terminology
     from alphita.terminology.store import load_terminology as load_terminology

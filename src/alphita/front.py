@@ -12,8 +12,8 @@ from alphita.artefact import MANIFEST
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
-    from alphita.normalizer.normalizer import Normalizer
-    from alphita.normalizer.records import Result
+    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.normalizer.answering.records import Result
 
 RECIPES = "alphita.recipes"
 # Options of each call; all others are the normaliser's own.
@@ -41,7 +41,7 @@ def load(to: Path | str, *, language: str | None = None, **options: Any) -> Norm
     """
     from alphita.index.choice import Choice
     from alphita.index.sources import index_of
-    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.answering.normalizer import Normalizer
 
     chosen = {name: options.pop(name) for name in Choice._fields if name in options}
     return Normalizer(index_of(to, Choice(**chosen), language=language, threads=options.get("threads")), **options)

@@ -18,8 +18,8 @@ from alphita.progress import say
 
 if TYPE_CHECKING:
     from alphita.mappings.record import Mapping as Line
-    from alphita.normalizer.normalizer import Normalizer
-    from alphita.normalizer.records import Result
+    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.normalizer.answering.records import Result
 
 SOURCE = "hpo"
 TOP_K = 3
@@ -96,7 +96,7 @@ def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, 
         threads: of the encoder.
     """
     from alphita.index.sources import index_of
-    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.answering.normalizer import Normalizer
 
     known = read_sample(sample)
     asked = _asked(shipped.find("examples/local_codes.csv"), known)
@@ -124,9 +124,9 @@ def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: No
     """Write the answers in each format."""
     from alphita.mappings.formats import Header
     from alphita.mappings.review.files import write
-    from alphita.normalizer.job import Job, header_of
-    from alphita.normalizer.records import lines
-    from alphita.normalizer.tables import Table
+    from alphita.normalizer.answering.records import lines
+    from alphita.normalizer.reading.files import Table
+    from alphita.normalizer.writing.job import Job, header_of
 
     def mappings() -> Iterator[Line]:
         rows = zip(results, asked.codes, asked.frequencies, strict=True)

@@ -213,7 +213,7 @@ def _evaluate(paths: Paths, sample: Path) -> str:
     from alphita.evaluation.scoring.metrics import score
     from alphita.evaluation.scoring.ranking import ranking_of
     from alphita.index.store import build
-    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 
@@ -258,7 +258,7 @@ def _nil_figures(normalizer: Any, mentions: list[str], gold: list[str | None]) -
 def _index(paths: Paths) -> str:
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import build
-    from alphita.normalizer.carrying import lend_where_missing
+    from alphita.normalizer.calibrating.carrying import lend_where_missing
     from alphita.terminology.store import load_terminology
 
     index = build(load_terminology(paths.terminology), TermEncoder.load(str(paths.model)), paths.open_index)
@@ -267,9 +267,9 @@ def _index(paths: Paths) -> str:
 
 
 def _normalize(paths: Paths, sample: Path) -> str:
-    from alphita.normalizer.jobs import Job, run
-    from alphita.normalizer.normalizer import Normalizer
-    from alphita.normalizer.tables import Table
+    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.normalizer.reading.files import Table
+    from alphita.normalizer.writing.run import Job, run
 
     job = Job(Table(sample, column="mention"), paths.answers)
     summary = run(Normalizer.load(paths.open_index), job, force=True)

@@ -8,7 +8,7 @@ import pytest
 
 from alphita.encoder.encoder import TermEncoder
 from alphita.index.store import build
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.terminology.store import load_terminology
 from tests.cli.command import alphita
 from tests.mappings.review.reviews import candidate, row, say, store_of

@@ -58,8 +58,8 @@ def test_what_the_normalizer_is_given(index_path, source, tmp_path, monkeypatch)
     def opened(index, **options):
         given.update(options)
 
-    monkeypatch.setattr("alphita.normalizer.normalizer.Normalizer", opened)
-    monkeypatch.setattr("alphita.normalizer.jobs.run", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("alphita.normalizer.answering.normalizer.Normalizer", opened)
+    monkeypatch.setattr("alphita.normalizer.writing.run.run", lambda *_, **__: 1 / 0)
     options = ["--ranking", "letters", "--error", "0.05", "--target", "T", "--floor", "0.3", "--calibration", "c"]
     with pytest.raises(ZeroDivisionError):
         alphita("normalize", source, "--index", index_path, "--column", "text", "-o", tmp_path / "o.csv", *options)
@@ -131,7 +131,7 @@ def test_help_names_every_format_and_ranking(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
     assert alphita("normalize", "--help") == 0
     shown = capsys.readouterr().out
-    for package in ("alphita.mappings.formats", "alphita.normalizer.rankings"):
+    for package in ("alphita.mappings.formats", "alphita.normalizer.answering.rankings"):
         assert ", ".join(registry.names(package)) in shown
     assert "stdin or a pipe is read once" in " ".join(shown.split())
 

@@ -7,7 +7,7 @@ import sys
 from alphita.distributed import job
 from alphita.distributed.engines import open_engine
 from alphita.distributed.job import Shards, run
-from alphita.normalizer.batches import Settings
+from alphita.normalizer.writing.batches import Settings
 
 FEW_ROWS = 80
 

@@ -25,12 +25,12 @@ from alphita.distributed.job import Shards, run
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index, build
 from alphita.mappings.review.records import Decision
-from alphita.normalizer import jobs
-from alphita.normalizer.batches import Settings, load
-from alphita.normalizer.filters import Filters
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.remembering import Memory
-from alphita.normalizer.tables import Table
+from alphita.normalizer.answering.filters import Filters
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.reading.files import Table
+from alphita.normalizer.writing import run as jobs
+from alphita.normalizer.writing.batches import Settings, load
+from alphita.normalizer.writing.remembering import Memory
 from tests.distributed.conftest import table_of
 from tests.distributed.serial import Broken, Serial
 from tests.doubles import HashEncoder, small_terminology

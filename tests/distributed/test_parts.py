@@ -15,8 +15,8 @@ from alphita.distributed.files import Place
 from alphita.distributed.parts import Columns, Part, Source, cut, read, sources
 from alphita.distributed.reading import rows_of
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.normalizer.answers import question
-from alphita.normalizer.tables import Table
+from alphita.normalizer.reading.files import Table
+from alphita.normalizer.writing.answers import question
 
 GROUPS = st.lists(st.lists(st.integers(0, 40), max_size=6).map(tuple), min_size=1, max_size=4)
 EVERY = Columns("mention", "code", "context", "language", "frequency")

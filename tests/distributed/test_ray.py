@@ -19,9 +19,9 @@ from alphita.distributed.ray_dataset import normalize_dataset
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
 from alphita.mappings.review.records import Decision
-from alphita.normalizer.batches import Settings, normalize_batches, schema_of
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.remembering import Memory
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.writing.batches import Settings, normalize_batches, schema_of
+from alphita.normalizer.writing.remembering import Memory
 from tests.distributed.engine_contract import CASES, Squares, noted
 from tests.doubles import HashEncoder, small_terminology
 

@@ -20,9 +20,9 @@ from alphita.distributed.engine import MOST_DEATHS
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
 from alphita.mappings.review.records import Decision
-from alphita.normalizer.batches import Settings, normalize_batches, schema_of
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.remembering import Memory
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.writing.batches import Settings, normalize_batches, schema_of
+from alphita.normalizer.writing.remembering import Memory
 from tests.distributed.engine_contract import CASES, SECONDS, Squares
 from tests.tiny import tiny_model, tiny_terminology
 

@@ -7,7 +7,7 @@ import pytest
 from alphita import quickstart_training
 from alphita.cli.quickstart import quickstart as command
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.records import Candidate, Result
+from alphita.normalizer.answering.records import Candidate, Result
 from alphita.quickstart import Sample, measure, read_sample, run
 
 

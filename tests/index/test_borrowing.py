@@ -17,8 +17,8 @@ from alphita.index.lenders import Lender
 from alphita.index.segment import BORROWED_STANDING
 from alphita.index.sources import enrichment_of, index_of, terminology_of
 from alphita.index.store import Index, build
-from alphita.normalizer import examples
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.calibrating import examples
 from alphita.terminology.store import load_terminology
 from tests.doubles import HashEncoder
 
@@ -175,7 +175,7 @@ def test_xrefs_of_the_terminology_lend(tmp_path):
 
 
 def test_borrowed_names_are_not_held_out_nor_exported_as_the_terminologys_own(tmp_path):
-    from alphita.normalizer.abbreviations import TeachingTerms
+    from alphita.normalizer.abbreviations.expanding import TeachingTerms
     from alphita.service import concepts
 
     index = indexed(tmp_path)

@@ -19,10 +19,10 @@ from alphita.index.segment import collect
 from alphita.index.sources import enrichment_of, terminology_of
 from alphita.index.store import Index, build
 from alphita.index.updating import reusing
-from alphita.normalizer.calibration_store import ESTIMATED, FOLDER
-from alphita.normalizer.fitting import held_out
-from alphita.normalizer.held_out import LEAST
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.calibration_store import ESTIMATED, FOLDER
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.calibrating.fitting import held_out
+from alphita.normalizer.calibrating.held_out import LEAST
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import DEFAULT_RULES
 
@@ -121,7 +121,7 @@ def test_own_names_are_the_exact_ones_that_the_terminology_has(source):
 
 
 def test_what_is_calibrated_on_is_what_the_head_was_not_taught(index, monkeypatch):
-    from alphita.normalizer import held_out as module
+    from alphita.normalizer.calibrating import held_out as module
 
     drawn = [f"name {number}" for number in range(20 * LEAST)]
     monkeypatch.setattr(module.examples, "own_synonyms", lambda *_, **__: (drawn, np.zeros(len(drawn), np.int64)))

@@ -14,9 +14,9 @@ from alphita.index.backends import exact
 from alphita.index.neighbours import nearest, unit
 from alphita.index.segment import Segment
 from alphita.index.store import Index, build
-from alphita.normalizer.candidates import VECTORS, gather
-from alphita.normalizer.filters import Restricted
-from alphita.normalizer.meaning import sums_of
+from alphita.normalizer.answering.candidates import VECTORS, gather
+from alphita.normalizer.answering.filters import Restricted
+from alphita.normalizer.answering.meaning import sums_of
 from tests.doubles import HashEncoder, SmallTerminology, small_terminology
 from tests.index.test_backends import BACKENDS, brute_force, many
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alphita.errors import Rejects
 from alphita.index.store import build
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import load_terminology, save
 from tests.doubles import HashEncoder

@@ -16,7 +16,7 @@ from spacy.tokens.underscore import Underscore
 import alphita.integrations.spacy as component
 from alphita.errors import InputError, UsageError
 from alphita.index.store import build
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.integrations.conftest import HIDDEN
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from alphita.index.store import Index, build
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from tests.doubles import HashEncoder, small_terminology
 
 

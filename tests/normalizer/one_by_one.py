@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from alphita.normalizer.batches import ADDED
-from alphita.normalizer.records import lines
+from alphita.normalizer.answering.records import lines
+from alphita.normalizer.writing.batches import ADDED
 
 
 def naive(normalizer, mentions, top_k):

@@ -13,9 +13,9 @@ import numpy as np
 from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
-from alphita.normalizer.jobs import Job, run
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.tables import Table
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.reading.files import Table
+from alphita.normalizer.writing.run import Job, run
 from tests.doubles import HashEncoder
 
 # What every format needs.

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from alphita.index.store import Index
-from alphita.normalizer import examples, fitting, ranker_training
-from alphita.normalizer.calibration_store import Calibration
+from alphita.normalizer.answering.calibration_store import Calibration
+from alphita.normalizer.calibrating import examples, fitting, ranker_training
 from tests.doubles import HashEncoder, SmallTerminology
 
 SIDES = ("left", "right", "upper", "lower", "acute", "chronic")

@@ -8,7 +8,7 @@ import sys
 
 def test_importing_loads_no_heavy_library():
     code = (
-        "import sys, alphita.index.store, alphita.normalizer.jobs\n"
+        "import sys, alphita.index.store, alphita.normalizer.writing.run\n"
         "from alphita import registry\n"
         # Told by its name, the format of an output is sought among all.
         "for name in registry.names('alphita.mappings.formats'): registry.load('alphita.mappings.formats', name)\n"

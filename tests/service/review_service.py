@@ -13,7 +13,7 @@ from alphita.index.store import Index, build
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.mappings.review.records import Project, Row
 from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import app
 from alphita.service.settings import Settings
 from tests.doubles import HashEncoder

@@ -9,7 +9,7 @@ import pytest
 
 from alphita.index.store import Index
 from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import keys, logs
 from alphita.service.app import page_paths
 from tests.doubles import HashEncoder

@@ -4,7 +4,7 @@ import pytest
 
 from alphita.errors import Rejects
 from alphita.index.store import build
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service.concepts import Concept, Named, Synonym, find
 from alphita.terminology import store
 from alphita.terminology.loaders import obo

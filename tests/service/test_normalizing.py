@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from alphita.index.store import Index, build
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import normalizing
 from tests.doubles import HashEncoder, small_terminology
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology

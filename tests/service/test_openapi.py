@@ -8,8 +8,8 @@ import pytest
 from alphita.index.store import build
 from alphita.mappings.review.records import Row
 from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.records import lines
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.records import lines
 from alphita.service import review_files
 from alphita.service.app import create
 from alphita.service.settings import Settings

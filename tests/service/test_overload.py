@@ -9,7 +9,7 @@ from collections import Counter
 import httpx
 
 from alphita.index.store import Index
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service.app import create
 from alphita.service.settings import Settings
 from tests.doubles import HashEncoder

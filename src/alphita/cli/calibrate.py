@@ -13,7 +13,7 @@ from alphita.errors import UsageError
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
-    from alphita.normalizer.calibration_store import Calibration
+    from alphita.normalizer.answering.calibration_store import Calibration
     from alphita.training.mentions.from_mappings import InTime
 
 
@@ -56,10 +56,10 @@ def calibrate(
     from alphita import artefact
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
-    from alphita.normalizer.calibration_store import FOLDER
-    from alphita.normalizer.fitting import fit
-    from alphita.normalizer.labels import read_labels
-    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.answering.calibration_store import FOLDER
+    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.normalizer.calibrating.fitting import fit
+    from alphita.normalizer.calibrating.labels import read_labels
     from alphita.terminology.splits import Split
     from alphita.training.mentions import from_mappings as learning
 
@@ -97,7 +97,7 @@ def _carried(index: Index, encoder: TermEncoder, source: Path, threads: int) -> 
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.store import Index
     from alphita.index.training import CALIBRATION
-    from alphita.normalizer.carrying import carry_over, lend
+    from alphita.normalizer.calibrating.carrying import carry_over, lend
 
     if not source.is_dir() or (source / "config.json").is_file():
         lender = TermEncoder.load(str(source), threads=threads)
@@ -129,7 +129,7 @@ def _tell_gain(out: Path, decisions: InTime, gained: dict[str, dict[str, float]]
 
 
 def _text(fitted: Calibration, out: Path) -> str:
-    from alphita.normalizer.risk_coverage import RiskCoverage
+    from alphita.normalizer.confidence.risk_coverage import RiskCoverage
 
     figures: dict[str, Any] = dict(fitted.figures)
     lines = [f"measured on {figures['population']}", "", "ranking       accuracy@1  accuracy@5"]

@@ -129,7 +129,7 @@ def index(
                 terms, model, output, opened, parts=parts, precision=precision, device=device, threads=of_worker,
                 **options,
             )  # fmt: skip
-    from alphita.normalizer.carrying import LEAST_COMPARED, lend_where_missing
+    from alphita.normalizer.calibrating.carrying import LEAST_COMPARED, lend_where_missing
 
     if not lend_where_missing(built, threads=threads):
         progress.say(

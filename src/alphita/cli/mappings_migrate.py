@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alphita.mappings import record
     from alphita.mappings.review.migrate import Plan
     from alphita.mappings.review.records import Row
-    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.terminology.store import Terminology
 
 JSON, TABLE = "migration.json", "migration.csv"
@@ -151,7 +151,7 @@ def _normalizer(path: Path, new: Terminology, threads: int | None) -> Normalizer
     """
     from alphita import machine
     from alphita.index.store import Index
-    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.answering.normalizer import Normalizer
 
     threads = machine.set_threads(threads)
     if Index.open(path).manifest["terminology_hash"] != new.content_hash:
@@ -161,7 +161,7 @@ def _normalizer(path: Path, new: Terminology, threads: int | None) -> Normalizer
 
 def _ranking(normalizer: Normalizer, top: int) -> Callable[[Sequence[Row]], Mapping[int, list[record.Mapping]]]:
     """Return what gives rows their new candidates."""
-    from alphita.normalizer.records import lines
+    from alphita.normalizer.answering.records import lines
 
     def rank(rows: Sequence[Row]) -> dict[int, list[record.Mapping]]:
         found = {}

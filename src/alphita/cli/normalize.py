@@ -20,11 +20,11 @@ from alphita.cli.normalize_shards import normalize_shards, refuse_of_one_file
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
-    from alphita.normalizer.filters import Filters
-    from alphita.normalizer.remembering import Memory
+    from alphita.normalizer.answering.filters import Filters
+    from alphita.normalizer.writing.remembering import Memory
 
 FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
-RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.rankings")])
+RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.answering.rankings")])
 OUTPUT, WHICH, HOW = "Output", "Which concepts may be answered", "How"
 REVIEWS = "What was decided before"
 
@@ -190,8 +190,8 @@ def normalize(
         from alphita.distributed.job import some_mentions
         from alphita.index.choice import language_of
         from alphita.index.sources import index_of, is_index
-        from alphita.normalizer.batches import Settings
-        from alphita.normalizer.records import DEFAULT_FLOOR
+        from alphita.normalizer.answering.records import DEFAULT_FLOOR
+        from alphita.normalizer.writing.batches import Settings
 
         spoken = None if is_index(to) else language_of(some_mentions(input_, output, column))
         path = str(index_of(to, choice, language=spoken, threads=threads).path)
@@ -213,11 +213,11 @@ def normalize(
     from alphita.index.choice import language_of
     from alphita.index.sources import index_of, is_index
     from alphita.mappings.formats import Header
-    from alphita.normalizer.audit import WRITTEN
-    from alphita.normalizer.jobs import Job, run
-    from alphita.normalizer.normalizer import Normalizer
-    from alphita.normalizer.records import DEFAULT_FLOOR
-    from alphita.normalizer.tables import Table
+    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.normalizer.answering.records import DEFAULT_FLOOR
+    from alphita.normalizer.calibrating.audit import WRITTEN
+    from alphita.normalizer.reading.files import Table
+    from alphita.normalizer.writing.run import Job, run
 
     table = Table(
         input_, input_format, column, code_column, encoding, delimiter,
@@ -261,7 +261,7 @@ def _memory(mappings: Path | None, source: str | None, project: str | None) -> M
         if source is not None or project is not None:
             raise UsageError("--mappings-source and --project go with --mappings STORE")
         return None
-    from alphita.normalizer.remembering import Memory
+    from alphita.normalizer.writing.remembering import Memory
 
     return Memory.read(mappings, source=source, project=project)
 
@@ -272,7 +272,7 @@ def _filters(
 ) -> Filters | None:  # fmt: skip
     if not (types or sources or languages or under or standard_only):
         return None
-    from alphita.normalizer.filters import Filters
+    from alphita.normalizer.answering.filters import Filters
 
     return Filters(
         types=tuple(types or ()), sources=tuple(sources or ()), languages=tuple(languages or ()),

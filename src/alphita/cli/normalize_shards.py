@@ -13,7 +13,7 @@ from alphita.cli._summary import text_of
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
-    from alphita.normalizer.batches import Settings
+    from alphita.normalizer.writing.batches import Settings
 
 # Options of one file's job and the values they may have beside an engine.
 ALLOWED: dict[str, tuple[object, ...]] = {
@@ -50,7 +50,7 @@ def normalize_shards(
     """Run the job and print its counts; the options are those of the command."""
     from alphita.distributed.engines import open_engine
     from alphita.distributed.job import Shards, run
-    from alphita.normalizer.audit import WRITTEN
+    from alphita.normalizer.calibrating.audit import WRITTEN
 
     if report is not None:
         artefact.refuse_unwritable(report)

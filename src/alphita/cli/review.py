@@ -72,8 +72,8 @@ def import_(
     from alphita.mappings.formats import Header, _names
     from alphita.mappings.review import files
     from alphita.mappings.review.store import ReviewStore
-    from alphita.normalizer.table_cells import cells_of
-    from alphita.normalizer.tables import Table
+    from alphita.normalizer.reading.cells import cells_of
+    from alphita.normalizer.reading.files import Table
     from alphita.service import review_files
 
     reader = _names.chosen(answers, from_, "--from", to_read=True)

@@ -153,7 +153,7 @@ def _run(
     options["threads"] = machine.set_threads(options["threads"])
     from alphita.index.sources import index_of
     from alphita.mappings.review.store import ReviewStore
-    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.service import app, logs
     from alphita.service import demo as made
     from alphita.terminology.store import load_terminology

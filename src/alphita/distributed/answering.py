@@ -16,10 +16,10 @@ from alphita.distributed.engine import Receipt
 from alphita.distributed.plan import Plan
 from alphita.distributed.reading import QUESTION
 from alphita.errors import InputError
-from alphita.normalizer.batches import KINDS, Settings, empty_batch, load, normalize_batches, spread
-from alphita.normalizer.candidates import VECTORS
-from alphita.normalizer.normalizer import RANKINGS, Normalizer
-from alphita.normalizer.remembering import Memory
+from alphita.normalizer.answering.candidates import VECTORS
+from alphita.normalizer.answering.normalizer import RANKINGS, Normalizer
+from alphita.normalizer.writing.batches import KINDS, Settings, empty_batch, load, normalize_batches, spread
+from alphita.normalizer.writing.remembering import Memory
 
 # Questions answered together. The last bits of a similarity depend on it, so it is the same everywhere.
 BLOCK = 8_192

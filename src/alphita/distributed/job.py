@@ -37,12 +37,12 @@ from alphita.distributed.plan import KIND, MANIFEST, REJECTS, Plan
 from alphita.distributed.reading import Reading, facts_of
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import LOOKED_AT
-from alphita.normalizer import job as one_file
-from alphita.normalizer.batches import Settings, opened
-from alphita.normalizer.job import REJECTED, Summary
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.records import ABBREVIATION, EXACT, NEAREST, NIL
-from alphita.normalizer.tables import DEFAULT_COLUMN, Table
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.records import ABBREVIATION, EXACT, NEAREST, NIL
+from alphita.normalizer.reading.files import DEFAULT_COLUMN, Table
+from alphita.normalizer.writing import job as one_file
+from alphita.normalizer.writing.batches import Settings, opened
+from alphita.normalizer.writing.job import REJECTED, Summary
 
 # Rows for one bucket, if that does not make more of them than `MOST_BUCKETS`; a small job has some of fewer rows.
 BUCKET_ROWS, FEW_ROWS, FEW_BUCKETS, MOST_BUCKETS = 100_000, 2_000, 16, 1_024

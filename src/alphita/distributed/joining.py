@@ -21,9 +21,9 @@ from alphita.distributed.plan import Plan
 from alphita.distributed.reading import Rows, rows_of
 from alphita.errors import shorten
 from alphita.mappings.record import COLUMNS, REVIEW
-from alphita.normalizer.batches import EXPLANATION, KINDS, spread
-from alphita.normalizer.job import ACCEPTED, FOR_REVIEW, REJECTED
-from alphita.normalizer.tables import Row
+from alphita.normalizer.reading.files import Row
+from alphita.normalizer.writing.batches import EXPLANATION, KINDS, spread
+from alphita.normalizer.writing.job import ACCEPTED, FOR_REVIEW, REJECTED
 
 _OWN = {"row": pa.int64(), "frequency": pa.int64()}
 _DECISIONS = {"accept": ACCEPTED, "review": FOR_REVIEW}

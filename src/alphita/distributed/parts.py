@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from alphita.distributed.files import Place
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.batches import check_strings
+from alphita.normalizer.writing.batches import check_strings
 
 # Rows of a part, about: some ten seconds of work, and some hundred megabytes.
 PART_ROWS = 250_000

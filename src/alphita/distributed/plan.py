@@ -25,8 +25,8 @@ from alphita import artefact
 from alphita.distributed.files import Place
 from alphita.distributed.parts import Columns, Part
 from alphita.errors import AlphitaError, InputError
-from alphita.normalizer.batches import Settings
-from alphita.normalizer.filters import Filters
+from alphita.normalizer.answering.filters import Filters
+from alphita.normalizer.writing.batches import Settings
 
 KIND = "normalization"
 JOB, MANIFEST, WORK, REJECTS = "job.json", "manifest.json", "_work", "rejects.csv"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import alphita
 from alphita import machine
 from alphita.errors import UsageError, require
-from alphita.normalizer.batches import Settings, normalize_batches, opened, schema_of
+from alphita.normalizer.writing.batches import Settings, normalize_batches, opened, schema_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset

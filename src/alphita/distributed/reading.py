@@ -21,8 +21,8 @@ from alphita.distributed import plan as plans
 from alphita.distributed.engine import Receipt
 from alphita.distributed.parts import Columns, Part, read
 from alphita.distributed.plan import Plan
-from alphita.normalizer.schwartz_hearst import find_pairs
-from alphita.normalizer.tables import WHOLE, Row, Table, texts
+from alphita.normalizer.abbreviations.schwartz_hearst import find_pairs
+from alphita.normalizer.reading.files import WHOLE, Row, Table, texts
 
 TEXT = pa.large_string()
 # Their names are none of those of the columns added.

@@ -1,7 +1,7 @@
 """DataFrames of Spark, in Python: the concepts that a column names are joined to the rows.
 
     from alphita.distributed.spark_frames import normalize_frame
-    from alphita.normalizer.batches import Settings
+    from alphita.normalizer.writing.batches import Settings
 
     coded = normalize_frame(df, Settings("/shared/open.index", column="diagnosis"))
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 import alphita
 from alphita.errors import UsageError, require
-from alphita.normalizer.batches import Settings, normalize_batches, schema_of
+from alphita.normalizer.writing.batches import Settings, normalize_batches, schema_of
 
 SPARK_TYPES = {pa.float64(): "DoubleType", pa.int64(): "LongType", pa.string(): "StringType"}
 # The question's columns, until they are joined.

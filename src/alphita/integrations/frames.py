@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from alphita.errors import UsageError
-from alphita.normalizer.batches import added_columns, answer_columns
-from alphita.normalizer.records import Result
+from alphita.normalizer.answering.records import Result
+from alphita.normalizer.writing.batches import added_columns, answer_columns
 from alphita.registry import unknown
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from alphita.normalizer.normalizer import Normalizer
-    from alphita.normalizer.remembering import Memory
+    from alphita.normalizer.answering.normalizer import Normalizer
+    from alphita.normalizer.writing.remembering import Memory
 
 # A series without a name gets this one.
 MENTION = "mention"

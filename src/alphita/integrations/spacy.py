@@ -28,9 +28,9 @@ from typing import Any, NamedTuple
 
 from alphita.errors import MissingExtra, UsageError
 from alphita.index.sources import index_of, located
-from alphita.normalizer.filters import Filters
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.records import Candidate, Result
+from alphita.normalizer.answering.filters import Filters
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.records import Candidate, Result
 from alphita.registry import unknown
 
 try:

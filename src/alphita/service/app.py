@@ -21,8 +21,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from alphita import __version__
 from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.calibration_store import Assurance
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.calibration_store import Assurance
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import failures, fhir, keys, logs, metrics, normalizing, reference, remembering, reviewing
 from alphita.service.batching import Batcher
 from alphita.service.headers import Origins

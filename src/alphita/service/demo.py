@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from alphita.normalizer.normalizer import Normalizer
+    from alphita.normalizer.answering.normalizer import Normalizer
 
 SOURCE = "hpo"
 STORE = Path("demo") / "reviews.sqlite"
@@ -24,7 +24,7 @@ def fill(mappings: Path, normalizer: Normalizer, sample: Path | None = None) -> 
     """
     from alphita.mappings.review.records import Row
     from alphita.mappings.review.store import ReviewStore
-    from alphita.normalizer.records import lines
+    from alphita.normalizer.answering.records import lines
     from alphita.quickstart import read_sample, sample_path
     from alphita.service import review_files
 

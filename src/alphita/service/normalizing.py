@@ -16,8 +16,8 @@ from starlette.concurrency import run_in_threadpool
 
 from alphita.index.neighbours import unit
 from alphita.mappings.record import Decision, Method
-from alphita.normalizer.normalizer import Normalizer
-from alphita.normalizer.records import Candidate, Result
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.records import Candidate, Result
 from alphita.service import concepts
 from alphita.service.batching import Batcher, QueueFull, tokens
 from alphita.service.failures import Refusal, documented

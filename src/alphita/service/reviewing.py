@@ -26,7 +26,7 @@ from alphita.mappings.formats import Header, _names, day_of
 from alphita.mappings.review import files
 from alphita.mappings.review.records import Decision, Order, Row, State
 from alphita.mappings.review.store import Conflict, ReviewStore, Unknown
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import keys, review_files
 from alphita.service.concepts import find
 from alphita.service.failures import Refusal, documented

@@ -4,7 +4,7 @@ import pytest
 
 from alphita.evaluation.scoring.ranking import ranking_of
 from alphita.index.store import Index, build
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from tests.doubles import HashEncoder, small_terminology
 
 

@@ -13,7 +13,7 @@ from alphita.evaluation.systems import Answer, ConceptRanker, System, VectorSyst
 from alphita.evaluation.systems import normalizer as module
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.index.store import build
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.terminology.splits import Split
 from alphita.terminology.text import DEFAULT_RULES
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, quickly, synthetic_terminology

@@ -10,8 +10,8 @@ import pytest
 from alphita.errors import InputError, Rejects
 from alphita.index.store import build
 from alphita.mappings.review import migrate
-from alphita.normalizer.labels import Label
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.calibrating.labels import Label
 from alphita.training.mentions import from_mappings as learning
 from alphita.training.sentences.scored_pairs import Triples, read
 from tests.doubles import HashEncoder

@@ -23,7 +23,7 @@ from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._concept_names import terms_in
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.scoring.linking import Queries
-from alphita.normalizer.noise import slip
+from alphita.normalizer.calibrating.noise import slip
 from alphita.terminology.language_ranges import speaks
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
 
 
 def ranking_of(normalizer: Normalizer, queries: Sequence[str], k: int) -> list[list[str | None]]:

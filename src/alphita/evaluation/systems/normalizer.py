@@ -32,16 +32,16 @@ from alphita.evaluation.systems import Answer, encoder, refuse_unknown
 from alphita.index.choice import Choice
 from alphita.index.sources import choice_hash, enrichment_of
 from alphita.index.store import Index, build
-from alphita.normalizer.calibration_store import FOLDER, Calibration
-from alphita.normalizer.candidates import BORROWED
-from alphita.normalizer.carrying import carry_over
-from alphita.normalizer.fitting import fit
-from alphita.normalizer.normalizer import RANKINGS, Normalizer
+from alphita.normalizer.answering.calibration_store import FOLDER, Calibration
+from alphita.normalizer.answering.candidates import BORROWED
+from alphita.normalizer.answering.normalizer import RANKINGS, Normalizer
+from alphita.normalizer.calibrating.carrying import carry_over
+from alphita.normalizer.calibrating.fitting import fit
 from alphita.terminology.splits import Split
 from alphita.terminology.text import DEFAULT_RULES
 
 if TYPE_CHECKING:
-    from alphita.normalizer.records import Candidate
+    from alphita.normalizer.answering.records import Candidate
     from alphita.terminology.store import Terminology
 
 OPTIONS = ("ranking", "contexts", "split", "calibration", "fit", "borrow", "learn", "seed", "precision", "name")

@@ -28,8 +28,8 @@ from alphita.index.encoding import Encoder
 from alphita.index.store import build
 from alphita.mappings.review.migrate import REVIEWER
 from alphita.mappings.review.records import FINAL, Decision, Row, Standing
-from alphita.normalizer.labels import Label
-from alphita.normalizer.normalizer import Normalizer
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.calibrating.labels import Label
 from alphita.terminology import reading
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.normalizer.noise import noisy
+from alphita.normalizer.calibrating.noise import noisy
 from alphita.terminology.language_ranges import among, by_tag
 from alphita.terminology.text import clean_many
 

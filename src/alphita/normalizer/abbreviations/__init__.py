@@ -1,0 +1,1 @@
+"""What short forms stand for: defined in a text, listed, or known in the clinic."""

@@ -1,0 +1,24 @@
+"""The embedding alone: an equal string first, then by cosine."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.normalizer.answering.candidates import EXACT, VECTORS
+from alphita.normalizer.answering.rankings import EQUAL
+from alphita.normalizer.answering.table import Table
+
+DESCRIPTION = "an equal string, then the nearest vectors"
+ROUTES = EXACT | VECTORS
+LEARNED = False
+
+
+def score(table: Table) -> NDArray[np.float64]:
+    """Return the cosine, an equal string above all."""
+    return table.cosine.astype(np.float64) + EQUAL * ((table.routes & EXACT) > 0)
+
+
+def similarity(table: Table) -> NDArray[np.float32]:
+    """Return the cosine."""
+    return table.cosine

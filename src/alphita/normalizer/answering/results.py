@@ -1,0 +1,302 @@
+"""From rows to results: what is shown of each answer, fetched for a whole batch at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from alphita.index.store import Index
+from alphita.mappings.record import Decision, Method
+from alphita.normalizer.answering.calibration_store import Answers
+from alphita.normalizer.answering.candidates import BORROWED, EXACT, MAX_ENCODED_CHARACTERS, ROUTES
+from alphita.normalizer.answering.explanation import Explanation, RunnerUp, behind
+from alphita.normalizer.answering.features import MENTION_NAMES, NAMES
+from alphita.normalizer.answering.pipeline import Asked, Scored
+from alphita.normalizer.answering.ranker import Ranker
+from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
+from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
+from alphita.normalizer.answering.relation import relations
+from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
+from alphita.normalizer.answering.spelling import Reading
+from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.targets import Targets
+from alphita.normalizer.rules import explain as explain_pair
+
+CONTRADICTIONS, ELSEWHERE = NAMES.index("contradictions"), MENTION_NAMES.index("named_elsewhere")
+# Runners-up that an explanation tells of.
+RUNNERS_UP = 2
+TERM_KINDS = {"exact": "exact synonym", "broad": "broad synonym", "narrow": "narrow synonym",
+              "related": "related synonym"}  # fmt: skip
+
+
+# Whence an abbreviation is known, in words.
+ORIGINS = {
+    "terminology": "from the terminology", "input": "defined in the input", "list": "from your list",
+    "clinic": "from the clinic's short forms",
+}  # fmt: skip
+
+
+class _Shown(NamedTuple):
+    """The columns of m candidates."""
+
+    string: list[Any]
+    scope: list[Any]
+    language: list[Any]
+    source: list[Any]
+    code: list[Any]
+    retired: list[Any]
+    preferred: list[Any]
+    ids: list[Any]
+    names: list[Any]
+
+
+class Maker:
+    """Makes results for one index."""
+
+    def __init__(self, index: Index, target: str | None, ranker: Ranker | None) -> None:
+        """Show concepts by their codes in the code system `target`, if one is given; `ranker` scored them, if any."""
+        self.index, self.ranker = index, ranker
+        self.targets = Targets(index.segment, target) if target is not None else None
+
+    def named(self, mention: str, result: Result) -> Result:
+        """Return the result of a question for one of its mentions."""
+        return result if result.mention == mention else replace(result, mention=mention)
+
+    def nothing(self, mention: str, explain: bool) -> Result:
+        """Return the result of a mention with nothing in it."""
+        why = Explanation("NIL: nothing is left of the mention after cleaning") if explain else None
+        decision: Decision | None = "nil" if self.ranker is not None else None
+        return Result(mention, None, None, None, None, None, NIL, (), decision, why)
+
+    def results(
+        self,
+        asked: Asked,
+        scored: Scored,
+        answers: Answers,
+        nil: NDArray[np.bool_],
+        top_k: int,
+        *,
+        similarity: NDArray[np.float32] | None = None,
+        accept: float | None = None,
+        explain: bool = False,
+    ) -> list[Result]:
+        """Make the results of distinct questions.
+
+        Args:
+            asked: the questions.
+            scored: their candidates.
+            answers: their order and confidence; NaN: not calibrated.
+            nil: (n,) whether no concept fits.
+            top_k: candidates shown of each.
+            similarity: (c,) shown; the cosine by default.
+            accept: the confidence from which an answer is accepted; None: none is.
+            explain: make explanations.
+        """
+        table = scored.table
+        similarity = table.cosine if similarity is None else similarity
+        wanted = max(top_k, 1 + RUNNERS_UP if explain else 1)
+        place = np.arange(len(answers.order)) - table.offsets[table.request[answers.order]]
+        rows = answers.order[place < wanted]
+        candidates = self._candidates(asked, scored, rows, similarity, answers.score)
+        starts = np.searchsorted(table.request[rows], np.arange(len(asked.requests) + 1)).tolist()
+        made = []
+        for number in range(len(asked.requests)):
+            some = candidates[starts[number] : starts[number + 1]]
+            top = int(rows[starts[number]]) if some else -1
+            confidence = _probability(answers.confidence[number])
+            mention = asked.queries[asked.requests[number][0]]
+            why = None
+            if explain:
+                of = rows[starts[number] : starts[number + 1]]
+                why = self._explain(asked, scored, answers, of, some, bool(nil[number]))
+            if not some:
+                decision = "nil" if confidence is not None else None
+                made.append(Result(mention, None, None, None, None, None, NIL, (), decision, why))  # type: ignore[arg-type]
+                continue
+            best, shown = some[0], tuple(some[:top_k])
+            if nil[number]:
+                made.append(
+                    Result(mention, None, None, best.matched_term, best.similarity, _nil_confidence(answers, number),
+                           NIL, shown, "nil" if confidence is not None else None, why)
+                )  # fmt: skip
+                continue
+            decision = None
+            if confidence is not None:
+                vetoed = scored.features is not None and bool(scored.features.vetoed[top])
+                # The threshold was found among confidences that were not rounded.
+                accepted = accept is not None and answers.confidence[number] >= accept and not vetoed
+                decision = "accept" if accepted else "review"
+            made.append(
+                Result(mention, best.concept_id, best.concept_name, best.matched_term, best.similarity, confidence,
+                       _method(asked, scored, top, BORROWED in best.routes), shown, decision, why)  # type: ignore[arg-type]
+            )  # fmt: skip
+        return made
+
+    def _candidates(
+        self,
+        asked: Asked,
+        scored: Scored,
+        rows: NDArray[np.int64],
+        similarity: NDArray[np.float32],
+        score: NDArray[np.float64],
+    ) -> list[Candidate]:
+        table = scored.table
+        shown = self._shown(table.term[rows], table.concept[rows])
+        kinds: list[Any] = [None] * len(rows)
+        if scored.features is not None:
+            strings = self.index.segment.strings.array.take(pa.array(table.string[rows])).to_pylist()
+            pairs = [(scored.queries[query], string) for query, string in zip(table.query[rows], strings, strict=True)]
+            kinds = list(relations(scored.features, rows, shown.scope, pairs))
+        numbers = np.round(np.clip(similarity[rows], -1.0, 1.0).astype(np.float64), DECIMALS).tolist()
+        learned = self.ranker is not None
+        scores = np.round(score[rows], DECIMALS).tolist() if learned else [None] * len(rows)
+        borrowed = self.index.segment.borrowed[table.term[rows]]
+        homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
+        found = []
+        for place, row in enumerate(rows.tolist()):
+            reading = _reading(asked, int(table.request[row]), int(table.expansion[row]))
+            found.append(
+                Candidate(
+                    shown.ids[place], shown.names[place], shown.string[place], numbers[place], shown.scope[place],
+                    shown.language[place], shown.source[place], shown.code[place], homonyms[place],
+                    _routes(int(table.routes[row]), reading, bool(borrowed[place])), kinds[place],
+                    None if reading is None else reading.string,
+                    self._contradictions(scored, row, shown.string[place]), shown.retired[place], scores[place],
+                )
+            )  # fmt: skip
+        return found
+
+    def _shown(self, term: NDArray[np.int64], concept: NDArray[np.int64]) -> _Shown:
+        terms = self.index.segment.terms.take(pa.array(term))
+        concepts = self.index.segment.concepts.take(pa.array(concept))
+        empty: list[Any] = [None] * len(term)
+        string, scope, language, source, code, retired, preferred = (
+            terms.column(name).to_pylist() if name in terms.column_names else empty
+            for name in ("string", "scope", "language", "source", "code", "retired_concept", "preferred")
+        )
+        ids = concepts.column("id").to_pylist() if self.targets is None else self.targets.ids(concept)
+        names = concepts.column("name").to_pylist()
+        return _Shown(string, scope, language, source, code, retired, preferred, ids, names)
+
+    def _homonyms(
+        self, string: NDArray[np.int64], concept: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> list[tuple[str, ...]]:
+        """Return the ids of the other concepts of each string, without what a mapping alone joins to the concept."""
+        segment = self.index.segment
+        terms = segment.terms
+        retired = terms.column("retired_concept") if "retired_concept" in terms.column_names else None
+        ids = segment.concepts.column("id")
+        found: list[tuple[str, ...]] = [()] * len(string)
+        for place in np.flatnonzero(counts > 0).tolist():
+            start, end = int(segment.offsets[string[place]]), int(segment.offsets[string[place] + 1])
+            named, own = segment.term_concept[start:end].tolist(), int(concept[place])
+            others = {other: ids[other].as_py() for other in dict.fromkeys(named) if other != own}
+            if retired is not None:
+                copies = set(zip(named, retired.slice(start, end - start).to_pylist(), strict=True))
+                own_id = ids[own].as_py()
+                others = {
+                    other: name for other, name in others.items()
+                    if (other, own_id) not in copies and (own, name) not in copies
+                }  # fmt: skip
+            found[place] = tuple(others.values())
+        return found
+
+    def _contradictions(self, scored: Scored, row: int, term: str) -> tuple[str, ...]:
+        if scored.features is None:
+            return ()
+        if not scored.features.candidates[row, CONTRADICTIONS]:
+            return ("the mention denies it",) if scored.features.vetoed[row] else ()
+        return tuple(
+            one.text
+            for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)
+        )
+
+    def _explain(
+        self, asked: Asked, scored: Scored, answers: Answers, rows: NDArray[np.int64], candidates: list[Candidate],
+        nil: bool,
+    ) -> Explanation:  # fmt: skip
+        if not candidates:
+            return Explanation("NIL: no string of the index comes near")
+        table, features = scored.table, scored.features
+        best, top = candidates[0], int(rows[0])
+        request = int(table.request[top])
+        lacks: list[dict[str, float]] = [{}] * (len(rows) - 1)
+        gave: dict[str, float] = {}
+        calibration = answers.nil[request] == answers.nil[request]
+        if features is not None and calibration and self.ranker is not None:
+            lacks = behind(self.ranker, features.candidates[top], features.candidates[rows[1:]])
+            middling = self.ranker.candidates[0].mean.astype(np.float32)
+            gave = behind(self.ranker, features.candidates[top], middling[None])[0]
+        others = tuple(
+            RunnerUp(one.concept_id, one.concept_name, one.matched_term, lack, one.contradictions)
+            for one, lack in zip(candidates[1:], lacks, strict=True)
+        )
+        equal = bool(table.routes[top] & EXACT)
+        answer = _nil_reason(scored, request) if nil else "equal to" if equal else "nearest to"
+        concept = self.index.concept(int(table.concept[top]))
+        maps = self._is_live(best.retired_concept)
+        expansion = None if best.expansion is None else f"read as {best.expansion!r} ({_of(asked, table, top, best)})"
+        return Explanation(
+            answer, best.matched_term,
+            self._kind(best, int(table.term[top])), best.routes,
+            {"cosine": round(float(table.cosine[top]), 3), "letters": round(float(table.letters[top]), 3)},
+            concept.definition, concept.parents, concept.semantic_types, expansion, best.contradictions,
+            None if maps else best.retired_concept, others,
+            round(float(answers.nil[request]), 4) if calibration else None,
+            gave, best.retired_concept if maps else None,
+        )  # fmt: skip
+
+    def _kind(self, best: Candidate, term: int) -> str | None:
+        """Return what a candidate's term is to its concept."""
+        terms = self.index.segment.terms
+        if BORROWED in best.routes:
+            return f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
+        return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
+
+    def _is_live(self, identifier: str | None) -> bool:
+        """Tell whether a concept is indexed under its own id; that of a retired one leads to another."""
+        row = -1 if identifier is None else int(self.index.concept_rows([identifier])[0])
+        return row >= 0 and self.index.segment.concepts.column("id")[row].as_py() == identifier
+
+
+def _nil_reason(scored: Scored, request: int) -> str:
+    if scored.features is not None and scored.features.mentions[request, ELSEWHERE]:
+        return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
+    return "NIL: too far away or too doubtful; the nearest is"
+
+
+def _reading(asked: Asked, request: int, number: int) -> Reading | None:
+    return asked.readings[request][number - 1] if number else None
+
+
+def _of(asked: Asked, table: Table, top: int, best: Candidate) -> str:
+    """Return how a mention came to be read otherwise, and whence that is known."""
+    reading = _reading(asked, int(table.request[top]), int(table.expansion[top]))
+    origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
+    return f"{best.routes[-1]}, {origin}" if origin else best.routes[-1]
+
+
+def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ...]:
+    found = (*(name for bit, name in ROUTES.items() if bits & bit), *((BORROWED,) if borrowed else ()))
+    return found if reading is None else (*found, reading.source)
+
+
+def _method(asked: Asked, scored: Scored, top: int, borrowed: bool) -> Method:
+    reading = _reading(asked, int(scored.table.request[top]), int(scored.table.expansion[top]))
+    if reading is not None:
+        return ABBREVIATION if reading.source == EXPANDED else NEAREST
+    equal = bool(scored.table.routes[top] & EXACT)
+    return EXACT_METHOD if equal and not borrowed else NEAREST
+
+
+def _probability(confidence: float) -> float | None:
+    return None if np.isnan(confidence) else round(float(confidence), DECIMALS)
+
+
+def _nil_confidence(answers: Answers, number: int) -> float | None:
+    nil = answers.nil[number]
+    return None if np.isnan(nil) else round(float(nil), DECIMALS)

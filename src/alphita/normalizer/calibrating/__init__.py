@@ -1,0 +1,1 @@
+"""What ranker and confidence are fitted and tested on, and the fitting."""

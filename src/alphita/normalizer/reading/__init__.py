@@ -1,0 +1,1 @@
+"""Files of mentions, row by row."""
