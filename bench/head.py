@@ -25,7 +25,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.index import segment
 from alphita.index.encoding import encode_block
 from alphita.index.enrichment import own_names
-from alphita.index.learning import Learned, Settings, Variants, is_held_back, learn
+from alphita.index.learning import HeadSettings, Learned, Variants, is_held_back, learn
 from alphita.normalizer.calibrating.noise import noisy
 from alphita.terminology import store
 from alphita.terminology.text import DEFAULT_RULES
@@ -71,11 +71,11 @@ class Vocabulary(NamedTuple):
 class Row(NamedTuple):
     """A way to learn: settings, and whether variants are given."""
 
-    settings: Settings
+    settings: HeadSettings
     variants: bool = True
 
 
-USUAL = Settings()
+USUAL = HeadSettings()
 ROWS: dict[str, Row] = {
     "all": Row(USUAL),
     "no variants": Row(USUAL, variants=False),

@@ -125,7 +125,7 @@ def bilingual(
         spoken = reading.tables_of(terminology).terms
         owners = spoken.filter(pl.col("language").cast(pl.String) == language)["concept"].unique().to_list()
         listed = [terminology.concept_id(int(row)) for row in owners if not terminology.retired[int(row)]]
-        choice = subset.Choice(languages=(language, target), listed=listed, retired=False)
+        choice = subset.SubsetChoice(languages=(language, target), listed=listed, retired=False)
         save(subset.subset(terminology, choice), folder, {"bilingual": [language, target]}, terminology)
     made = load_terminology(folder)
     split = hold_out_translations(made, language, fraction=fraction, seed=seed)
@@ -166,7 +166,7 @@ def grouped(terminology: Terminology, sources: Collection[str]) -> Tables:
     if not listed:
         wanted = f" and has a name of {', '.join(sources)}" if sources else ""
         raise InputError(f"no concept is of one of the 13 groups{wanted}", file=terminology.path)
-    tables = subset.subset(terminology, subset.Choice(listed=listed))
+    tables = subset.subset(terminology, subset.SubsetChoice(listed=listed))
     groups = typed(tables).with_columns(
         semantic_type=pl.col("code").cast(pl.String).replace_strict(of_type, return_dtype=pl.String),
         code=pl.lit(None, pl.String),

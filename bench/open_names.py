@@ -89,7 +89,9 @@ def _of_graph(
 def _index(path: Path) -> pl.DataFrame:
     """Return the names that the alphabetical index of ICD-10-CM has for each code."""
     table = pl.read_csv(path, infer_schema=False).select(_icd10cm_index.COLUMNS).fill_null("")
-    found = _icd10cm_names.names(_icd10cm_names.Row(int(level), term, code) for level, term, code in table.iter_rows())
+    found = _icd10cm_names.names(
+        _icd10cm_names.IndexRow(int(level), term, code) for level, term, code in table.iter_rows()
+    )
     codes, names = zip(*found, strict=True)
     ids = [f"ICD10CM:{code}" for code in codes]
     return pl.DataFrame({"source": INDEX_SOURCE, "id": ids, "name": names, "language": "en"})

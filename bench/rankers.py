@@ -38,7 +38,7 @@ from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.normalizer.answering import ranker
 from alphita.normalizer.answering.features import NAMES
 from alphita.normalizer.answering.ranker import MOST_LOG_ODDS, Float, Probabilities, about, mean_of_members, softmax
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.calibrating import fitting, general, ranker_training, seen
 from alphita.normalizer.calibrating.examples import FOREIGN, ITSELF, NOISE, REMOVED, SYNONYM, Examples
 from alphita.normalizer.calibrating.fitting import Crossed
@@ -369,7 +369,7 @@ def load_held(path: Path) -> Held:
 
 def _seen(examples: list[Any], table: list[Any], training: list[Any]) -> Seen:
     texts = Examples(*(values.tolist() if values.dtype.kind == "U" else values for values in examples))
-    return Seen(texts, Table(*table), Training(*training))
+    return Seen(texts, CandidateTable(*table), Training(*training))
 
 
 def hold(model: Path, terms: Path, relations: Path, work: Path, out: Path, seed: int) -> None:

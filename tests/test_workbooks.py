@@ -12,22 +12,22 @@ import pytest
 
 from alphita import workbooks
 from alphita.errors import InputError, MissingExtra, UsageError
-from alphita.normalizer.reading.files import Row, Table
+from alphita.normalizer.reading.files import MentionFile, MentionRow
 from tests.books import book
 
 
-def read(path: Path, **options: str) -> list[Row]:
-    return list(Table(path, **options).rows())
+def read(path: Path, **options: str) -> list[MentionRow]:
+    return list(MentionFile(path, **options).rows())
 
 
 def test_rows_and_their_numbers_are_those_of_the_spreadsheet(tmp_path):
     rows = [[], [None, "id", "text", "n"], [None, 1001, "headache", 3], [], [None, "A1", "two\nlines", None]]
     path = book(tmp_path / "x.xlsx", Codes=rows, Empty=[])
-    table = Table(path, column="text", code_column="id", frequency_column="n")
+    table = MentionFile(path, column="text", code_column="id", frequency_column="n")
     assert table.format == "excel"
     assert list(table.rows()) == [
-        Row(1, 3, "headache", "1001", frequency=3),
-        Row(2, 5, "two\nlines", "A1"),
+        MentionRow(1, 3, "headache", "1001", frequency=3),
+        MentionRow(2, 5, "two\nlines", "A1"),
     ]
     assert table.estimate_rows(1) == 2
 
@@ -49,7 +49,7 @@ def test_a_bad_count_sets_the_row_aside_under_its_number(tmp_path):
     path = book(tmp_path / "x.xlsx", A=[["mention", "n"], ["a", 2.5], ["b", "2"]])
     bad, good = read(path, frequency_column="n")
     assert (bad.number, bad.line, bad.mention, bad.field, bad.value) == (1, 2, None, "n", "2.5")
-    assert good == Row(2, 3, "b", frequency=2)
+    assert good == MentionRow(2, 3, "b", frequency=2)
 
 
 def test_the_sheet_is_the_only_one_or_named(tmp_path):
@@ -76,7 +76,7 @@ def test_cells_of_errors_or_of_a_colour_only_are_empty(tmp_path):
     for cell in (made["Notes"]["C3"], made["Codes"]["A1"], made["Codes"]["A9"]):
         cell.fill = openpyxl.styles.PatternFill("solid", fgColor="FFFF00")
     made.save(path)
-    assert read(path) == [Row(1, 3, "a")]
+    assert read(path) == [MentionRow(1, 3, "a")]
     with pytest.raises(InputError, match="the sheet 'Notes' is empty"):
         read(path, sheet="Notes")
 
@@ -109,7 +109,7 @@ def test_what_libreoffice_writes(tmp_path):
             "META-INF/manifest.xml", "<m:manifest xmlns:m='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>"
         )
         packed.writestr("content.xml", content)
-    assert read(tmp_path / "x.ods") == [Row(1, 2, "fever")]
+    assert read(tmp_path / "x.ods") == [MentionRow(1, 2, "fever")]
 
 
 def test_no_workbook(tmp_path):
@@ -130,9 +130,9 @@ def test_no_workbook(tmp_path):
 
 def test_options_that_do_not_go_together(tmp_path):
     with pytest.raises(UsageError, match="Excel cannot be read from stdin; give a file"):
-        Table("-", format="excel")
+        MentionFile("-", format="excel")
     with pytest.raises(UsageError, match="sheets in Excel workbooks only, not in csv"):
-        Table(tmp_path / "x.csv", sheet="A")
+        MentionFile(tmp_path / "x.csv", sheet="A")
 
 
 def test_without_the_extra(tmp_path, monkeypatch):

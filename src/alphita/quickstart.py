@@ -125,7 +125,7 @@ def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: No
     from alphita.mappings.formats import Header
     from alphita.mappings.review.files import write
     from alphita.normalizer.answering.records import lines
-    from alphita.normalizer.reading.files import Table
+    from alphita.normalizer.reading.files import MentionFile
     from alphita.normalizer.writing.job import Job, header_of
 
     def mappings() -> Iterator[Line]:
@@ -136,7 +136,7 @@ def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: No
     given = Header(
         set_id=SET_ID, licence=LICENCE, source_vocabulary=CODES_PREFIX, prefixes={CODES_PREFIX: CODES_URI}
     )  # fmt: skip
-    table = Table("-", "csv", code_column="code", frequency_column="count")
+    table = MentionFile("-", "csv", code_column="code", frequency_column="count")
     header = header_of(normalizer, Job(table, "-", explain=True, header=given), _today())
     for name, file in FORMATS.items():
         with Rejects(folder / f"{file}.rejects.csv") as rejects:

@@ -268,10 +268,10 @@ def _index(paths: Paths) -> str:
 
 def _normalize(paths: Paths, sample: Path) -> str:
     from alphita.normalizer.answering.normalizer import Normalizer
-    from alphita.normalizer.reading.files import Table
+    from alphita.normalizer.reading.files import MentionFile
     from alphita.normalizer.writing.run import Job, run
 
-    job = Job(Table(sample, column="mention"), paths.answers)
+    job = Job(MentionFile(sample, column="mention"), paths.answers)
     summary = run(Normalizer.load(paths.open_index), job, force=True)
     return f"{summary.rows} strings: {summary.exact} equal to a term, {summary.nearest} nearest, {summary.nil} NIL"
 

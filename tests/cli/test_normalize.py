@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from alphita import artefact
-from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 from tests.books import book
 from tests.cli.command import alphita
@@ -151,7 +151,7 @@ def test_what_people_decided_answers_first(index_path, source, tmp_path, capsys)
     store, out = tmp_path / "r.sqlite", tmp_path / "out.csv"
     with ReviewStore.open(store, create=True) as reviews:
         reviews.add_project(Project("lab", "LAB", "", "", "", "", ""))
-        reviews.add_rows("lab", [Row(0, "lab", 1, "", "HEADACE", 1)])
+        reviews.add_rows("lab", [ReviewRow(0, "lab", 1, "", "HEADACE", 1)])
         reviews.decide(Decision("1", "lab", 1, "ann", "choose", "T:3"))
     words = ["normalize", source, "--index", index_path, "--column", "text", "-o", out, "--force"]
     for scope in ([], ["--mappings-source", "LAB"], ["--project", "lab"]):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 from tests.cli.command import alphita
 
@@ -54,7 +54,7 @@ def test_a_folder_of_parquet_is_made(index_path, source, tmp_path, capsys):
 def test_what_was_settled_answers_first(index_path, source, tmp_path, capsys):
     with ReviewStore.open(tmp_path / "r.sqlite", create=True) as store:
         store.add_project(Project("lab", "LAB", "", "", "", "", ""))
-        store.add_rows("lab", [Row(0, "lab", 1, "", "QQQQ", 1)])
+        store.add_rows("lab", [ReviewRow(0, "lab", 1, "", "QQQQ", 1)])
         store.decide(Decision("1", "lab", 1, "ann", "choose", "T:3", "exact"))
     out = tmp_path / "out"
     command = ["normalize", source, "--index", index_path, "-o", out, "--column", "text", "--ranking", "letters"]

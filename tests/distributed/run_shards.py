@@ -7,14 +7,14 @@ import sys
 from alphita.distributed import job
 from alphita.distributed.engines import open_engine
 from alphita.distributed.job import Shards, run
-from alphita.normalizer.writing.batches import Settings
+from alphita.normalizer.writing.batches import NormalizerSettings
 
 FEW_ROWS = 80
 
 
 def shards(index: str, source: str, out: str) -> Shards:
     """Return a job of many small parts, that needs no encoder."""
-    return Shards(source, out, Settings(index, ranking="letters", top_k=2, floor=0.3), "code", part_rows=20)
+    return Shards(source, out, NormalizerSettings(index, ranking="letters", top_k=2, floor=0.3), "code", part_rows=20)
 
 
 def main(engine: str, index: str, source: str, out: str, resume: str = "") -> None:

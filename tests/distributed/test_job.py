@@ -27,9 +27,9 @@ from alphita.index.store import Index, build
 from alphita.mappings.review.records import Decision
 from alphita.normalizer.answering.filters import Filters
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.reading.files import Table
+from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing import run as jobs
-from alphita.normalizer.writing.batches import Settings, load
+from alphita.normalizer.writing.batches import NormalizerSettings, load
 from alphita.normalizer.writing.remembering import Memory
 from tests.distributed.conftest import table_of
 from tests.distributed.serial import Broken, Serial
@@ -44,7 +44,7 @@ LIST = "short,long\nCOLD,very cold\nLBP,lower back pain\n"
 def shards(small_index, folder, tmp_path) -> Shards:
     listed = tmp_path / "list.csv"
     listed.write_text(LIST)
-    settings = Settings(str(small_index), top_k=2, explain=True, abbreviations=str(listed))
+    settings = NormalizerSettings(str(small_index), top_k=2, explain=True, abbreviations=str(listed))
     return Shards(str(folder), str(tmp_path / "out"), settings, "code", "frequency", part_rows=30)
 
 
@@ -77,7 +77,7 @@ def test_answers_are_those_of_one_process(shards, folder, tmp_path, columns):
     pq.write_table(pa.concat_tables([table_of(50), table_of(90, 120), table_of(41, 180)]), whole)
     told = shards.settings
     normalizer = Normalizer(Index.open(told.index), encoder=HashEncoder(), abbreviations=told.abbreviations)
-    table = Table(
+    table = MentionFile(
         whole, column="mention", code_column="code", frequency_column="frequency",
         context_column=told.context, language_column=told.language,
     )  # fmt: skip
@@ -132,7 +132,7 @@ def test_what_was_settled_answers_first_as_in_one_process(shards, tmp_path):
     told = shards.settings
     normalizer = Normalizer(Index.open(told.index), encoder=HashEncoder(), abbreviations=told.abbreviations)
     out = tmp_path / "one.parquet"
-    table = Table(whole, column="mention", code_column="code", frequency_column="frequency")
+    table = MentionFile(whole, column="mention", code_column="code", frequency_column="frequency")
     summary = jobs.run(normalizer, jobs.Job(table, out, top_k=2, explain=True, memory=SETTLED))
     made, wanted = pl.read_parquet(f"{shards.out}/part-*.parquet"), pl.read_parquet(out)
     assert made.schema == wanted.schema

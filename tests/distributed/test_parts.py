@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.distributed.files import Place
-from alphita.distributed.parts import Columns, Part, Source, cut, read, sources
+from alphita.distributed.parts import Columns, ParquetSource, Part, cut, read, sources
 from alphita.distributed.reading import rows_of
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.normalizer.reading.files import Table
+from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing.answers import question
 
 GROUPS = st.lists(st.lists(st.integers(0, 40), max_size=6).map(tuple), min_size=1, max_size=4)
@@ -28,7 +28,7 @@ TEXTS = st.one_of(
 
 @given(groups=GROUPS, size=st.integers(1, 30))
 def test_every_row_is_in_one_part(groups, size):
-    found = [Source(f"{number}.parquet", rows, "") for number, rows in enumerate(groups)]
+    found = [ParquetSource(f"{number}.parquet", rows, "") for number, rows in enumerate(groups)]
     seen, first = [], 0
     for part in cut(found, size):
         assert part.first == first
@@ -43,14 +43,14 @@ def test_every_row_is_in_one_part(groups, size):
 
 
 def test_there_is_always_a_part():
-    assert [part.rows for part in cut([Source("a", (), ""), Source("b", (0,), "")])] == [0]
+    assert [part.rows for part in cut([ParquetSource("a", (), ""), ParquetSource("b", (0,), "")])] == [0]
 
 
 def test_a_large_input_has_larger_parts():
     groups = (100_000,) * 10_000
-    parts = cut([Source("a", groups, "")])
+    parts = cut([ParquetSource("a", groups, "")])
     assert 900 <= len(parts) <= 1_100
-    assert len(cut([Source("a", groups[:50], "")])) == 25
+    assert len(cut([ParquetSource("a", groups[:50], "")])) == 25
 
 
 def test_parts_are_read_as_they_were_cut(folder):
@@ -71,12 +71,12 @@ def test_parts_are_read_as_they_were_cut(folder):
     buckets=st.integers(1, 4),
 )  # fmt: skip
 def test_rows_are_those_of_a_table(tmp_path_factory, rows, line, buckets):
-    """The rows of `Table`, which are read and checked one by one, are the oracle."""
+    """The rows of `MentionFile`, which are read and checked one by one, are the oracle."""
     file = str(tmp_path_factory.getbasetemp() / "rows.parquet")
     columns = [pa.array(column, pa.binary()) for column in zip(*rows, strict=True)] or [pa.array([], pa.binary())] * 5
     texts = [pa.Array.from_buffers(pa.string(), len(rows), column.buffers()) for column in columns]
     pq.write_table(pa.table(texts, names=EVERY.names), file)
-    table = Table(
+    table = MentionFile(
         file, column="mention", code_column="code", context_column="context", language_column="language",
         frequency_column="frequency",
     )  # fmt: skip

@@ -20,7 +20,7 @@ from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index, build
 from alphita.mappings.review.records import Decision
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.writing.batches import Settings, normalize_batches, schema_of
+from alphita.normalizer.writing.batches import NormalizerSettings, normalize_batches, schema_of
 from alphita.normalizer.writing.remembering import Memory
 from tests.distributed.engine_contract import CASES, Squares, noted
 from tests.doubles import HashEncoder, small_terminology
@@ -289,7 +289,7 @@ class Answering(ray_dataset._Answering):
 def test_a_dataset_gets_the_columns_of_the_answers(rows, free, index, monkeypatch):
     monkeypatch.setattr(ray_dataset, "_Answering", Answering)
     settled = {"seizures": Decision("1", "lab", 1, "ann", "nil", at="2026-01-02")}
-    settings = Settings(index, top_k=2, memory=Memory(settled))
+    settings = NormalizerSettings(index, top_k=2, memory=Memory(settled))
     dataset = ray.data.from_arrow([rows.slice(0, 10), rows.slice(10)])
     found = pa.concat_tables(ray.get(normalize_dataset(dataset, settings, workers=1, partitions=2).to_arrow_refs()))
     normalizer = Normalizer(Index.open(index), encoder=HashEncoder())
@@ -307,7 +307,7 @@ def test_a_dataset_gets_the_columns_of_the_answers(rows, free, index, monkeypatc
 def test_equal_strings_come_together(rows, free, monkeypatch):
     monkeypatch.setattr(ray_dataset, "_Answering", Blocks)
     dataset = ray.data.from_arrow([rows.slice(start, 3) for start in range(0, len(rows), 3)])
-    blocks = normalize_dataset(dataset, Settings("none"), workers=1, partitions=3).take_all()
+    blocks = normalize_dataset(dataset, NormalizerSettings("none"), workers=1, partitions=3).take_all()
     seen = Counter(mention for block in blocks for mention in block["distinct"])
     assert set(seen) == set(rows["mention"].to_pylist())
     assert set(seen.values()) == {1}
@@ -329,21 +329,21 @@ def test_an_actor_opens_the_index_with_its_threads(index, rows, monkeypatch):
     threads = []
     monkeypatch.setattr(ray_dataset.machine, "set_threads", threads.append)
     normalizer = Normalizer(Index.open(index), encoder=HashEncoder())
-    monkeypatch.setattr(ray_dataset, "opened", {Settings(index): normalizer}.__getitem__)
-    answering = ray_dataset._Answering(Settings(index), 3, alphita.__version__)
+    monkeypatch.setattr(ray_dataset, "opened", {NormalizerSettings(index): normalizer}.__getitem__)
+    answering = ray_dataset._Answering(NormalizerSettings(index), 3, alphita.__version__)
     assert threads == [3]
     assert answering(rows)["mention"].to_pylist() == rows["mention"].to_pylist()
-    assert answering(rows.slice(0, 0)).schema == schema_of(Settings(index), rows.schema)
+    assert answering(rows.slice(0, 0)).schema == schema_of(NormalizerSettings(index), rows.schema)
     assert answering(pa.table(rows.schema.empty_table())).num_rows == 0
     with pytest.raises(UsageError, match=rf"made with alphita 99\.9, and this worker has {alphita.__version__}"):
-        ray_dataset._Answering(Settings(index), 1, "99.9")
+        ray_dataset._Answering(NormalizerSettings(index), 1, "99.9")
 
 
 def test_a_dataset_is_checked_before_anything_is_answered(free):
     dataset = ray.data.from_arrow(pa.table({"text": [b"fever"], "other": ["x"]}))
     with pytest.raises(UsageError, match="has no strings"):
-        normalize_dataset(dataset, Settings("none", column="text"), workers=1)
+        normalize_dataset(dataset, NormalizerSettings("none", column="text"), workers=1)
     with pytest.raises(UsageError, match="unknown column 'mention'"):
-        normalize_dataset(dataset, Settings("none"), workers=1)
+        normalize_dataset(dataset, NormalizerSettings("none"), workers=1)
     with pytest.raises(UsageError, match="partitions must be 1 or more, not 0"):
-        normalize_dataset(dataset, Settings("none", column="other"), workers=1, partitions=0)
+        normalize_dataset(dataset, NormalizerSettings("none", column="other"), workers=1, partitions=0)

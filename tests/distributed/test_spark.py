@@ -21,7 +21,7 @@ from alphita.errors import AlphitaError, UsageError
 from alphita.index.store import Index
 from alphita.mappings.review.records import Decision
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.writing.batches import Settings, normalize_batches, schema_of
+from alphita.normalizer.writing.batches import NormalizerSettings, normalize_batches, schema_of
 from alphita.normalizer.writing.remembering import Memory
 from tests.distributed.engine_contract import CASES, SECONDS, Squares
 from tests.tiny import tiny_model, tiny_terminology
@@ -289,7 +289,9 @@ def frame(session):
 @pytest.mark.parametrize("language", [None, "language_"])
 def test_a_frame_gets_the_columns_of_the_answers(frame, index, top_k, language):
     memory = Memory({"skin ache": Decision("1", "lab", 1, "ann", "nil")}) if language is None else None
-    settings = Settings(index, column="the `mention`", language=language, top_k=top_k, explain=top_k > 1, memory=memory)
+    settings = NormalizerSettings(
+        index, column="the `mention`", language=language, top_k=top_k, explain=top_k > 1, memory=memory
+    )
     found = normalize_frame(frame, settings)
     given = pa.table(dict(zip(frame.columns, zip(*ROWS, strict=True), strict=True)))
     normalizer = Normalizer(Index.open(index))
@@ -309,7 +311,7 @@ def test_a_frame_gets_the_columns_of_the_answers(frame, index, top_k, language):
 def test_each_question_is_asked_once(frame, session, monkeypatch, tmp_path):
     monkeypatch.setattr(spark_frames, "_Answering", Noting(str(tmp_path)))
     many = frame.union(frame).union(frame).repartition(5)
-    rows = normalize_frame(many, Settings("none", column="the `mention`"), partitions=4).collect()
+    rows = normalize_frame(many, NormalizerSettings("none", column="the `mention`"), partitions=4).collect()
     assert len(rows) == 3 * len(ROWS)
     asked = [line for file in tmp_path.iterdir() for line in file.read_text().splitlines()]
     assert sorted(asked) == sorted({repr(mention) for _, mention, _ in ROWS})
@@ -321,7 +323,7 @@ class Noting:
     """Stands in for what answers: notes in a folder what it is asked, and gives that as the concept."""
 
     folder: str
-    settings: Settings | None = None
+    settings: NormalizerSettings | None = None
 
     def __call__(self, given):
         if self.settings is None:
@@ -343,25 +345,29 @@ class Noting:
 
 def test_no_rows_and_a_million_in_one_partition(session, index):
     none = session.createDataFrame([], "mention string")
-    assert normalize_frame(none, Settings(index)).collect() == []
+    assert normalize_frame(none, NormalizerSettings(index)).collect() == []
     many = session.range(0, 1_000_000, 1, 1).selectExpr("concat('heart pain ', id % 7) as mention")
-    counts = normalize_frame(many, Settings(index)).groupBy("mention").count().collect()
+    counts = normalize_frame(many, NormalizerSettings(index)).groupBy("mention").count().collect()
     assert sorted(row["count"] for row in counts) == [142857] * 6 + [142858]
 
 
 def test_a_string_that_is_no_utf8_is_nil(session, index):
     frame = session.sql("select cast(unhex('ff41') as string) as mention")
-    assert [row["method"] for row in normalize_frame(frame, Settings(index)).collect()] == ["nil"]
+    assert [row["method"] for row in normalize_frame(frame, NormalizerSettings(index)).collect()] == ["nil"]
 
 
 def test_wrong_columns_are_refused_before_anything_is_done(frame, session):
     for settings, wrong, words in [
-        (Settings("x"), frame, "unknown column 'mention'; did you mean 'the `mention`'"),
-        (Settings("x", column="no."), frame, "the column 'no.' has no strings"),
-        (Settings("x", column="b"), session.sql("select unhex('41') as b"), "the column 'b' has no strings but binary"),
-        (Settings("x", column="a"), session.sql("select 'x' as a, 'y' as a"), "there are 2 columns 'a'"),
-        (Settings("x", column="a"), session.sql("select 'x' as a, 1 as Rank"), "a column 'Rank' already"),
-        (Settings("x", column="a"), session.sql("select 'x' as a, 1 as rank"), "a column 'rank' already"),
+        (NormalizerSettings("x"), frame, "unknown column 'mention'; did you mean 'the `mention`'"),
+        (NormalizerSettings("x", column="no."), frame, "the column 'no.' has no strings"),
+        (
+            NormalizerSettings("x", column="b"),
+            session.sql("select unhex('41') as b"),
+            "the column 'b' has no strings but binary",
+        ),
+        (NormalizerSettings("x", column="a"), session.sql("select 'x' as a, 'y' as a"), "there are 2 columns 'a'"),
+        (NormalizerSettings("x", column="a"), session.sql("select 'x' as a, 1 as Rank"), "a column 'Rank' already"),
+        (NormalizerSettings("x", column="a"), session.sql("select 'x' as a, 1 as rank"), "a column 'rank' already"),
     ]:
         with pytest.raises(UsageError) as caught:
             normalize_frame(wrong, settings)
@@ -369,7 +375,7 @@ def test_wrong_columns_are_refused_before_anything_is_done(frame, session):
 
 
 def test_another_version_on_a_worker_is_refused():
-    answering = spark_frames._Answering(Settings("none"))
+    answering = spark_frames._Answering(NormalizerSettings("none"))
     answering._version = "0.0.1"
     with pytest.raises(UsageError, match=rf"driver has alphita 0\.0\.1, and this worker {alphita.__version__}"):
         next(answering(iter([])))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from alphita.encoder import layout
-from alphita.encoder.layout import Settings
+from alphita.encoder.layout import ModelSettings
 from alphita.errors import InputError, UsageError
 
 from .conftest import write_model
@@ -21,7 +21,7 @@ def folder(tmp_path):
 
 
 def test_sentence_transformers_layout(tiny):
-    assert layout.read(tiny) == (tiny, Settings("mean", 12, normalize=True))
+    assert layout.read(tiny) == (tiny, ModelSettings("mean", 12, normalize=True))
 
 
 def test_newer_layout(folder):
@@ -31,13 +31,13 @@ def test_newer_layout(folder):
     listed = json.loads((folder / "modules.json").read_text())[:2]
     listed[1]["type"] = "sentence_transformers.sentence_transformer.modules.pooling.Pooling"
     (folder / "modules.json").write_text(json.dumps(listed))
-    assert layout.read(folder)[1] == Settings("cls", 20, normalize=False)
+    assert layout.read(folder)[1] == ModelSettings("cls", 20, normalize=False)
 
 
 def test_plain_layout_gets_the_mean(tmp_path):
     folder = write_model(tmp_path / "plain", pooling=None)
     # The model has positions for 40 tokens only.
-    assert layout.read(folder)[1] == Settings("mean", 40, normalize=True)
+    assert layout.read(folder)[1] == ModelSettings("mean", 40, normalize=True)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_positions_that_stand_behind_the_paddings_are_fewer(tmp_path, facts, pos
 
 
 def test_choices_replace_the_folders_own(tiny):
-    assert layout.read(tiny, pooling="cls", max_length=7)[1] == Settings("cls", 7, normalize=True)
+    assert layout.read(tiny, pooling="cls", max_length=7)[1] == ModelSettings("cls", 7, normalize=True)
     assert layout.read(tiny, pooling="legacy_coder", max_length=64)[1].max_length == 32
     assert layout.read(tiny, max_length=999)[1].max_length == 40
     with pytest.raises(UsageError, match=r"unknown pooling 'meen'; did you mean 'mean'"):
@@ -60,7 +60,7 @@ def test_choices_replace_the_folders_own(tiny):
         layout.read(tiny, max_length=2)
 
 
-@pytest.mark.parametrize("settings", [Settings("mean", 9, True), Settings("cls", 30, False, True)])
+@pytest.mark.parametrize("settings", [ModelSettings("mean", 9, True), ModelSettings("cls", 30, False, True)])
 def test_written_and_read_again(tmp_path, settings):
     (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 64}))
     layout.write(tmp_path, settings, 32, weights_hash="abc")
@@ -72,7 +72,7 @@ def test_written_and_read_again(tmp_path, settings):
 
 def test_a_legacy_model_says_what_opens_it(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    layout.write(tmp_path, Settings("legacy_coder", 32, True), 32)
+    layout.write(tmp_path, ModelSettings("legacy_coder", 32, True), 32)
     assert not (tmp_path / "modules.json").exists()
     assert "TermEncoder.load" in layout.noted(tmp_path, "opens_with")
     assert layout.read(tmp_path)[1].pooling == "legacy_coder"

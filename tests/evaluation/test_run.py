@@ -17,7 +17,7 @@ from alphita.errors import InputError, UsageError
 from alphita.evaluation import run
 from alphita.evaluation.benchmarks import PACKAGE, Source, load_benchmark
 from alphita.evaluation.report import page, pictures
-from alphita.evaluation.run import Plan
+from alphita.evaluation.run import EvaluationPlan
 from alphita.evaluation.scoring.results import figures_of
 from alphita.evaluation.systems import load_system
 from alphita.evaluation.systems.encoder import EncoderSystem
@@ -99,7 +99,7 @@ def test_files_that_are_called_alike_have_a_hash_each(folds, tmp_path):
         (folds / "psytar" / fold).mkdir(exist_ok=True)
         path.rename(folds / "psytar" / fold / f"{part}.txt")
     (folds / "psytar" / "fold_3" / "train.txt").write_text("1\tfelt bad\n")
-    files = run.run(Plan(["psytar"], ["exact_match"], data=folds), tmp_path / "report")["provenance"]["data"]
+    files = run.run(EvaluationPlan(["psytar"], ["exact_match"], data=folds), tmp_path / "report")["provenance"]["data"]
     assert set(files) == {f"psytar/fold_{fold}/{part}.txt" for fold in range(1, 6) for part in FOLDS}
     assert files["psytar/fold_3/train.txt"] != files["psytar/fold_2/train.txt"] == files["psytar/fold_1/train.txt"]
 
@@ -108,7 +108,7 @@ def test_what_settings_name_has_a_hash_too(terminology, tmp_path):
     queries, split = tmp_path / "queries.txt", tmp_path / "x.split"
     queries.write_text("heart pain\n")
     hold_out_synonyms(terminology, fraction=0.5, seed=1).save(split)
-    plan = Plan(
+    plan = EvaluationPlan(
         ["case_table", "held_out_synonyms"], ["exact_match"], terminology=terminology,
         settings=[f"queries={queries}", f"split={split}"],
     )  # fmt: skip
@@ -121,13 +121,13 @@ def test_what_settings_name_has_a_hash_too(terminology, tmp_path):
 
 def test_running_twice_gives_the_same_figures(folds, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "load_system", lambda spec: system(spec))
-    plan = Plan(["psytar"], ["mine"], data=folds)
+    plan = EvaluationPlan(["psytar"], ["mine"], data=folds)
     figures = [run.run(plan, tmp_path / name)["benchmarks"][0]["systems"][0]["figures"] for name in ("a", "b")]
     assert figures[0] == figures[1]
 
 
 def test_all_tells_what_was_not_run_and_where_to_get_it(folds, tmp_path):
-    report = run.run(Plan(["all"], ["exact_match"], data=folds, skipped=["mednli_s"]), tmp_path / "report")
+    report = run.run(EvaluationPlan(["all"], ["exact_match"], data=folds, skipped=["mednli_s"]), tmp_path / "report")
     entries = {entry["name"]: entry for entry in report["benchmarks"]}
     assert entries["psytar"]["not_run"] is None
     assert "--terminology" in entries["held_out_synonyms"]["not_run"]
@@ -171,8 +171,8 @@ def test_a_missing_file_asked_for_by_name_is_an_error(tmp_path, capsys):
 def test_a_system_that_cannot_do_a_benchmark_is_told_apart(folds, tmp_path):
     shutil.copytree(ROOT / "tests" / "fixtures" / "benchmarks" / "classification", folds / "classification")
     with pytest.raises(UsageError, match="classification needs a system for text by an encoder that can be trained"):
-        run.run(Plan(["classification"], ["tfidf"], data=folds), tmp_path / "report")
-    report = run.run(Plan(["all"], ["tfidf"], data=folds), tmp_path / "report")
+        run.run(EvaluationPlan(["classification"], ["tfidf"], data=folds), tmp_path / "report")
+    report = run.run(EvaluationPlan(["all"], ["tfidf"], data=folds), tmp_path / "report")
     (entry,) = [one for one in report["benchmarks"] if one["name"] == "classification"]
     assert entry["systems"] == [
         {"name": "tfidf", "not_applicable": "needs a system for text by an encoder that can be trained"}
@@ -199,7 +199,7 @@ def test_a_system_that_fails_leaves_the_others_their_figures(folds, tmp_path, mo
     assert first == {"name": "broken", "not_applicable": "it broke; mend it", "failed": True}
     assert second["figures"]
     with pytest.raises(InputError, match="it broke"):
-        run.run(Plan(["psytar"], ["broken"], data=folds), tmp_path / "nothing")
+        run.run(EvaluationPlan(["psytar"], ["broken"], data=folds), tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
 
 
@@ -366,14 +366,14 @@ def test_numbers_that_are_too_small(folds, tmp_path, capsys):
 def test_a_model_trained_without_the_split_gets_a_word_of_caution(terminology, tmp_path, monkeypatch):
     trained = {"recipe": "coder", "terminology": "t", "split": None}
     monkeypatch.setattr(run, "load_system", lambda spec: system(spec, trained=trained))
-    plan = Plan(["held_out_synonyms"], ["mine"], terminology=terminology, settings=["fraction=1"])
+    plan = EvaluationPlan(["held_out_synonyms"], ["mine"], terminology=terminology, settings=["fraction=1"])
     report = run.run(plan, tmp_path / "report")
     notes = report["benchmarks"][0]["systems"][0]["notes"]
     assert "may have been trained on" in notes["caution"]
     trained["split"] = notes["split"]
     again = run.run(plan, tmp_path / "again")
     assert "caution" not in again["benchmarks"][0]["systems"][0]["notes"]
-    plan = Plan(["synonym_similarity"], ["mine"], terminology=terminology)
+    plan = EvaluationPlan(["synonym_similarity"], ["mine"], terminology=terminology)
     notes = run.run(plan, tmp_path / "third")["benchmarks"][0]["systems"][0]["notes"]
     assert "they were seen in training" in notes["caution"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from alphita.index import head_steps, learning
 from alphita.index.head_exam import Marks
-from alphita.index.learning import Settings, Variants, is_held_back, learn
+from alphita.index.learning import HeadSettings, Variants, is_held_back, learn
 from tests.reference import head as reference
 from tests.reference import multi_similarity as loss_reference
 from tests.reference.multi_similarity import slopes
@@ -18,7 +18,7 @@ from tests.reference.multi_similarity import slopes
 GENTLE = {"alpha": 3.0, "beta": 7.0, "lam": 0.3, "eps": 0.25}
 USUAL = {"alpha": 2.0, "beta": 50.0, "lam": 0.6, "eps": 0.1}
 DIM, HIDDEN = 24, 32
-QUICK = Settings(hidden=HIDDEN, batch=128, most_steps=80, rate=1e-2)
+QUICK = HeadSettings(hidden=HIDDEN, batch=128, most_steps=80, rate=1e-2)
 
 
 def unit(rows: np.ndarray) -> np.ndarray:
@@ -194,7 +194,7 @@ def marks(right: list[int], noisy: list[int]) -> Marks:
     ],
 )
 def test_a_head_must_gain_and_not_harm(after, said):
-    assert learning._objection(marks([100, 100], [80, 20]), after, Settings()) == said
+    assert learning._objection(marks([100, 100], [80, 20]), after, HeadSettings()) == said
 
 
 def test_where_the_whole_head_harms_a_part_of_it_is_tried(monkeypatch):
@@ -216,7 +216,7 @@ def test_a_batch_has_two_names_of_each_concept_and_pairs_of_name_and_variant(bun
     vectors, (_, concept), _ = vocabulary(concepts=20, names=3)
     of = np.arange(0, 60, 5)
     lessons = learning._lessons(vectors, concept, [(vectors[of], of)])
-    batches = learning._batches(lessons, Settings(batch=10, bunch=bunch, variants=0.4), np.random.default_rng(0))
+    batches = learning._batches(lessons, HeadSettings(batch=10, bunch=bunch, variants=0.4), np.random.default_rng(0))
     met = []
     for _ in range(3):
         rows, of_rows = next(batches)

@@ -14,7 +14,7 @@ from alphita.errors import AlphitaError
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.reading.files import Table
+from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing.run import Job, run
 from tests.doubles import HashEncoder
 
@@ -37,9 +37,11 @@ class MoodyEncoder(HashEncoder):
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def table_of(source: Path | str) -> Table:
+def table_of(source: Path | str) -> MentionFile:
     """Return the input as a table with all kinds of columns."""
-    return Table(source, column="mention", code_column="code", context_column="context", frequency_column="frequency")
+    return MentionFile(
+        source, column="mention", code_column="code", context_column="context", frequency_column="frequency"
+    )
 
 
 def main(index: str, source: str, out: str, resume: str = "", limit: str = "", chunk: str = "50") -> None:

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from alphita.index.store import Index, build
 from alphita.mappings.record import COLUMNS, Mapping
-from alphita.mappings.review.records import Project, Row
+from alphita.mappings.review.records import Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import app
@@ -38,7 +38,7 @@ def mapping(row: int, rank: int, concept: str | None, **fields: Any) -> Mapping:
     return Mapping(**values | {"status": "unreviewed", "mapping_type": "maps_to", "mention": ""} | fields)
 
 
-def rows_of(lines=LINES) -> list[Row]:
+def rows_of(lines=LINES) -> list[ReviewRow]:
     found = []
     for number, (code, mention, frequency, concepts, confidence) in enumerate(lines, 1):
         candidates = tuple(
@@ -46,7 +46,7 @@ def rows_of(lines=LINES) -> list[Row]:
                     confidence=confidence if rank == 1 else None, similarity=0.5)
             for rank, concept in enumerate(concepts, 1)
         )  # fmt: skip
-        found.append(Row(0, "", number, code, mention, frequency, {"ward": "B"}, candidates))
+        found.append(ReviewRow(0, "", number, code, mention, frequency, {"ward": "B"}, candidates))
     return found
 
 

@@ -6,7 +6,7 @@ import hypothesis
 import pytest
 
 from alphita.index.store import build
-from alphita.mappings.review.records import Row
+from alphita.mappings.review.records import ReviewRow
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import lines
@@ -35,7 +35,9 @@ def document(tmp_path_factory):
     with ReviewStore.open(folder / "reviews.sqlite", create=True) as store:
         facts = review_files.project_of("lab", "LAB", "text", index)
         found = normalizer.normalize(["seizur", "cold", "xyzzy"], top_k=3)
-        rows = [Row(0, "lab", n, "", one.mention, n, {}, tuple(lines(n, one, 3))) for n, one in enumerate(found, 1)]
+        rows = [
+            ReviewRow(0, "lab", n, "", one.mention, n, {}, tuple(lines(n, one, 3))) for n, one in enumerate(found, 1)
+        ]
         review_files.add(store, facts, rows, index)
         app = create(Settings(rate=0, max_rows=50, max_top=20, seconds=60), normalizer, store)
         yield schemathesis.openapi.from_asgi("/openapi.json", app)

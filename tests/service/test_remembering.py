@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from alphita.mappings.review.records import Decision, Row
+from alphita.mappings.review.records import Decision, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 from alphita.service import review_files
 from tests.service.asking import client_of, code_of
@@ -12,7 +12,7 @@ from tests.service.asking import client_of, code_of
 def store(tmp_path, normalizer):
     with ReviewStore.open(tmp_path / "reviews.sqlite", create=True) as store:
         facts = review_files.project_of("one", "LAB", "text", normalizer.index, blind=False)
-        rows = [Row(0, "one", number, "", mention, 1) for number, mention in enumerate(("Fits", "x?", "odd"), 1)]
+        rows = [ReviewRow(0, "one", number, "", mention, 1) for number, mention in enumerate(("Fits", "x?", "odd"), 1)]
         review_files.add(store, facts, rows, normalizer.index)
         ids = {one.row.mention: one.row.id for one in store.queue("one")[1]}
         store.decide(Decision("u1", "one", ids["Fits"], "ann", "choose", "T:1", "exact"))

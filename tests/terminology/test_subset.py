@@ -14,7 +14,7 @@ from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import store
 from alphita.terminology.loaders import obo, omop, table, umls
 from alphita.terminology.store import Terminology
-from alphita.terminology.subset import Choice, read_list, subset
+from alphita.terminology.subset import SubsetChoice, read_list, subset
 from tests.terminology.conftest import FIXTURES, Load, read_rejects
 from tests.terminology.test_cli import run
 from tests.terminology.test_properties import Random, as_obo, check_csr, terminologies
@@ -42,7 +42,7 @@ def whole(tmp_path: Path) -> Terminology:
 
 def part(whole: Terminology, **choice: object) -> Terminology:
     path = whole.path.with_name("part.terminology")
-    store.save(subset(whole, Choice(**choice)), path, rejects=Rejects(None, strict=True), force=True)  # type: ignore[arg-type]
+    store.save(subset(whole, SubsetChoice(**choice)), path, rejects=Rejects(None, strict=True), force=True)  # type: ignore[arg-type]
     found = store.load_terminology(path)
     check_csr(found)
     return found
@@ -131,7 +131,7 @@ def test_wrong_choices(whole: Terminology) -> None:
     ]
     for choice, error, said in cases:
         with pytest.raises(error, match=said):
-            subset(whole, Choice(**choice))  # type: ignore[arg-type]
+            subset(whole, SubsetChoice(**choice))  # type: ignore[arg-type]
 
 
 def test_list_files(whole: Terminology, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_random_list_keeps_all_facts_of_its_concepts(content: Random, data: st
         store.save(tables, Path(name) / "t.terminology")
         whole = store.load_terminology(Path(name) / "t.terminology")
         store.save(
-            subset(whole, Choice(listed=chosen)), Path(name) / "p.terminology", rejects=Rejects(None, strict=True)
+            subset(whole, SubsetChoice(listed=chosen)), Path(name) / "p.terminology", rejects=Rejects(None, strict=True)
         )
         found = store.load_terminology(Path(name) / "p.terminology")
         assert found.concept_ids.to_pylist() == sorted(chosen)

@@ -152,12 +152,12 @@ def _run(chosen: _Chosen, out: Path, threads: int | None, *, force: bool) -> Non
     from alphita import machine
     from alphita.evaluation.report import markdown
     from alphita.evaluation.report.entries import pictures_failed
-    from alphita.evaluation.run import Plan, run
+    from alphita.evaluation.run import EvaluationPlan, run
     from alphita.terminology.store import load_terminology
 
     machine.set_threads(threads)
     opened = load_terminology(chosen.terminology) if chosen.terminology else None
-    report = run(Plan(**{**chosen._asdict(), "terminology": opened}), out, force=force)
+    report = run(EvaluationPlan(**{**chosen._asdict(), "terminology": opened}), out, force=force)
     Console().print(markdown.summary_tables(report))
     print(f"the report: {out / 'report.html'}")
     failed = [

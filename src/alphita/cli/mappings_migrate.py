@@ -17,8 +17,8 @@ from alphita.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from alphita.mappings import record
-    from alphita.mappings.review.migrate import Plan
-    from alphita.mappings.review.records import Row
+    from alphita.mappings.review.migrate import MigrationPlan
+    from alphita.mappings.review.records import ReviewRow
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.terminology.store import Terminology
 
@@ -99,7 +99,9 @@ def _earlier(path: Path) -> dict[str, Any] | None:
     return found
 
 
-def _report(planned: Plan, out: Path, by: str, earlier: dict[str, Any] | None, *, applied: bool) -> dict[str, Any]:
+def _report(
+    planned: MigrationPlan, out: Path, by: str, earlier: dict[str, Any] | None, *, applied: bool
+) -> dict[str, Any]:
     """Write the diff as JSON and table, readable by their owner only, for they hold mentions; return it."""
     from alphita.mappings.review.migrate import COLUMNS
 
@@ -114,7 +116,7 @@ def _report(planned: Plan, out: Path, by: str, earlier: dict[str, Any] | None, *
     return report
 
 
-def _text(report: dict[str, Any], planned: Plan) -> str:
+def _text(report: dict[str, Any], planned: MigrationPlan) -> str:
     """Return one screen: how many decisions stand, follow and are asked again, with examples."""
     lines = [f"{_release(report['from'])} -> {_release(report['to'])}", f"{report['standing']:>9,}  stand"]
     for told, count in report["counts"].items():
@@ -159,11 +161,11 @@ def _normalizer(path: Path, new: Terminology, threads: int | None) -> Normalizer
     return Normalizer.load(path, threads=threads)
 
 
-def _ranking(normalizer: Normalizer, top: int) -> Callable[[Sequence[Row]], Mapping[int, list[record.Mapping]]]:
+def _ranking(normalizer: Normalizer, top: int) -> Callable[[Sequence[ReviewRow]], Mapping[int, list[record.Mapping]]]:
     """Return what gives rows their new candidates."""
     from alphita.normalizer.answering.records import lines
 
-    def rank(rows: Sequence[Row]) -> dict[int, list[record.Mapping]]:
+    def rank(rows: Sequence[ReviewRow]) -> dict[int, list[record.Mapping]]:
         found = {}
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]

@@ -191,11 +191,11 @@ def normalize(
         from alphita.index.choice import language_of
         from alphita.index.sources import index_of, is_index
         from alphita.normalizer.answering.records import DEFAULT_FLOOR
-        from alphita.normalizer.writing.batches import Settings
+        from alphita.normalizer.writing.batches import NormalizerSettings
 
         spoken = None if is_index(to) else language_of(some_mentions(input_, output, column))
         path = str(index_of(to, choice, language=spoken, threads=threads).path)
-        settings = Settings(
+        settings = NormalizerSettings(
             path, column or "", context_column, language_column, top, explain, ranking,
             None if calibration is None else str(calibration),
             DEFAULT_FLOOR if floor is None else floor, error, target, filters,
@@ -216,10 +216,10 @@ def normalize(
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.normalizer.answering.records import DEFAULT_FLOOR
     from alphita.normalizer.calibrating.audit import WRITTEN
-    from alphita.normalizer.reading.files import Table
+    from alphita.normalizer.reading.files import MentionFile
     from alphita.normalizer.writing.run import Job, run
 
-    table = Table(
+    table = MentionFile(
         input_, input_format, column, code_column, encoding, delimiter,
         context_column=context_column, language_column=language_column, frequency_column=frequency_column,
         sheet=sheet,

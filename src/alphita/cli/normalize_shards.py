@@ -13,7 +13,7 @@ from alphita.cli._summary import text_of
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
-    from alphita.normalizer.writing.batches import Settings
+    from alphita.normalizer.writing.batches import NormalizerSettings
 
 # Options of one file's job and the values they may have beside an engine.
 ALLOWED: dict[str, tuple[object, ...]] = {
@@ -43,7 +43,7 @@ def refuse_of_one_file(input_: str, output: str, **given: object) -> None:
 
 
 def normalize_shards(
-    input_: str, output: str, settings: Settings, *, code: str | None, frequency: str | None, private: bool,
+    input_: str, output: str, settings: NormalizerSettings, *, code: str | None, frequency: str | None, private: bool,
     verify: bool, engine: str, workers: int | None, address: str | None, gpus: float, resume: bool, force: bool,
     report: Path | None,
 ) -> None:  # fmt: skip

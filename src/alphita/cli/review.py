@@ -73,7 +73,7 @@ def import_(
     from alphita.mappings.review import files
     from alphita.mappings.review.store import ReviewStore
     from alphita.normalizer.reading.cells import cells_of
-    from alphita.normalizer.reading.files import Table
+    from alphita.normalizer.reading.files import MentionFile
     from alphita.service import review_files
 
     reader = _names.chosen(answers, from_, "--from", to_read=True)
@@ -83,7 +83,7 @@ def import_(
     left_out: Counter[str] = Counter()
     context = None
     if context_from is not None:
-        context = dict(cells_of(Table(
+        context = dict(cells_of(MentionFile(
             context_from, context_format, sheet=context_sheet, delimiter=context_delimiter, encoding=context_encoding
         )))  # fmt: skip
     # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.

@@ -52,7 +52,7 @@ def subset(
         output.parent.mkdir(parents=True, exist_ok=True)
     with Rejects(report, strict=strict) as rejects:
         listed = choosing.read_list(list_file, opened, rejects) if list_file is not None else None
-        choice = choosing.Choice(
+        choice = choosing.SubsetChoice(
             sources or (), languages or (), semantic_types or (), descendants_of or (), listed, retired
         )
         tables = choosing.subset(opened, choice)

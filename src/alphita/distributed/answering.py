@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from alphita import registry
 from alphita.distributed import plan as plans
 from alphita.distributed.engine import Receipt
-from alphita.distributed.plan import Plan
+from alphita.distributed.plan import ShardPlan
 from alphita.distributed.reading import QUESTION
 from alphita.errors import InputError
 from alphita.normalizer.answering.candidates import VECTORS
 from alphita.normalizer.answering.normalizer import RANKINGS, Normalizer
-from alphita.normalizer.writing.batches import KINDS, Settings, empty_batch, load, normalize_batches, spread
+from alphita.normalizer.writing.batches import KINDS, NormalizerSettings, empty_batch, load, normalize_batches, spread
 from alphita.normalizer.writing.remembering import Memory
 
 # Questions answered together. The last bits of a similarity depend on it, so it is the same everywhere.
@@ -66,7 +66,7 @@ class Answering:
 
 
 class _Answerer:
-    def __init__(self, plan: Plan, settings: Settings, normalizer: Normalizer) -> None:
+    def __init__(self, plan: ShardPlan, settings: NormalizerSettings, normalizer: Normalizer) -> None:
         self.plan, self.normalizer = plan, normalizer
         # In the files of questions the columns have these names.
         mention, context, language = QUESTION.names
@@ -102,7 +102,7 @@ class _Answerer:
         return lines, np.diff(np.append(begins, len(lines)))
 
 
-def _gathered(plan: Plan, bucket: int) -> tuple[list[NDArray[np.int64]], pa.RecordBatch]:
+def _gathered(plan: ShardPlan, bucket: int) -> tuple[list[NDArray[np.int64]], pa.RecordBatch]:
     """Read a bucket's questions of all parts.
 
     Returns:

@@ -32,16 +32,16 @@ from alphita.distributed.engine import Engine, Opening, SameVersion
 from alphita.distributed.files import Place
 from alphita.distributed.joining import Joining
 from alphita.distributed.outputs import clear, discard, input_files, locked, look
-from alphita.distributed.parts import Columns, Source, cut, read, sources
-from alphita.distributed.plan import KIND, MANIFEST, REJECTS, Plan
+from alphita.distributed.parts import Columns, ParquetSource, cut, read, sources
+from alphita.distributed.plan import KIND, MANIFEST, REJECTS, ShardPlan
 from alphita.distributed.reading import Reading, facts_of
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import LOOKED_AT
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import ABBREVIATION, EXACT, NEAREST, NIL
-from alphita.normalizer.reading.files import DEFAULT_COLUMN, Table
+from alphita.normalizer.reading.files import DEFAULT_COLUMN, MentionFile
 from alphita.normalizer.writing import job as one_file
-from alphita.normalizer.writing.batches import Settings, opened
+from alphita.normalizer.writing.batches import NormalizerSettings, opened
 from alphita.normalizer.writing.job import REJECTED, Summary
 
 # Rows for one bucket, if that does not make more of them than `MOST_BUCKETS`; a small job has some of fewer rows.
@@ -65,7 +65,7 @@ class Shards:
 
     input: str
     out: str
-    settings: Settings
+    settings: NormalizerSettings
     code: str | None = None
     frequency: str | None = None
     private: bool = False
@@ -117,11 +117,11 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
     normalizer = opened(settings)
     parts = tuple(cut(found, shards.part_rows))
     rows = sum(part.rows for part in parts)
-    plan = Plan(
+    plan = ShardPlan(
         shards.out, settings, str(normalizer.index.content_hash), columns, shards.private, parts, _buckets(rows),
         memory is not None,
     )  # fmt: skip
-    table = Table(
+    table = MentionFile(
         shards.input, "parquet", settings.column, shards.code,
         context_column=settings.context, language_column=settings.language, frequency_column=shards.frequency,
     )  # fmt: skip
@@ -166,7 +166,7 @@ def some_mentions(path: str, out: str, column: str | None) -> list[str]:
     return [one for one in read(part, columns)[columns.mention].cast("string").to_pylist() if one]
 
 
-def _steps(plan: Plan, key: str, engine: Engine) -> dict[str, float]:
+def _steps(plan: ShardPlan, key: str, engine: Engine) -> dict[str, float]:
     """Do what is not done yet; return the seconds of each step."""
     parts = range(len(plan.parts))
     seconds = {}
@@ -191,7 +191,7 @@ def _steps(plan: Plan, key: str, engine: Engine) -> dict[str, float]:
     return seconds
 
 
-def _definitions(plan: Plan) -> list[tuple[str, str, int]]:
+def _definitions(plan: ShardPlan) -> list[tuple[str, str, int]]:
     """Return the abbreviations that the whole input defines, in the order in which they come up in it."""
     merged: Counter[tuple[str, str]] = Counter()
     for part in range(len(plan.parts)):
@@ -200,7 +200,9 @@ def _definitions(plan: Plan) -> list[tuple[str, str, int]]:
     return [(short, long, times) for (short, long), times in merged.items()]
 
 
-def _finish(plan: Plan, identity: dict[str, Any], engine: dict[str, Any], seconds: dict[str, float]) -> dict[str, Any]:
+def _finish(
+    plan: ShardPlan, identity: dict[str, Any], engine: dict[str, Any], seconds: dict[str, float]
+) -> dict[str, Any]:
     """Write rejects and manifest, remove what was for the way, and return the manifest."""
     out = Place(plan.out)
     counts: Counter[str] = Counter()
@@ -232,7 +234,7 @@ def _finish(plan: Plan, identity: dict[str, Any], engine: dict[str, Any], second
     return manifest
 
 
-def _distinct(plan: Plan) -> int:
+def _distinct(plan: ShardPlan) -> int:
     """Return how many questions were answered."""
     total = 0
     for bucket in range(plan.buckets):
@@ -241,7 +243,7 @@ def _distinct(plan: Plan) -> int:
     return total
 
 
-def _outcome(plan: Plan, manifest: dict[str, Any], start: float, resumed: int, normalizer: Normalizer) -> Outcome:
+def _outcome(plan: ShardPlan, manifest: dict[str, Any], start: float, resumed: int, normalizer: Normalizer) -> Outcome:
     counts, out = Counter(manifest["counts"]), Place(plan.out)
     seconds = time.monotonic() - start
     rows = one_file.rows_of(counts)
@@ -264,14 +266,14 @@ def _finished(folder: Place) -> set[int]:
     return {int(name.partition(".")[0].rpartition("-")[2]) for name in folder.names()}
 
 
-def _discard_if_nothing_is_done(plan: Plan) -> None:
+def _discard_if_nothing_is_done(plan: ShardPlan) -> None:
     """Remove a job that has no finished task: there is nothing to resume."""
     with suppress(AlphitaError):
         if not _finished(plan.work / "questions"):
             discard(Place(plan.out))
 
 
-def _input(found: list[Source], plan: Plan) -> dict[str, Any]:
+def _input(found: list[ParquetSource], plan: ShardPlan) -> dict[str, Any]:
     """Return what of the input and of the cut makes a job another one."""
     return {
         "input": artefact.hash_json([[source.digest, list(source.groups)] for source in found]),

@@ -17,11 +17,11 @@ from alphita.distributed import plan as plans
 from alphita.distributed.answering import PLACE
 from alphita.distributed.engine import Receipt
 from alphita.distributed.files import Place
-from alphita.distributed.plan import Plan
+from alphita.distributed.plan import ShardPlan
 from alphita.distributed.reading import Rows, rows_of
 from alphita.errors import shorten
 from alphita.mappings.record import COLUMNS, REVIEW
-from alphita.normalizer.reading.files import Row
+from alphita.normalizer.reading.files import MentionRow
 from alphita.normalizer.writing.batches import EXPLANATION, KINDS, spread
 from alphita.normalizer.writing.job import ACCEPTED, FOR_REVIEW, REJECTED
 
@@ -47,7 +47,7 @@ class Joining:
 
 
 class _Joiner:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ShardPlan) -> None:
         self.plan = plan
 
     def __call__(self, task: int) -> Receipt:
@@ -90,7 +90,7 @@ class _Hashed(io.RawIOBase):
         return self.size
 
 
-def columns_of(plan: Plan) -> list[str]:
+def columns_of(plan: ShardPlan) -> list[str]:
     """Return the columns of the output: those of `alphita normalize`."""
     given = {
         "mention_code": plan.columns.code, "frequency": plan.columns.frequency, EXPLANATION: plan.settings.explain,
@@ -99,7 +99,7 @@ def columns_of(plan: Plan) -> list[str]:
     return [name for name in COLUMNS if name not in left_out and given.get(name, True)]
 
 
-def _answers(plan: Plan, rows: Rows, task: int) -> pa.Table:
+def _answers(plan: ShardPlan, rows: Rows, task: int) -> pa.Table:
     """Return the lines of the answers to a part's questions; `place` is the number of the question in the part."""
     found = []
     for bucket in range(plan.buckets):
@@ -110,7 +110,7 @@ def _answers(plan: Plan, rows: Rows, task: int) -> pa.Table:
     return pa.Table.from_batches(found)
 
 
-def _joined(plan: Plan, rows: Rows, lines: pa.Table) -> pa.Table:
+def _joined(plan: ShardPlan, rows: Rows, lines: pa.Table) -> pa.Table:
     """Return the output of a part: each row as often as its answer has lines."""
     counts = np.bincount(lines.column(PLACE).to_numpy(), minlength=len(rows.questions))
     row, line = spread(counts, rows.asked)
@@ -140,7 +140,7 @@ def _counts(made: pa.Table) -> Counter[str]:
     return counts
 
 
-def _reject(plan: Plan, file: str, row: Row) -> dict[str, Any]:
+def _reject(plan: ShardPlan, file: str, row: MentionRow) -> dict[str, Any]:
     """Return a row set aside, as `errors.Rejects` takes it."""
     value = None if plan.private or row.value is None else shorten(row.value)
     return {

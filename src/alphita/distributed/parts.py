@@ -29,7 +29,7 @@ READERS = 16
 
 
 @dataclass(frozen=True)
-class Source:
+class ParquetSource:
     """An input file.
 
     Attributes:
@@ -94,7 +94,7 @@ class Columns:
         return [name for name in (self.mention, self.context, self.language) if name is not None]
 
 
-def sources(files: Sequence[Place], columns: Columns) -> list[Source]:
+def sources(files: Sequence[Place], columns: Columns) -> list[ParquetSource]:
     """Read the files' footers and check their columns.
 
     Raises:
@@ -105,7 +105,7 @@ def sources(files: Sequence[Place], columns: Columns) -> list[Source]:
         return list(pool.map(partial(_source, columns=columns), files))
 
 
-def cut(found: Sequence[Source], part_rows: int | None = None) -> list[Part]:
+def cut(found: Sequence[ParquetSource], part_rows: int | None = None) -> list[Part]:
     """Cut an input into parts of about `part_rows` rows; no part has rows of two files.
 
     Row groups are kept together up to that number, and one that has far more is cut. A file without rows is in no part,
@@ -155,7 +155,7 @@ def read(part: Part, columns: Columns) -> pa.Table:
     return pa.Table.from_batches(batches, schema)
 
 
-def _source(file: Place, columns: Columns) -> Source:
+def _source(file: Place, columns: Columns) -> ParquetSource:
     size = file.size()
     if size == 0:
         raise InputError("the file is empty", file=str(file))
@@ -173,7 +173,7 @@ def _source(file: Place, columns: Columns) -> Source:
             (check_strings if name in columns.texts else _check_plain)(name, schema)
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
-    return Source(file.url, groups, f"{digest}-{size}")
+    return ParquetSource(file.url, groups, f"{digest}-{size}")
 
 
 def _check_plain(name: str, schema: pa.Schema) -> None:

@@ -26,14 +26,14 @@ from alphita.distributed.files import Place
 from alphita.distributed.parts import Columns, Part
 from alphita.errors import AlphitaError, InputError
 from alphita.normalizer.answering.filters import Filters
-from alphita.normalizer.writing.batches import Settings
+from alphita.normalizer.writing.batches import NormalizerSettings
 
 KIND = "normalization"
 JOB, MANIFEST, WORK, REJECTS = "job.json", "manifest.json", "_work", "rejects.csv"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ShardPlan:
     """A job, cut into tasks.
 
     Attributes:
@@ -48,7 +48,7 @@ class Plan:
     """
 
     out: str
-    settings: Settings
+    settings: NormalizerSettings
     index_hash: str
     columns: Columns
     private: bool
@@ -120,7 +120,7 @@ def part_name(part: int) -> str:
     return f"part-{part:05d}"
 
 
-def load(out: str, key: str) -> Plan:
+def load(out: str, key: str) -> ShardPlan:
     """Read a job's plan on a worker, and see that it can write there.
 
     Raises:
@@ -146,7 +146,7 @@ def load(out: str, key: str) -> Plan:
     return plan
 
 
-def _plan(read: dict[str, Any]) -> Plan:
+def _plan(read: dict[str, Any]) -> ShardPlan:
     settings = dict(read["settings"])
     if settings["filters"] is not None:
         filters: dict[str, Any] = {
@@ -155,7 +155,13 @@ def _plan(read: dict[str, Any]) -> Plan:
         settings["filters"] = Filters(**filters)
     settings["definitions"] = ()
     parts = tuple(Part(**{**one, "groups": tuple(one["groups"])}) for one in read["parts"])
-    return Plan(
-        read["out"], Settings(**settings), read["index_hash"], Columns(**read["columns"]), read["private"], parts,
-        read["buckets"], read["remembers"],
-    )  # fmt: skip
+    return ShardPlan(
+        read["out"],
+        NormalizerSettings(**settings),
+        read["index_hash"],
+        Columns(**read["columns"]),
+        read["private"],
+        parts,
+        read["buckets"],
+        read["remembers"],
+    )

@@ -13,7 +13,7 @@ import pyarrow as pa
 import alphita
 from alphita import machine
 from alphita.errors import UsageError, require
-from alphita.normalizer.writing.batches import Settings, normalize_batches, opened, schema_of
+from alphita.normalizer.writing.batches import NormalizerSettings, normalize_batches, opened, schema_of
 
 if TYPE_CHECKING:
     from ray.data import Dataset
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def normalize_dataset(
     dataset: Dataset,
-    settings: Settings,
+    settings: NormalizerSettings,
     *,
     workers: int,
     gpus: float = 0,
@@ -76,7 +76,7 @@ def normalize_dataset(
 class _Answering:
     """An actor of Ray Data: opens the index once, and answers tables."""
 
-    def __init__(self, settings: Settings, cores: int, version: str) -> None:
+    def __init__(self, settings: NormalizerSettings, cores: int, version: str) -> None:
         if alphita.__version__ != version:
             raise UsageError(
                 f"the dataset was made with alphita {version}, and this worker has {alphita.__version__}; "

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from alphita.distributed import plan as plans
 from alphita.distributed.engine import Receipt
 from alphita.distributed.parts import Columns, Part, read
-from alphita.distributed.plan import Plan
+from alphita.distributed.plan import ShardPlan
 from alphita.normalizer.abbreviations.schwartz_hearst import find_pairs
-from alphita.normalizer.reading.files import WHOLE, Row, Table, texts
+from alphita.normalizer.reading.files import WHOLE, MentionFile, MentionRow, texts
 
 TEXT = pa.large_string()
 # Their names are none of those of the columns added.
@@ -53,7 +53,7 @@ class Rows:
     asked: NDArray[np.int64]
     questions: pa.RecordBatch
     bounds: NDArray[np.int64]
-    rejects: list[Row]
+    rejects: list[MentionRow]
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Reading:
 
 
 class _Reader:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ShardPlan) -> None:
         self.plan = plan
 
     def __call__(self, task: int) -> Receipt:
@@ -92,7 +92,7 @@ class _Reader:
         return {"rows": plan.parts[task].rows}
 
 
-def facts_of(plan: Plan, part: int) -> dict[str, Any]:
+def facts_of(plan: ShardPlan, part: int) -> dict[str, Any]:
     """Return what was found while a part was read: definitions of abbreviations, and the number of its questions."""
     with plan.questions(part).reading() as file, pa.ipc.open_file(file) as reader:
         facts: dict[str, Any] = json.loads(reader.schema.metadata[FACTS])
@@ -226,9 +226,9 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _reject(part: Part, columns: Columns, cells: dict[str, pa.Array], place: int) -> Row:
+def _reject(part: Part, columns: Columns, cells: dict[str, pa.Array], place: int) -> MentionRow:
     """Return a row that cannot be used, with the words that `alphita normalize` has for it."""
-    table = Table(
+    table = MentionFile(
         part.file, "parquet", columns.mention, columns.code,
         context_column=columns.context, language_column=columns.language, frequency_column=columns.frequency,
     )  # fmt: skip

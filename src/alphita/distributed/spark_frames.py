@@ -18,14 +18,14 @@ import pyarrow as pa
 
 import alphita
 from alphita.errors import UsageError, require
-from alphita.normalizer.writing.batches import Settings, normalize_batches, schema_of
+from alphita.normalizer.writing.batches import NormalizerSettings, normalize_batches, schema_of
 
 SPARK_TYPES = {pa.float64(): "DoubleType", pa.int64(): "LongType", pa.string(): "StringType"}
 # The question's columns, until they are joined.
 ASKED = "__alphita_asked_{}"
 
 
-def normalize_frame(df: Any, settings: Settings, *, partitions: int | None = None) -> Any:  # noqa: ANN401
+def normalize_frame(df: Any, settings: NormalizerSettings, *, partitions: int | None = None) -> Any:  # noqa: ANN401
     """Add to a DataFrame of Spark the concepts that one of its columns names.
 
     The distinct questions (mention, and context and language where they are asked for) are answered once across the
@@ -76,7 +76,7 @@ def normalize_frame(df: Any, settings: Settings, *, partitions: int | None = Non
 class _Answering:
     """Answers batches; goes to the Python workers."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: NormalizerSettings) -> None:
         self._settings, self._version = settings, alphita.__version__
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,7 +104,7 @@ def _arrow_names(df: Any, types: Any) -> pa.Schema:  # noqa: ANN401
     )
 
 
-def _check_case(df: Any, settings: Settings) -> None:  # noqa: ANN401
+def _check_case(df: Any, settings: NormalizerSettings) -> None:  # noqa: ANN401
     """Refuse names that are one to Spark, which does not tell "Rank" from "rank" unless it is told to."""
     if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
         return

@@ -88,7 +88,7 @@ class TermEncoder:
     """
 
     def __init__(
-        self, folder: Path, settings: layout.Settings, tokenizer: TermTokenizer, runtime: Runtime,
+        self, folder: Path, settings: layout.ModelSettings, tokenizer: TermTokenizer, runtime: Runtime,
         device: str = "auto", head: Head | None = None,
     ) -> None:  # fmt: skip
         """Use `TermEncoder.load`."""
@@ -313,7 +313,7 @@ class TermEncoder:
 
 
 def _in_torch(
-    folder: Path, transformer: Path, settings: layout.Settings, pad_id: int, precision: str, device: str
+    folder: Path, transformer: Path, settings: layout.ModelSettings, pad_id: int, precision: str, device: str
 ) -> TorchRuntime:
     """Open a model in torch; one that comes in int8 alone, from the encoder whose weights it has.
 

@@ -39,7 +39,7 @@ TOKENIZER_FILES = (
 
 
 @dataclass(frozen=True)
-class Settings:
+class ModelSettings:
     """How a transformer's output becomes a term vector.
 
     Attributes:
@@ -55,7 +55,7 @@ class Settings:
     lower_case: bool = False
 
 
-def read(folder: Path, *, pooling: str | None = None, max_length: int | None = None) -> tuple[Path, Settings]:
+def read(folder: Path, *, pooling: str | None = None, max_length: int | None = None) -> tuple[Path, ModelSettings]:
     """Return the transformer's folder and the settings of the model in `folder`.
 
     A plain transformers folder says nothing about pooling: it gets the mean, normalised, for terms rank by cosine.
@@ -79,7 +79,7 @@ def read(folder: Path, *, pooling: str | None = None, max_length: int | None = N
     elif (folder / "modules.json").is_file():
         transformer, settings = _sentence_transformers(folder)
     else:
-        settings = Settings("mean", DEFAULT_MAX_LENGTH, normalize=True)
+        settings = ModelSettings("mean", DEFAULT_MAX_LENGTH, normalize=True)
     if not (transformer / "config.json").is_file():
         raise InputError("not a model folder: no config.json", file=folder, remedy="give a trained or downloaded model")
     if pooling is not None:
@@ -90,10 +90,10 @@ def read(folder: Path, *, pooling: str | None = None, max_length: int | None = N
     return transformer, replace(settings, max_length=length)
 
 
-def _own(file: Path) -> Settings:
+def _own(file: Path) -> ModelSettings:
     facts = _json(file)
     try:
-        settings = Settings(**{field.name: facts[field.name] for field in fields(Settings)})
+        settings = ModelSettings(**{field.name: facts[field.name] for field in fields(ModelSettings)})
     except (KeyError, TypeError) as error:
         raise InputError(f"lacks {error}", file=file, remedy="save the model again") from None
     if settings.pooling not in POOLINGS:
@@ -105,7 +105,7 @@ def _own(file: Path) -> Settings:
     return settings
 
 
-def _sentence_transformers(folder: Path) -> tuple[Path, Settings]:
+def _sentence_transformers(folder: Path) -> tuple[Path, ModelSettings]:
     listing = folder / "modules.json"
     try:
         by_kind = {module["type"].rsplit(".", 1)[-1]: folder / module["path"] for module in _json(listing)}
@@ -124,7 +124,7 @@ def _sentence_transformers(folder: Path) -> tuple[Path, Settings]:
     length = facts.get("max_seq_length") or (
         _json(tokenizer).get("model_max_length") if tokenizer.is_file() else DEFAULT_MAX_LENGTH
     )
-    settings = Settings(
+    settings = ModelSettings(
         pooling, int(length or DEFAULT_MAX_LENGTH), "Normalize" in by_kind, bool(facts.get("do_lower_case"))
     )
     return by_kind["Transformer"], settings
@@ -176,7 +176,7 @@ def noted(folder: Path, key: str) -> Any:  # noqa: ANN401 - a JSON value
     return _json(folder / SETTINGS).get(key) if (folder / SETTINGS).is_file() else None
 
 
-def write(folder: Path, settings: Settings, dim: int, **notes: str) -> None:
+def write(folder: Path, settings: ModelSettings, dim: int, **notes: str) -> None:
     """Write what turns a transformers folder into one that `SentenceTransformer(folder)` opens with the same vectors.
 
     `legacy_coder`, injected entities, int8 alone and a head have no counterpart there; such a folder opens with

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.encoder import layout
-from alphita.encoder.layout import Settings
+from alphita.encoder.layout import ModelSettings
 from alphita.errors import InputError, require
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ GELU_ZERO, GELU_LEAST = 24, 0.17
 
 
 def write(
-    runtime: TorchRuntime, settings: Settings, folder: Path, *, precision: str, examples: Sequence[Sequence[int]]
+    runtime: TorchRuntime, settings: ModelSettings, folder: Path, *, precision: str, examples: Sequence[Sequence[int]]
 ) -> Path:
     """Write the model of `runtime` as FILES[precision] into `folder`.
 

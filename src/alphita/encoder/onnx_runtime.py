@@ -40,7 +40,7 @@ class OnnxRuntime:
     def __init__(
         self,
         folder: Path,
-        settings: layout.Settings,
+        settings: layout.ModelSettings,
         tokenizer_hash: str,
         *,
         precision: str = "auto",

@@ -26,7 +26,7 @@ class TermTokenizer:
         pad_id: the id of the padding token.
     """
 
-    def __init__(self, folder: Path, settings: layout.Settings) -> None:
+    def __init__(self, folder: Path, settings: layout.ModelSettings) -> None:
         """Open the tokenizer in `folder`.
 
         Raises:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from alphita import machine
 from alphita.encoder import flat_bert, injected_bert, layout, pooling
 from alphita.encoder.batches import Batch, by_token_budget
-from alphita.encoder.layout import Settings
+from alphita.encoder.layout import ModelSettings
 from alphita.errors import InputError, UsageError, require
 
 # So few are done by one thread before another would be awake: some five terms.
@@ -48,7 +48,7 @@ class TermModule(torch.nn.Module):
         model: the transformer.
     """
 
-    def __init__(self, model: torch.nn.Module, settings: Settings) -> None:
+    def __init__(self, model: torch.nn.Module, settings: ModelSettings) -> None:
         """Pool `model` as `settings` say."""
         super().__init__()
         self.model, self.settings = model, settings
@@ -82,7 +82,7 @@ class TorchRuntime:
     # Tokens a batch. Larger ones fall out of the processor's cache; a GPU takes more.
     BUDGET: ClassVar[dict[str, int]] = {"cpu": 2048, "cuda": 65536}
 
-    def __init__(self, folder: Path, settings: Settings, *, precision: str, device: str, pad_id: int) -> None:
+    def __init__(self, folder: Path, settings: ModelSettings, *, precision: str, device: str, pad_id: int) -> None:
         """Load the transformer in `folder`.
 
         Raises:
@@ -241,7 +241,7 @@ def _own_forward(model: Any, batch: Batch) -> torch.Tensor:  # noqa: ANN401 - a 
     return hidden.reshape(len(batch.ids), -1)
 
 
-def _load(folder: Path, settings: Settings) -> Any:  # noqa: ANN401 - a transformers model
+def _load(folder: Path, settings: ModelSettings) -> Any:  # noqa: ANN401 - a transformers model
     transformers = require("transformers", "train")
     if layout.injected(folder):
         if settings.pooling == "legacy_coder":

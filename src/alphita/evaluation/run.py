@@ -37,7 +37,7 @@ FITS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class EvaluationPlan:
     """What to run.
 
     Attributes:
@@ -81,7 +81,7 @@ class _Task:
         return info
 
 
-def run(plan: Plan, out: Path, *, force: bool = False) -> dict[str, Any]:
+def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, Any]:
     """Score every system on every benchmark and write the report folder, whole or not at all.
 
     All data are read before anything is scored. Of "all", benchmarks without data stand in the report as not run, with
@@ -145,12 +145,12 @@ def _within(path: Path, data: Path | None, benchmark: str) -> str:
     return path.name
 
 
-def _baseline(plan: Plan, systems: Mapping[str, Any]) -> str | None:
+def _baseline(plan: EvaluationPlan, systems: Mapping[str, Any]) -> str | None:
     """Return the name of the first baseline; None if there is none."""
     return list(systems)[len(plan.models)] if plan.baselines else None
 
 
-def _read(plan: Plan) -> list[_Task]:
+def _read(plan: EvaluationPlan) -> list[_Task]:
     everything = list(plan.benchmarks) == [ALL]
     if plan.skipped and not everything:
         raise UsageError("benchmarks are skipped of `all` only")
@@ -395,7 +395,7 @@ def _of_settings(task: _Task) -> dict[str, str]:
     return found
 
 
-def _resolved(tasks: Sequence[_Task], plan: Plan) -> dict[str, Any]:
+def _resolved(tasks: Sequence[_Task], plan: EvaluationPlan) -> dict[str, Any]:
     return {
         "benchmarks": {task.name: task.options.model_dump(mode="json") for task in tasks},
         "models": list(plan.models), "baselines": list(plan.baselines), "data": plan.data and str(plan.data),

@@ -20,7 +20,7 @@ from alphita.index import elsewhere, lenders, probes
 from alphita.index.borrowing import Borrowed, borrow, extended
 from alphita.index.choice import Learn
 from alphita.index.half import full
-from alphita.index.learning import Settings, Variants, is_held_back, learn
+from alphita.index.learning import HeadSettings, Variants, is_held_back, learn
 from alphita.index.lenders import Lender
 from alphita.index.neighbours import unit
 from alphita.index.segment import Content, Given
@@ -36,7 +36,10 @@ LENT_SHARES = (0.1, 0.1, 0.1, 0.25, 0.5, 0.8)
 ROWS_AT_ONCE = 65_536
 # Names that are misspelt for the head to learn from, and to be tried on.
 MISSPELT = 4_000
-SETTINGS = {"seconds": Settings(variants=0.3), "minutes": Settings(variants=0.3, most_steps=3_000, rounds=100.0)}
+SETTINGS = {
+    "seconds": HeadSettings(variants=0.3),
+    "minutes": HeadSettings(variants=0.3, most_steps=3_000, rounds=100.0),
+}
 
 
 class Enrichment(NamedTuple):

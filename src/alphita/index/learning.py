@@ -56,7 +56,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Settings:
+class HeadSettings:
     """How it is learned.
 
     Attributes:
@@ -145,7 +145,7 @@ def learn(
     *,
     noised: Variants | None = None,
     seed: int = 0,
-    settings: Settings | None = None,
+    settings: HeadSettings | None = None,
 ) -> Learned:
     """Learn a head for the strings of an index.
 
@@ -164,7 +164,7 @@ def learn(
     """
     machine.keep_freed_memory()
     clock, processor = time.perf_counter(), time.process_time()
-    settings = settings or Settings()
+    settings = settings or HeadSettings()
     random = np.random.default_rng(seed)
     head, report = _learn(vectors, groups, held_back, noised, random, settings)
     report |= {
@@ -180,7 +180,7 @@ def _learn(
     held_back: NDArray[np.bool_],
     noised: Variants | None,
     random: np.random.Generator,
-    settings: Settings,
+    settings: HeadSettings,
 ) -> tuple[Head | None, dict[str, Any]]:
     string, concept = _drawn(*_unambiguous(*groups), random)
     held = held_back[string]
@@ -211,7 +211,7 @@ def _learn(
     return None, report | {"reason": reason}
 
 
-def _objection(before: Marks, after: Marks, settings: Settings) -> str:
+def _objection(before: Marks, after: Marks, settings: HeadSettings) -> str:
     """Return why the head is not to be used; "" if it is.
 
     A gain must be at least `settings.gain` and twice its standard error; a loss of noisy strings more than
@@ -306,7 +306,7 @@ def _parted(
 
 
 def _teach(
-    lessons: _Lessons, steps: int, exam: Exam, random: np.random.Generator, settings: Settings
+    lessons: _Lessons, steps: int, exam: Exam, random: np.random.Generator, settings: HeadSettings
 ) -> head_steps.Weights:
     """Return the weights that were best when the head was looked at."""
     dim = lessons.x.shape[1]
@@ -330,12 +330,12 @@ def _teach(
     return best
 
 
-def _rate(step: int, steps: int, settings: Settings) -> float:
+def _rate(step: int, steps: int, settings: HeadSettings) -> float:
     warm = min(1.0, step / max(1.0, settings.warm_up * steps))
     return settings.rate * warm * (1 + math.cos(math.pi * (step - 1) / steps)) / 2
 
 
-def _batches(lessons: _Lessons, settings: Settings, random: np.random.Generator) -> Iterator[tuple[Rows, Rows]]:
+def _batches(lessons: _Lessons, settings: HeadSettings, random: np.random.Generator) -> Iterator[tuple[Rows, Rows]]:
     """Yield the rows of a batch and the concept of each, without end: two names a concept, then names with variants."""
     start, size = lessons.members
     others = min(round(settings.batch * settings.variants), len(lessons.pairs))

@@ -29,7 +29,7 @@ from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_
 from alphita.index.store import Index, build
 from alphita.index.training import CALIBRATION
 from alphita.progress import say
-from alphita.terminology.detect import Source, detect
+from alphita.terminology.detect import DetectedSource, detect
 from alphita.terminology.packaged import PACKAGED, find_packaged
 from alphita.terminology.store import load_terminology
 from alphita.terminology.text import CLEANING_VERSION
@@ -166,13 +166,13 @@ def _kind(source: Path | str) -> str | None:
     return str(kind)
 
 
-def _found(source: Path | str) -> Source:
+def _found(source: Path | str) -> DetectedSource:
     """Return how a source is read: a file or folder of this name goes before a name that comes with Alphita."""
     path = Path(source).expanduser()
     if path.exists():
         return detect(path)
     if str(source) in PACKAGED:
-        return Source(PACKAGED[str(source)][2], (find_packaged(str(source)),), {})
+        return DetectedSource(PACKAGED[str(source)][2], (find_packaged(str(source)),), {})
     raise _no_such(source)
 
 
@@ -194,7 +194,7 @@ def _model(name: str) -> list[str]:
     return hashes
 
 
-def _import(source: Source, out: Path, name: str) -> None:
+def _import(source: DetectedSource, out: Path, name: str) -> None:
     from alphita.terminology import store
 
     say(f"reading {name} …")

@@ -50,7 +50,7 @@ _OWN_OPTIONS = ("self", "index", "encoder", "error")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ComponentSettings:
     """What a component is asked to do; its config in a pipeline.
 
     Attributes:
@@ -96,14 +96,16 @@ def make(
     prefix: str,
     options: dict[str, Any],
 ) -> ConceptNormalizer:
-    """Make the component of a pipeline; for its config see `Settings`.
+    """Make the component of a pipeline; for its config see `ComponentSettings`.
 
     Raises:
         UsageError: a value out of range, an unknown option, or attributes of these names that are another's.
         InputError: there is nothing at this place.
     """
     labels = None if only_labels is None else tuple(only_labels)
-    return ConceptNormalizer(name, Settings(to, top_k, error, context, labels, spans_key, prefix, options, nlp.lang))
+    return ConceptNormalizer(
+        name, ComponentSettings(to, top_k, error, context, labels, spans_key, prefix, options, nlp.lang)
+    )
 
 
 class _Found(NamedTuple):
@@ -116,7 +118,7 @@ class _Found(NamedTuple):
 class ConceptNormalizer(Pipe):
     """The component. Its index is opened when the first span needs it, once in each process."""
 
-    def __init__(self, name: str, settings: Settings) -> None:
+    def __init__(self, name: str, settings: ComponentSettings) -> None:
         """Check the settings, and make the attributes known to spaCy.
 
         Raises:
@@ -277,7 +279,7 @@ def _set_kb_id(span: Span, concept_id: str, key: str | None, place: int) -> None
         )  # fmt: skip
 
 
-def _check(settings: Settings) -> None:
+def _check(settings: ComponentSettings) -> None:
     if settings.top_k < 1:
         raise UsageError(f"top_k must be 1 or more, not {settings.top_k}")
     if settings.error is not None and not 0.0 < settings.error < 1.0:

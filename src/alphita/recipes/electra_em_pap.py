@@ -185,7 +185,7 @@ def _pretrain(
     from alphita.training.engine import ranks, runs
     from alphita.training.engine.dry_run import Timed, check_encoder, estimate
     from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import Plan, fit
+    from alphita.training.engine.loop import LoopPlan, fit
     from alphita.training.engine.switching_steps import SwitchingSteps
     from alphita.training.products.attribute_steps import NAME, AttributeSteps, load_projection
     from alphita.training.text.masked_steps import SequenceBatches
@@ -244,7 +244,7 @@ def _pretrain(
         sizes += [*table.lines(), f"batches: {switching.shares[0]:,} of text, {switching.shares[1]:,} of products"]
 
     # Loop.
-    plan = Plan.of(config)
+    plan = LoopPlan.of(config)
     told = "\n  ".join(sizes)
     if dry_run:
         told, _ = estimate("electra_em_pap", told, steps, modules, plan, bf16=forward.bf16)

@@ -254,7 +254,7 @@ def read(
     from alphita.progress import say
     from alphita.training.engine import dry_run, ranks, runs
     from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import Length, Plan, fit
+    from alphita.training.engine.loop import Length, LoopPlan, fit
     from alphita.training.engine.phases import manifest_fields
     from alphita.training.sentences.run import steps_of
     from alphita.training.text import corpus_sequences
@@ -296,7 +296,7 @@ def read(
     # Loop.
     steps = config.steps or steps_of(batches.batches, config.epochs, config.accumulation)
     warmup = config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps)
-    plan = Plan.of(config, Length(steps, warmup, config.learning_rate))
+    plan = LoopPlan.of(config, Length(steps, warmup, config.learning_rate))
     micro = MaskedSteps(
         forward, head, tokens, batches.batch, masking, seed=config.seed, tokens_at_once=config.tokens_at_once,
         ranks=everyone,

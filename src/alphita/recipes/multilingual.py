@@ -126,7 +126,7 @@ def train(
     from alphita.training.engine import dry_run as trial
     from alphita.training.engine import ranks, runs, teachers
     from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import Length, Plan, fit
+    from alphita.training.engine.loop import Length, LoopPlan, fit
     from alphita.training.engine.tokens import tokenize
     from alphita.training.terms import translation_dev
     from alphita.training.terms.batches import Batch, TermSteps
@@ -202,7 +202,7 @@ def train(
         return {"loss": regression(own[given["place"]], given["target"])}
 
     # Loop.
-    plan = Plan.of(config, Length.of(steps, config.warmup_steps, config.learning_rate))
+    plan = LoopPlan.of(config, Length.of(steps, config.warmup_steps, config.learning_rate))
     micro = TermSteps(
         forward, tokenize(student, table.strings), draw, loss, seed=config.seed, tokens_at_once=config.tokens_at_once,
         ranks=processes,

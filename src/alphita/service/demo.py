@@ -22,7 +22,7 @@ def fill(mappings: Path, normalizer: Normalizer, sample: Path | None = None) -> 
         normalizer: what answers.
         sample: CSV with columns mention and concept_id; examples/messy_terms.csv by default.
     """
-    from alphita.mappings.review.records import Row
+    from alphita.mappings.review.records import ReviewRow
     from alphita.mappings.review.store import ReviewStore
     from alphita.normalizer.answering.records import lines
     from alphita.quickstart import read_sample, sample_path
@@ -39,7 +39,7 @@ def fill(mappings: Path, normalizer: Normalizer, sample: Path | None = None) -> 
         for number, result in enumerate(results, 1):
             frequency = _frequency(number)
             shown = tuple(lines(number, result, CANDIDATES, frequency=frequency))
-            rows.append(Row(0, PROJECT, number, f"MT-{number:04}", result.mention, frequency, {}, shown))
+            rows.append(ReviewRow(0, PROJECT, number, f"MT-{number:04}", result.mention, frequency, {}, shown))
         project = review_files.project_of(PROJECT, VOCABULARY, COLUMN, index)
         return review_files.add(store, project, rows, index).new
 

@@ -14,7 +14,7 @@ from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import asking, files, imports
-from alphita.mappings.review.records import Added, Project, Row
+from alphita.mappings.review.records import Added, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore, Unknown
 
 MOST_CHARACTERS = 100
@@ -55,7 +55,7 @@ def release_of(index: Index | None) -> str:
 
 
 def add(
-    store: ReviewStore, project: Project, rows: Iterable[Row], index: Index | None, *, by: str = imports.UNNAMED,
+    store: ReviewStore, project: Project, rows: Iterable[ReviewRow], index: Index | None, *, by: str = imports.UNNAMED,
     guarded: bool = False,
 ) -> Added:  # fmt: skip
     """Add rows to a project, which is made if there is none of its name; and put them in the order "learning".
@@ -93,7 +93,7 @@ def add(
     return added
 
 
-def _typed(rows: Iterable[Row], index: Index) -> Iterable[Row]:
+def _typed(rows: Iterable[ReviewRow], index: Index) -> Iterable[ReviewRow]:
     for row in rows:
         answer = row.candidates[0].concept_id if row.candidates else None
         place = int(index.concept_rows([answer])[0]) if answer else -1

@@ -24,7 +24,7 @@ from alphita import __version__, registry
 from alphita.errors import Rejects
 from alphita.mappings.formats import Header, _names, day_of
 from alphita.mappings.review import files
-from alphita.mappings.review.records import Decision, Order, Row, State
+from alphita.mappings.review.records import Decision, Order, ReviewRow, State
 from alphita.mappings.review.store import Conflict, ReviewStore, Unknown
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.service import keys, review_files
@@ -184,7 +184,7 @@ class _Chosen:
     def __init__(self, store: ReviewStore, normalizer: Normalizer, terminology: Terminology | None) -> None:
         self.store, self.index, self.terminology = store, normalizer.index, terminology
 
-    def decision(self, row: Row, reviewer: str, asked: Deciding | Settling) -> Decision:
+    def decision(self, row: ReviewRow, reviewer: str, asked: Deciding | Settling) -> Decision:
         """Return a decision about a row, not stored yet.
 
         Raises:
@@ -206,7 +206,7 @@ class _Chosen:
             concept_name=self._name(row, concept_id) if concept_id is not None else None,
         )  # fmt: skip
 
-    def _name(self, row: Row, concept_id: str) -> str | None:
+    def _name(self, row: ReviewRow, concept_id: str) -> str | None:
         for one in row.candidates:
             if one.concept_id == concept_id:
                 return one.concept_name
@@ -338,6 +338,6 @@ def _kind(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _check_project(row: Row, name: str) -> None:
+def _check_project(row: ReviewRow, name: str) -> None:
     if row.project != name:
         raise Refusal(404, "not_found", f"the project has no row {row.id}")

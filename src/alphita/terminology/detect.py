@@ -53,7 +53,7 @@ _MAPPINGS = (
 
 
 @dataclass(frozen=True)
-class Source:
+class DetectedSource:
     """How a terminology is read.
 
     Attributes:
@@ -67,7 +67,7 @@ class Source:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def detect(path: Path) -> Source:
+def detect(path: Path) -> DetectedSource:
     """Return how a file or folder is read.
 
     Raises:
@@ -90,7 +90,7 @@ def detect(path: Path) -> Source:
             f"this is of the format {name}, which adds to a terminology and is none by itself", file=path,
             remedy=f"import it onto one: {import_command(name, path)} --onto BASE.terminology",
         )  # fmt: skip
-    return Source(name, (path,), settings)
+    return DetectedSource(name, (path,), settings)
 
 
 def _settings(name: str, seen: Look) -> dict[str, str] | None:
@@ -102,13 +102,13 @@ def _settings(name: str, seen: Look) -> dict[str, str] | None:
     return found
 
 
-def _table(seen: Look) -> Source:
+def _table(seen: Look) -> DetectedSource:
     """Return how a table is read; what is none is called by its name."""
     if seen.is_file:
         _refuse_other(seen.members[0])
     for name in TABLES:
         if (settings := _settings(name, seen)) is not None:
-            return Source(name, (seen.path,), settings)
+            return DetectedSource(name, (seen.path,), settings)
     problem, remedy = "its kind cannot be told from its content", ""
     if not seen.is_file:
         inside = [member.name for member in seen.members[:5]]

@@ -23,7 +23,7 @@ UNKNOWN = "unknown language; wanted is a BCP-47 tag such as en, fr or pt-BR"
 
 
 @dataclass(frozen=True)
-class Row:
+class LanguageRow:
     """One row of the table.
 
     Attributes:
@@ -38,11 +38,11 @@ class Row:
 
 
 @functools.cache
-def table() -> dict[str, Row]:
+def table() -> dict[str, LanguageRow]:
     """Return the table's rows by tag."""
     text = importlib.resources.files(__package__).joinpath("languages.tsv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    return {row["tag"]: Row(row["tag"], tuple(row["iso639_2"].split()), row["name"]) for row in rows}
+    return {row["tag"]: LanguageRow(row["tag"], tuple(row["iso639_2"].split()), row["name"]) for row in rows}
 
 
 @functools.cache

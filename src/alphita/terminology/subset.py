@@ -36,7 +36,7 @@ _COMMENT = re.compile(r"(?:^|\s+)#.*")
 
 
 @dataclass(frozen=True)
-class Choice:
+class SubsetChoice:
     """What to keep; an empty choice keeps everything.
 
     Attributes:
@@ -57,7 +57,7 @@ class Choice:
     retired: bool = True
 
 
-def subset(terminology: Terminology, choice: Choice) -> Tables:
+def subset(terminology: Terminology, choice: SubsetChoice) -> Tables:
     """Return the part of a terminology that was chosen.
 
     Raises:

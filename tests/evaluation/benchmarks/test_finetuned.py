@@ -274,7 +274,7 @@ def test_what_is_packed_is_as_if_padded(system) -> None:
 
 
 def test_rates_fall_from_layer_to_layer(system) -> None:
-    how = finetuning.Settings(1, 1, 1.0, 1, 16, 0.5, 0)
+    how = finetuning.FineTuningSettings(1, 1, 1.0, 1, 16, 0.5, 0)
     trained = finetuning._Run(finetuning.encoder_of(system, 16), how, 0, 2)
     rates = {id(one): (group["lr"], group["weight_decay"]) for group in trained._groups() for one in group["params"]}
     names = dict(trained.model.named_parameters())

@@ -20,7 +20,7 @@ from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.evaluation.benchmarks import Source
 from alphita.evaluation.benchmarks import relation_classification as benchmark
 from alphita.evaluation.scoring import relation_classifier
-from alphita.evaluation.scoring.relation_classifier import Examples, Settings
+from alphita.evaluation.scoring.relation_classifier import ClassifierSettings, Examples
 from alphita.evaluation.scoring.results import figures_of
 from alphita.evaluation.systems.encoder import EncoderSystem
 from alphita.terminology import splits
@@ -181,7 +181,7 @@ def separable(n: int = 300, seed: int = 0) -> tuple[np.ndarray, Examples, Exampl
 def test_the_linear_classifier_nears_the_one_of_scikit_learn() -> None:
     vectors, train, test = separable()
     predicted = relation_classifier.classify_vectors(
-        vectors, train, test, Settings(epochs=5000, seed=0, classes=3), decay=True, tune=False
+        vectors, train, test, ClassifierSettings(epochs=5000, seed=0, classes=3), decay=True, tune=False
     )
     features = [np.concatenate([vectors[one.heads], vectors[one.tails]], axis=1) for one in (train, test)]
     theirs = LogisticRegression(C=100, max_iter=5000).fit(features[0], train.relations).predict(features[1])
@@ -195,7 +195,7 @@ def test_training_vectors_along_fits_what_a_linear_classifier_cannot() -> None:
     heads, tails = rng.integers(0, 12, (2, 200))
     labels = (heads % 2).astype(np.int64)
     examples = Examples(heads, tails, labels)
-    settings = Settings(epochs=300, seed=0, classes=2)
+    settings = ClassifierSettings(epochs=300, seed=0, classes=2)
     accuracy = {}
     for tune in (False, True):
         given_vectors = vectors.copy()

@@ -350,7 +350,8 @@ def test_a_model_trained_with_another_split_is_told_of(
     monkeypatch.setattr(run, "load_system", lambda _: system)
     settings = [f"link_prediction.held_out={tmp_path / 'x.split'}"]
     report = run.run(
-        run.Plan(["link_prediction"], ["mine"], terminology=terminology, settings=settings), tmp_path / "report"
+        run.EvaluationPlan(["link_prediction"], ["mine"], terminology=terminology, settings=settings),
+        tmp_path / "report",
     )
     notes = report["benchmarks"][0]["systems"][0]["notes"]
     assert notes["split"] == split.hash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.records import Decision, Project, ReviewRow
 
 FINAL = ("accept", "choose", "nil", "reject", "adjudicate")
 
@@ -12,7 +12,7 @@ FINAL = ("accept", "choose", "nil", "reject", "adjudicate")
 class Naive:
     def __init__(self) -> None:
         self.projects: dict[str, Project] = {}
-        self.rows: dict[int, Row] = {}
+        self.rows: dict[int, ReviewRow] = {}
         self.decisions: list[Decision] = []
         self.forgotten: dict[tuple[str, str], set[int]] = {}
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from alphita.mappings.record import COLUMNS, Mapping
-from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 
 _numbers = itertools.count()
@@ -26,19 +26,21 @@ def candidate(
     return Mapping(**cells)
 
 
-def row(mention: str, *candidates: Mapping, number: int = 1, frequency: int = 1, code: str = "") -> Row:
+def row(mention: str, *candidates: Mapping, number: int = 1, frequency: int = 1, code: str = "") -> ReviewRow:
     """Return a row of the project "p"."""
-    return Row(0, "p", number, code, mention, frequency, {}, candidates)
+    return ReviewRow(0, "p", number, code, mention, frequency, {}, candidates)
 
 
-def store_of(path: Path, rows: Sequence[Row], release: str, name: str = "p", *, blind: bool = False) -> ReviewStore:
+def store_of(
+    path: Path, rows: Sequence[ReviewRow], release: str, name: str = "p", *, blind: bool = False
+) -> ReviewStore:
     """Return a store with one project; its rows have the ids 1, 2, ..."""
     store = ReviewStore.open(path, create=True)
     add(store, rows, release, name, blind=blind)
     return store
 
 
-def add(store: ReviewStore, rows: Sequence[Row], release: str, name: str, *, blind: bool = False) -> None:
+def add(store: ReviewStore, rows: Sequence[ReviewRow], release: str, name: str, *, blind: bool = False) -> None:
     """Add a project."""
     store.add_project(Project(name, "LAB", "description", release, "one", "m", "", blind))
     store.add_rows(name, rows)

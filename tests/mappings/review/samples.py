@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from alphita.mappings.record import COLUMNS, Mapping
-from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 
 TOE, FOOT, HAND = "HP:0000001", "HP:0000002", "HP:0000003"
@@ -25,14 +25,14 @@ def candidate(concept: str | None = TOE, confidence: float | None = None, **fiel
     return Mapping(**values | {"concept_name": f"name of {concept}" if concept else None} | fields)
 
 
-def row(number: int, confidence: float | None = 0.5, frequency: int = 1, **fields: Any) -> Row:
+def row(number: int, confidence: float | None = 0.5, frequency: int = 1, **fields: Any) -> ReviewRow:
     """Return a row whose answer is TOE, with FOOT behind it."""
     values: dict[str, Any] = {"code": f"c{number}", "mention": f"mention {number}"}
     values["candidates"] = (candidate(TOE, confidence), candidate(FOOT, rank=2))
-    return Row(0, "", number, frequency=frequency, **values | fields)
+    return ReviewRow(0, "", number, frequency=frequency, **values | fields)
 
 
-def store(path: Path, rows: Iterable[Row] = (), **fields: Any) -> ReviewStore:
+def store(path: Path, rows: Iterable[ReviewRow] = (), **fields: Any) -> ReviewStore:
     """Return a store with the project "codes" of some rows; their ids count from 1."""
     made = ReviewStore.open(path / "reviews.sqlite", create=True)
     made.add_project(project(**fields))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.mappings.review import asking
-from alphita.mappings.review.records import Row
+from alphita.mappings.review.records import ReviewRow
 from tests.mappings.review.reviews import candidate, say, store_of
 from tests.mappings.review.reviews import row as row_of
 
@@ -114,9 +114,9 @@ def test_no_rows_and_empty_mentions():
 
 def test_scores_are_by_row_and_fall():
     rows = [
-        Row(7, "p", 1, "", "renal colic", 2, {}, (candidate("X:1", "colic", confidence=0.5),)),
-        Row(9, "p", 2, "", "skin rash", 9, {}, (candidate("X:2", "rash", confidence=0.5),)),
-        Row(4, "p", 3, "", "vertigo", 9, {}),
+        ReviewRow(7, "p", 1, "", "renal colic", 2, {}, (candidate("X:1", "colic", confidence=0.5),)),
+        ReviewRow(9, "p", 2, "", "skin rash", 9, {}, (candidate("X:2", "rash", confidence=0.5),)),
+        ReviewRow(4, "p", 3, "", "vertigo", 9, {}),
     ]
     assert asking.scores(rows, [False, False, True]) == {9: 3.0, 7: 2.0, 4: 1.0}
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.settled import Settled, SettledMappings
 from alphita.mappings.review.store import ReviewStore
 from tests.mappings.sample import mapping
@@ -22,7 +22,7 @@ ROWS = [
 
 def row(code, mention, concept):
     answer = mapping(mention, concept, concept_name=f"name of {concept}")
-    return Row(0, "", 1, code, mention, 1, {}, (answer,))
+    return ReviewRow(0, "", 1, code, mention, 1, {}, (answer,))
 
 
 @pytest.fixture

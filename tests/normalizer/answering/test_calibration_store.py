@@ -33,7 +33,7 @@ from alphita.normalizer.answering.filters import Filters
 from alphita.normalizer.answering.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.normalizer.answering.pipeline import Pipeline
 from alphita.normalizer.calibrating.carrying import carry_over
-from alphita.normalizer.reading.files import Table
+from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing.run import Job, run
 from tests.doubles import SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
@@ -331,7 +331,7 @@ def test_a_job_with_filters_says_that_confidence_was_measured_without(calibrated
     concept = Index.open(calibrated).segment.concepts.column("id")[0].as_py()
     for name, filters in (("all", None), ("part", Filters(under=(concept,)))):
         normalizer = Normalizer.load(calibrated, encoder=ENCODER, filters=filters)
-        run(normalizer, Job(Table(source), tmp_path / f"{name}.csv"))
+        run(normalizer, Job(MentionFile(source), tmp_path / f"{name}.csv"))
         assert ("measured without filters" in capsys.readouterr().err) == (name == "part")
 
 

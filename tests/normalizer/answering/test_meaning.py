@@ -18,7 +18,7 @@ from alphita.normalizer.answering.meaning import (
     encode_definitions,
     sums_of,
 )
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 from tests.doubles import HashEncoder, small_terminology
 from tests.normalizer.rich import DEFINITIONS, RichTerminology
 from tests.reference import ranking as reference
@@ -62,19 +62,33 @@ class World:
             ].tolist()
         )
 
-    def table(self) -> Table:
+    def table(self) -> CandidateTable:
         chosen = [np.sort(self.random.choice(CONCEPTS, self.random.integers(0, 6), False)) for _ in range(REQUESTS)]
         return table(chosen, self.random.uniform(-1, 1, sum(map(len, chosen))))
 
 
-def table(concepts, cosines) -> Table:
+def table(concepts, cosines) -> CandidateTable:
     """Return a table of the candidates of each request; what is not looked at is 0."""
     request = np.repeat(np.arange(len(concepts)), [len(some) for some in concepts])
     concept = np.concatenate([np.asarray(some, np.int64) for some in concepts])
     none, cosine = np.zeros(len(concept), np.int64), np.asarray(cosines, np.float32)
     offsets = np.searchsorted(request, np.arange(len(concepts) + 1))
-    return Table(offsets, request, concept, none, request, none, none, none.astype(np.uint8), cosine, cosine, cosine,
-                 cosine, none, none)  # fmt: skip
+    return CandidateTable(
+        offsets,
+        request,
+        concept,
+        none,
+        request,
+        none,
+        none,
+        none.astype(np.uint8),
+        cosine,
+        cosine,
+        cosine,
+        cosine,
+        none,
+        none,
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.normalizer.answering.candidates import EXACT, VECTORS, Pairs
+from alphita.normalizer.answering.candidates import EXACT, VECTORS, CandidatePairs
 from alphita.normalizer.answering.table import Requests, collect, requests_of
 from tests.reference.ranking import candidates as reference
 
@@ -36,7 +36,7 @@ def world(seed: int):
             string.append(row)
             routes.append(VECTORS | (EXACT if exact and place == 0 else 0))
     p = len(query)
-    pairs = Pairs(
+    pairs = CandidatePairs(
         np.array(query, np.int64), np.array(string, np.int64), np.array(routes, np.uint8),
         random.permutation(p).astype(np.float32) / 64, random.permutation(p).astype(np.float32) / 1024, None, False,
     )  # fmt: skip
@@ -118,7 +118,7 @@ def test_a_string_that_several_readings_find_counts_once(seed):
 
 def test_nothing_found_is_an_empty_table():
     segment, pairs = world(1)
-    none = Pairs(*(column[:0] for column in pairs[:5]), None, True)
+    none = CandidatePairs(*(column[:0] for column in pairs[:5]), None, True)
     table = collect(segment, none, one_each(3))
     assert table.offsets.tolist() == [0, 0, 0, 0]
     assert len(table.concept) == 0
@@ -127,7 +127,7 @@ def test_nothing_found_is_an_empty_table():
 def test_homonyms_are_counted_by_concept():
     segment = SimpleNamespace(offsets=np.array([0, 3, 4]), term_concept=np.array([5, 5, 6, 5], np.int32),
                               standing=np.zeros(4, np.uint8))  # fmt: skip
-    pairs = Pairs(np.array([0, 0]), np.array([0, 1]), np.full(2, VECTORS, np.uint8),
+    pairs = CandidatePairs(np.array([0, 0]), np.array([0, 1]), np.full(2, VECTORS, np.uint8),
                   np.array([0.9, 0.95], np.float32), np.zeros(2, np.float32), None, True)  # fmt: skip
     table = collect(segment, pairs, one_each(1))
     found = dict(zip(table.concept.tolist(), table.homonyms.tolist(), strict=True))

@@ -24,7 +24,7 @@ from alphita.normalizer.calibrating.carrying import carry_over, lend
 from alphita.normalizer.calibrating.examples import FOREIGN, ITSELF, NOISE, NOISY_SYNONYM, REMOVED, SYNONYM
 from alphita.normalizer.calibrating.general import Vocabulary, fit_general, thresholds
 from alphita.normalizer.confidence.risk_coverage import Certificate
-from alphita.normalizer.reading.files import Table
+from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing.run import Job, run
 from tests.doubles import SmallTerminology, small_terminology
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, quickly, synthetic_terminology
@@ -241,13 +241,13 @@ def test_a_job_says_how_sure_its_confidence_is(ward, tmp_path):
     path = tmp_path / "input.csv"
     path.write_text("name\n" + ward.segment.concepts.column("name")[0].as_py() + "\nriver table\n")
     normalizer = Normalizer(ward, encoder=ENCODER)
-    summary = run(normalizer, Job(Table(path, column="name"), tmp_path / "out.csv"))
+    summary = run(normalizer, Job(MentionFile(path, column="name"), tmp_path / "out.csv"))
     assert (summary.assurance, summary.error, summary.accepted) == ("estimated", DEFAULT_ERROR, 1)
     text = text_of(summary)
     assert "1 accepted at an allowed error of 5%, 0 for review" in text
     assert "confidence: estimated (general calibration, fitted on one, two, three); 'alphita calibrate" in text
     plain = run(
-        Normalizer(ward, encoder=ENCODER, ranking="vectors"), Job(Table(path, column="name"), tmp_path / "v.csv")
+        Normalizer(ward, encoder=ENCODER, ranking="vectors"), Job(MentionFile(path, column="name"), tmp_path / "v.csv")
     )
     assert (plain.assurance, plain.error) == (None, None)
     assert "confidence" not in text_of(plain)

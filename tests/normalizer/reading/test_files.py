@@ -22,27 +22,31 @@ from hypothesis import strategies as st
 
 from alphita.csv_lines import UNCLOSED, CsvLines
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.reading.files import Row, Table
+from alphita.normalizer.reading.files import MentionFile, MentionRow
 
 
-def read(path: Path | str, content: bytes | None = None, **options: str) -> list[Row]:
+def read(path: Path | str, content: bytes | None = None, **options: str) -> list[MentionRow]:
     if content is not None:
         Path(path).write_bytes(content)
-    return list(Table(path, **options).rows())
+    return list(MentionFile(path, **options).rows())
 
 
-def mentions(rows: list[Row]) -> list[str | None]:
+def mentions(rows: list[MentionRow]) -> list[str | None]:
     return [row.mention for row in rows]
 
 
-def problems(rows: list[Row]) -> list[tuple[int, int, str]]:
+def problems(rows: list[MentionRow]) -> list[tuple[int, int, str]]:
     return [(row.number, row.line, row.problem) for row in rows if row.problem is not None]
 
 
 def test_csv(tmp_path):
     content = b'id,mention\n1,"two\nlines"\n2,"a ""quoted"", thing"\n\n3,\xc3\xa9\n'
     rows = read(tmp_path / "x.csv", content, code_column="id")
-    assert rows == [Row(1, 2, "two\nlines", "1"), Row(2, 4, 'a "quoted", thing', "2"), Row(3, 6, "é", "3")]
+    assert rows == [
+        MentionRow(1, 2, "two\nlines", "1"),
+        MentionRow(2, 4, 'a "quoted", thing', "2"),
+        MentionRow(3, 6, "é", "3"),
+    ]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "tab", "csv.gz", "TSV.GZ"])
@@ -50,13 +54,15 @@ def test_delimiter_and_packing_follow_the_name(tmp_path, suffix):
     content = b"a,mention\n1,x\n" if "csv" in suffix else b"a\tmention\n1\tx\n"
     if suffix.lower().endswith("gz"):
         content = gzip.compress(content)
-    assert read(tmp_path / f"x.{suffix}", content) == [Row(1, 2, "x", None)]
+    assert read(tmp_path / f"x.{suffix}", content) == [MentionRow(1, 2, "x", None)]
 
 
 def test_byte_order_mark_crlf_and_encoding(tmp_path):
-    assert read(tmp_path / "x.csv", b"\xef\xbb\xbfterm\r\nx\r\n") == [Row(1, 2, "x", None)]
-    assert read(tmp_path / "y.csv", "term\nœil\n".encode("cp1252"), encoding="cp1252") == [Row(1, 2, "œil", None)]
-    assert read(tmp_path / "z.csv", b"a;b\n1;x\n", delimiter=";", column="b") == [Row(1, 2, "x", None)]
+    assert read(tmp_path / "x.csv", b"\xef\xbb\xbfterm\r\nx\r\n") == [MentionRow(1, 2, "x", None)]
+    assert read(tmp_path / "y.csv", "term\nœil\n".encode("cp1252"), encoding="cp1252") == [
+        MentionRow(1, 2, "œil", None)
+    ]
+    assert read(tmp_path / "z.csv", b"a;b\n1;x\n", delimiter=";", column="b") == [MentionRow(1, 2, "x", None)]
 
 
 def test_the_only_column_or_the_one_called_mention_is_taken(tmp_path):
@@ -148,7 +154,7 @@ def test_bad_rows_are_set_aside_and_the_next_go_on(tmp_path):
         (5, 6, "1 cells, but the header has 2"),
         (6, 7, "not a row of this format: ',' expected after '\"'"),
     ]
-    assert rows[-1] == Row(7, 8, "last", None)
+    assert rows[-1] == MentionRow(7, 8, "last", None)
 
 
 def test_bad_bytes_in_a_column_that_is_not_read_do_no_harm(tmp_path):
@@ -188,15 +194,17 @@ def test_rows_after_a_stray_quote_are_read(tmp_path, suffix, mark):
 def test_quoted_cells_of_many_lines_are_taken_whole(tmp_path):
     note = "\n".join(f"line {number}, of the note" for number in range(900))
     rows = read(tmp_path / "x.csv", f'mention,note\na,"{note}"\n"b\nc",d\n'.encode(), context_column="note")
-    assert rows == [Row(1, 2, "a", context=note), Row(2, 902, "b\nc", context="d")]
+    assert rows == [MentionRow(1, 2, "a", context=note), MentionRow(2, 902, "b\nc", context="d")]
 
 
 def test_quoted_cells_are_taken_whole_however_many_lines_they_have(tmp_path):
     long = "\n".join(f"line {number}, of the note" for number in range(5_000))
     rows = read(tmp_path / "x.csv", f'mention,note\na,"{long}"\n"{long}",b\nc,d\n'.encode(), context_column="note")
     assert rows == [
-        Row(1, 2, "a", context=long), Row(2, 5_002, long, context="b"), Row(3, 10_002, "c", context="d"),
-    ]  # fmt: skip
+        MentionRow(1, 2, "a", context=long),
+        MentionRow(2, 5_002, long, context="b"),
+        MentionRow(3, 10_002, "c", context="d"),
+    ]
 
 
 @pytest.mark.parametrize("line", ['x",1,"y', 'x",1,2,"y', 'x"",1', '"x,1', 'x,"'])
@@ -275,23 +283,23 @@ def test_a_missing_file_and_an_unknown_suffix(tmp_path):
     with pytest.raises(InputError, match="No such file"):
         read(tmp_path / "none.parquet")
     with pytest.raises(UsageError, match=r"cannot tell the format of 'x.docx'; say --input-format"):
-        Table(tmp_path / "x.docx")
+        MentionFile(tmp_path / "x.docx")
     with pytest.raises(UsageError, match="unknown input format 'cvs'; did you mean 'csv'"):
-        Table(tmp_path / "x", format="cvs")
+        MentionFile(tmp_path / "x", format="cvs")
 
 
 def test_wrong_options(tmp_path):
     with pytest.raises(UsageError, match="unknown encoding 'utf-9'"):
-        Table("x.csv", encoding="utf-9")
+        MentionFile("x.csv", encoding="utf-9")
     for encoding in ("utf-16", "rot13", "base64"):
         with pytest.raises(UsageError, match="encoding"):
-            Table("x.csv", encoding=encoding)
+            MentionFile("x.csv", encoding=encoding)
     with pytest.raises(UsageError, match="plain lines have no columns"):
-        Table("x.txt", column="a")
+        MentionFile("x.txt", column="a")
     with pytest.raises(UsageError, match="one character, not '::'"):
-        Table("x.csv", delimiter="::")
+        MentionFile("x.csv", delimiter="::")
     with pytest.raises(UsageError, match="Parquet cannot be read from stdin"):
-        Table("-", format="parquet")
+        MentionFile("-", format="parquet")
 
 
 def test_plain_lines_keep_their_numbers(tmp_path):
@@ -415,7 +423,7 @@ def test_a_problem_names_the_column_it_is_in(tmp_path):
 def test_a_pipe_is_read_once_and_by_a_files_name(tmp_path):
     pipe = tmp_path / "x.csv"
     os.mkfifo(pipe)
-    table = Table(pipe)
+    table = MentionFile(pipe)
     assert table.is_stream
     assert not table.is_stdin
     writing = threading.Thread(target=pipe.write_bytes, args=(b"mention\ncold\n",), daemon=True)
@@ -425,9 +433,9 @@ def test_a_pipe_is_read_once_and_by_a_files_name(tmp_path):
     assert table.estimate_rows(1) is None
     assert list(rows) == []
     writing.join()
-    assert not Table(tmp_path / "missing.csv").is_stream
+    assert not MentionFile(tmp_path / "missing.csv").is_stream
     with pytest.raises(UsageError, match="Parquet cannot be read from a pipe"):
-        Table(pipe, "parquet")
+        MentionFile(pipe, "parquet")
 
 
 def test_frequencies_that_are_numbers(tmp_path):
@@ -489,7 +497,7 @@ def test_a_missing_further_column(tmp_path, suffix, option):
 @pytest.mark.parametrize("option", list(FULL))
 def test_plain_lines_have_no_further_columns(option):
     with pytest.raises(UsageError, match="plain lines have no columns"):
-        Table("x.txt", **{option: "a"})
+        MentionFile("x.txt", **{option: "a"})
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
@@ -501,7 +509,7 @@ def test_a_column_may_serve_twice(tmp_path, suffix):
 
 def test_a_table_can_be_read_again(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"mention\na\nb,c\n")
-    table = Table(tmp_path / "x.csv")
+    table = MentionFile(tmp_path / "x.csv")
     assert list(table.rows()) == list(table.rows())
 
 
@@ -539,7 +547,7 @@ def test_stdin(monkeypatch):
 
 def test_rows_are_estimated_from_what_was_read(tmp_path):
     (tmp_path / "x.csv").write_bytes(b"mention\n" + b"some text\n" * 200_000)
-    table = Table(tmp_path / "x.csv")
+    table = MentionFile(tmp_path / "x.csv")
     rows = table.rows()
     for _ in range(50_000):
         next(rows)
@@ -556,7 +564,7 @@ def test_csv_round_trip_of_odd_strings(tmp_path_factory, cells):
     path = tmp_path_factory.mktemp("odd") / "x.csv"
     with open(path, "w", newline="", encoding="utf-8") as file:
         csv.writer(file, lineterminator="\r\n").writerows([("code", "mention"), *cells])
-    rows = list(Table(path, code_column="code").rows())
+    rows = list(MentionFile(path, code_column="code").rows())
     assert [(row.code, row.mention) for row in rows] == cells
 
 
@@ -567,5 +575,5 @@ def test_any_bytes_are_read_or_refused_in_words(tmp_path_factory, data):
     for kind in ("csv", "tsv", "jsonl", "lines", "parquet"):
         # Anything but these two errors fails the test.
         with contextlib.suppress(InputError, UsageError):
-            for row in Table(path, format=kind).rows():
+            for row in MentionFile(path, format=kind).rows():
                 assert (row.mention is None) == (row.problem is not None)

@@ -15,8 +15,8 @@ from alphita.errors import InputError, UsageError
 from alphita.index.store import Index
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import Candidate, Result, lines
-from alphita.normalizer.reading.files import Row, Table
-from alphita.normalizer.writing.answers import Answers, answer, lines_of, question
+from alphita.normalizer.reading.files import MentionFile, MentionRow
+from alphita.normalizer.writing.answers import AnswerStore, answer, lines_of, question
 from alphita.normalizer.writing.run import Job, run
 from tests.doubles import HashEncoder
 from tests.normalizer.run_job import MoodyEncoder
@@ -48,13 +48,13 @@ results = st.builds(
 
 @given(found=st.lists(results, max_size=4), top_k=st.integers(1, 5))
 def test_lines_are_those_of_the_results_before_and_after_a_kill(found, top_k):
-    rows = [Row(7 * n, n, one.mention, f"c{n}", f"context {n}", None, n) for n, one in enumerate(found)]
+    rows = [MentionRow(7 * n, n, one.mention, f"c{n}", f"context {n}", None, n) for n, one in enumerate(found)]
     expected = [
         lines(row.number, one, top_k, mention_code=row.code, frequency=row.frequency)
         for row, one in zip(rows, found, strict=True)
     ]
     asked = [(question(row), answer(one, top_k)) for row, one in zip(rows, found, strict=True)]
-    kept, restored = Answers(), Answers()
+    kept, restored = AnswerStore(), AnswerStore()
     content = kept.add(asked)
     restored.restore([one for one, _ in asked], content)
     for answers in (kept, restored):
@@ -63,9 +63,14 @@ def test_lines_are_those_of_the_results_before_and_after_a_kill(found, top_k):
 
 def test_questions_differ_by_context_and_language():
     rows = [
-        Row(1, 1, "m"), Row(2, 2, "m", "code", frequency=5), Row(3, 3, "m", None, "a"), Row(4, 4, "m", None, "b"),
-        Row(5, 5, "m", None, None, "en"), Row(6, 6, "m", None, "a", "en"), Row(7, 7, "n"),
-    ]  # fmt: skip
+        MentionRow(1, 1, "m"),
+        MentionRow(2, 2, "m", "code", frequency=5),
+        MentionRow(3, 3, "m", None, "a"),
+        MentionRow(4, 4, "m", None, "b"),
+        MentionRow(5, 5, "m", None, None, "en"),
+        MentionRow(6, 6, "m", None, "a", "en"),
+        MentionRow(7, 7, "n"),
+    ]
     asked = [question(row) for row in rows]
     assert asked[0] == asked[1]
     assert len(set(asked)) == 6
@@ -74,9 +79,9 @@ def test_questions_differ_by_context_and_language():
 @pytest.mark.parametrize("most_bytes", [0, 1, 5_000, 10**9])
 def test_which_are_kept_is_the_same_after_a_kill(most_bytes):
     found = [(f"m{n}", answer(Result(f"m{n}", None, None, None, None, None, "nil"), 1)) for n in range(20)]
-    whole = Answers(most_bytes)
+    whole = AnswerStore(most_bytes)
     content = whole.add(found)
-    parts, restored = Answers(most_bytes), Answers(most_bytes)
+    parts, restored = AnswerStore(most_bytes), AnswerStore(most_bytes)
     for start in range(0, 20, 7):
         restored.restore([asked for asked, _ in found[start : start + 7]], parts.add(found[start : start + 7]))
     kept = [asked in whole for asked, _ in found]
@@ -88,7 +93,7 @@ def test_which_are_kept_is_the_same_after_a_kill(most_bytes):
 @pytest.mark.parametrize("content", [b"", b"[[]]\n[[]]\n", b"oops\n", b"[5]\n"])
 def test_answers_that_do_not_fit_are_refused(content):
     with pytest.raises(InputError, match=r"not those of this job; begin anew with --force"):
-        Answers().restore(["m"], content)
+        AnswerStore().restore(["m"], content)
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def many(tmp_path) -> Path:
 
 def test_a_mention_is_answered_once_in_a_file(index_path, many, tmp_path):
     encoder = HashEncoder()
-    job = Job(Table(many, column="mention"), tmp_path / "out.csv", chunk_rows=50)
+    job = Job(MentionFile(many, column="mention"), tmp_path / "out.csv", chunk_rows=50)
     run(Normalizer(Index.open(index_path), encoder=encoder), job)
     assert len(encoder.encoded) == len(set(encoder.encoded)) > 10
     rows = read(tmp_path / "out.csv")
@@ -120,7 +125,7 @@ def test_each_context_and_language_is_asked(index_path, many, tmp_path, monkeypa
         return normalize(mentions, contexts=contexts, languages=languages, **options)
 
     monkeypatch.setattr(normalizer, "normalize", listen)
-    table = Table(many, column="mention", context_column="context", language_column="language")
+    table = MentionFile(many, column="mention", context_column="context", language_column="language")
     run(normalizer, Job(table, tmp_path / "out.csv", chunk_rows=50))
     expected = dict.fromkeys((row["mention"], row["context"] or None, row["language"] or None) for row in read(many))
     assert asked == list(expected)
@@ -143,7 +148,7 @@ class Breaking(MoodyEncoder):
 def test_broken_and_resumed_is_unbroken_however_many_are_kept(index_path, tmp_path, monkeypatch, most_bytes, good):
     monkeypatch.setattr("alphita.normalizer.writing.answers.MOST_BYTES", most_bytes)
     words = [f"{word} {n // 4 * (n % 2)}" for n in range(60) for word in ("colds", "headace", "zz", "cephalgie")]
-    job = Job(Table(write(tmp_path / "in.csv", ["mention", *words])), tmp_path / "out.csv", chunk_rows=40)
+    job = Job(MentionFile(write(tmp_path / "in.csv", ["mention", *words])), tmp_path / "out.csv", chunk_rows=40)
     index = Index.open(index_path)
     run(Normalizer(index, encoder=Breaking()), replace(job, out=tmp_path / "unbroken.csv"))
     breaking = Breaking()
@@ -161,7 +166,7 @@ def test_broken_and_resumed_is_unbroken_however_many_are_kept(index_path, tmp_pa
 def test_answers_that_were_tampered_with_are_refused(index_path, many, tmp_path):
     breaking = Breaking()
     breaking.good = 1
-    job = Job(Table(many, column="mention"), tmp_path / "out.csv", chunk_rows=20)
+    job = Job(MentionFile(many, column="mention"), tmp_path / "out.csv", chunk_rows=20)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=breaking), job)
     part = tmp_path / "out.csv.answers.part"
@@ -182,7 +187,7 @@ def own(tmp_path) -> Path:
 def test_what_the_file_defines_anywhere_is_known_everywhere(index_path, own, tmp_path):
     source = write(tmp_path / "in.csv", ["mention", "CCD", "SZ", *["cold"] * 20, "common cold disease (CCD)"])
     normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder(), abbreviations=own)
-    summary = run(normalizer, Job(Table(source), tmp_path / "out.csv", chunk_rows=5))
+    summary = run(normalizer, Job(MentionFile(source), tmp_path / "out.csv", chunk_rows=5))
     rows = read(tmp_path / "out.csv")
     assert (rows[0]["expansion"], rows[1]["expansion"]) == ("common cold disease", "seizure")
     assert summary.abbreviation >= 1
@@ -192,7 +197,7 @@ def test_definitions_in_the_contexts_are_learned(index_path, own, tmp_path):
     lines = ["mention,note", "CCD,", "cold,has a common cold disease (CCD) since May"]
     source = write(tmp_path / "in.csv", lines)
     normalizer = Normalizer(Index.open(index_path), encoder=HashEncoder(), abbreviations=own)
-    run(normalizer, Job(Table(source, context_column="note"), tmp_path / "out.csv"))
+    run(normalizer, Job(MentionFile(source, context_column="note"), tmp_path / "out.csv"))
     assert read(tmp_path / "out.csv")[0]["expansion"] == "common cold disease"
 
 
@@ -202,7 +207,7 @@ def test_resume_with_other_definitions_further_down_is_refused(index_path, own, 
     breaking = Breaking()
     breaking.good = 1
     index = Index.open(index_path)
-    job = Job(Table(source), tmp_path / "out.csv", chunk_rows=10)
+    job = Job(MentionFile(source), tmp_path / "out.csv", chunk_rows=10)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(index, encoder=breaking, abbreviations=own), job)
     assert len((tmp_path / "out.csv.journal").read_text().splitlines()) == 2
@@ -222,7 +227,10 @@ def test_an_answers_file_holds_no_mention(index_path, tmp_path):
     breaking.good = 1
     source = write(tmp_path / "in.csv", ["mention", *(f"colds of John Doe {n}" for n in range(20))])
     with pytest.raises(RuntimeError, match="crash"):
-        run(Normalizer(Index.open(index_path), encoder=breaking), Job(Table(source), tmp_path / "o.csv", chunk_rows=10))
+        run(
+            Normalizer(Index.open(index_path), encoder=breaking),
+            Job(MentionFile(source), tmp_path / "o.csv", chunk_rows=10),
+        )
     content = (tmp_path / "o.csv.answers.part").read_text()
     assert len([json.loads(line) for line in content.splitlines()]) == 10
     assert "Doe" not in content

@@ -21,14 +21,14 @@ from alphita.normalizer.abbreviations.schwartz_hearst import find_pairs
 from alphita.normalizer.answering.filters import Filters
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.writing import batches
-from alphita.normalizer.writing.batches import ADDED, Settings, normalize_batches, opened, schema_of
+from alphita.normalizer.writing.batches import ADDED, NormalizerSettings, normalize_batches, opened, schema_of
 from alphita.normalizer.writing.remembering import Memory
 from tests.doubles import HashEncoder
 from tests.normalizer.one_by_one import naive
 
 MENTIONS = ["Seizure", "seizures", "headach", "cold", "T2DM", "qqqqq", "", " ", "diabetes type 1", None]
 KINDS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
-ASKED = Settings("small.index")
+ASKED = NormalizerSettings("small.index")
 PARTS = st.lists(st.lists(st.sampled_from(MENTIONS), max_size=6), max_size=4)
 
 
@@ -49,7 +49,7 @@ def same(one, other) -> bool:
 @settings(max_examples=40)
 @given(parts=PARTS, top_k=st.integers(1, 4), kind=st.sampled_from(KINDS))
 def test_rows_are_those_answered_one_by_one(shared, parts, top_k, kind):
-    asked = Settings("small.index", top_k=top_k)
+    asked = NormalizerSettings("small.index", top_k=top_k)
     given_ = [batch_of(mentions, kind, 100 * number) for number, mentions in enumerate(parts)]
     made = list(normalize_batches(iter(given_), asked, shared))
     assert len(made) == len(given_)
@@ -95,7 +95,7 @@ def test_contexts_languages_and_explanations_are_passed_on(shared):
             return shared.normalize(mentions, **options)
 
     batch = pa.record_batch({"m": ["cold", "cold", "cold"], "c": ["a text", "", "a text"], "l": ["en", None, "en"]})
-    told = Settings("small.index", "m", "c", "l", top_k=2, explain=True)
+    told = NormalizerSettings("small.index", "m", "c", "l", top_k=2, explain=True)
     (made,) = normalize_batches(iter([batch]), told, Noting())
     ((mentions, options),) = asked
     assert mentions == ["cold", "cold"]
@@ -118,7 +118,7 @@ def test_a_column_of_nulls_is_nil(shared):
 
 def test_empty_batches_open_nothing(tmp_path):
     batch = batch_of([])
-    missing = Settings(str(tmp_path / "missing.index"), top_k=2, explain=True)
+    missing = NormalizerSettings(str(tmp_path / "missing.index"), top_k=2, explain=True)
     (made,) = normalize_batches(iter([batch]), missing)
     assert len(made) == 0
     assert made.schema == schema_of(missing, batch.schema)
@@ -153,18 +153,20 @@ def test_columns_are_those_of_the_record_that_a_row_does_not_have_itself():
 
 
 def test_settings_can_be_sent_and_compared():
-    told = Settings("x.index", filters=Filters(types=("Disease",)), definitions=(("CHF", "heart failure", 2),))
+    told = NormalizerSettings(
+        "x.index", filters=Filters(types=("Disease",)), definitions=(("CHF", "heart failure", 2),)
+    )
     assert pickle.loads(pickle.dumps(told)) == told
     assert hash(told) == hash(pickle.loads(pickle.dumps(told)))
 
 
 def test_a_memory_goes_along_and_does_not_open_the_index_again():
     memory = Memory({"cold": Decision("1", "lab", 1, "ann", "nil", shown=("T:1",))})
-    told = Settings("x.index", memory=memory)
+    told = NormalizerSettings("x.index", memory=memory)
     assert pickle.loads(pickle.dumps(told)).memory == memory
     assert Memory.from_json(json.loads(json.dumps(memory.to_json()))) == memory
-    assert hash(told) == hash(Settings("x.index"))
-    assert told == Settings("x.index")
+    assert hash(told) == hash(NormalizerSettings("x.index"))
+    assert told == NormalizerSettings("x.index")
 
 
 def test_what_was_settled_is_not_asked(shared):
@@ -191,8 +193,8 @@ def test_what_was_settled_is_not_asked(shared):
 
 def test_a_normaliser_is_opened_once(index_path):
     opened.cache_clear()
-    told = Settings(str(index_path), ranking="exact")
-    assert opened(told) is opened(Settings(str(index_path), ranking="exact"))
+    told = NormalizerSettings(str(index_path), ranking="exact")
+    assert opened(told) is opened(NormalizerSettings(str(index_path), ranking="exact"))
     batch = batch_of(["Seizure", "no such thing"])
     (made,) = normalize_batches(iter([batch]), told)
     assert made.column("concept_id").to_pylist() == ["T:1", None]

@@ -18,7 +18,7 @@ from alphita.index.store import Index, build
 from alphita.mappings.formats import Header
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.calibrating.audit import read_audit
-from alphita.normalizer.reading.files import Table
+from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing.job import format_of, header_of
 from alphita.normalizer.writing.run import Job, run
 from tests.doubles import HashEncoder
@@ -45,11 +45,11 @@ def source(tmp_path) -> Path:
     ("out", "name"), [("x.csv", "csv"), ("x.sssom.tsv", "sssom"), ("x.parquet", "parquet"), ("-", "csv")]
 )
 def test_the_format_is_told_by_the_name(out, name):
-    assert format_of(Job(Table("x.csv"), out)).__name__ == f"alphita.mappings.formats.{name}"
+    assert format_of(Job(MentionFile("x.csv"), out)).__name__ == f"alphita.mappings.formats.{name}"
 
 
 def test_frequency_code_and_explanation_are_written(normalizer, source, tmp_path):
-    table = Table(source, column="mention", code_column="code", frequency_column="n")
+    table = MentionFile(source, column="mention", code_column="code", frequency_column="n")
     run(normalizer, Job(table, tmp_path / "out.csv", explain=True))
     rows = read(tmp_path / "out.csv")
     assert [(row["mention_code"], row["frequency"]) for row in rows] == [
@@ -62,7 +62,7 @@ def test_frequency_code_and_explanation_are_written(normalizer, source, tmp_path
 def test_what_a_format_cannot_hold_is_counted_and_set_aside(normalizer, tmp_path):
     long = "x" * 51
     source = write(tmp_path / "in.csv", ["code,mention", "a1,headache", f"{long},cold", "a3,bad\0", "a4,headace"])
-    table = Table(source, column="mention", code_column="code")
+    table = MentionFile(source, column="mention", code_column="code")
     job = Job(table, tmp_path / "out.stcm.csv", top_k=2, header=HEADER, chunk_rows=2)
     summary = run(normalizer, job)
     assert (summary.rows, summary.rejected) == (4, 1)
@@ -84,7 +84,7 @@ def test_an_index_tells_which_concepts_are_standard(tmp_path, told):
     index = build(terminology, HashEncoder(), tmp_path / "rich.index")
     header = replace(HEADER, target_info=None)
     source = write(tmp_path / "in.csv", ["mention", "Present", "Dulorin"])
-    job = Job(Table(source), tmp_path / "out.stcm.csv", header=header)
+    job = Job(MentionFile(source), tmp_path / "out.stcm.csv", header=header)
     summary = run(Normalizer(index, encoder=HashEncoder()), job)
     written = [row["source_code"] for row in read(tmp_path / "out.stcm.csv")]
     assert written == (["Dulorin"] if told else ["Present", "Dulorin"])
@@ -96,7 +96,7 @@ def test_an_index_tells_which_concepts_are_standard(tmp_path, told):
 
 def test_a_format_without_what_it_needs_leaves_nothing(normalizer, source, tmp_path):
     with pytest.raises(UsageError, match="--source-vocabulary"):
-        run(normalizer, Job(Table(source, column="mention"), tmp_path / "out.csv", "omop"))
+        run(normalizer, Job(MentionFile(source, column="mention"), tmp_path / "out.csv", "omop"))
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
@@ -104,7 +104,7 @@ def test_a_format_without_what_it_needs_leaves_nothing(normalizer, source, tmp_p
 def test_a_concept_that_cannot_be_written_is_told_before_anything_is_answered(index_path, source, tmp_path, name):
     encoder = HashEncoder()
     bare = Header(set_id="https://x.org", licence="https://x.org/licence")
-    job = Job(Table(source, column="mention"), tmp_path / name, header=bare)
+    job = Job(MentionFile(source, column="mention"), tmp_path / name, header=bare)
     with pytest.raises(UsageError, match="prefix 'T' has no declared URI; declare it: --prefix T="):
         run(Normalizer(Index.open(index_path), encoder=encoder), job)
     assert encoder.encoded == []
@@ -112,7 +112,9 @@ def test_a_concept_that_cannot_be_written_is_told_before_anything_is_answered(in
 
 
 def test_the_header_says_what_the_index_knows(normalizer):
-    header = header_of(normalizer, Job(Table("x.csv"), "o.csv", header=Header(set_id="https://x.org")), "2020-02-02")
+    header = header_of(
+        normalizer, Job(MentionFile("x.csv"), "o.csv", header=Header(set_id="https://x.org")), "2020-02-02"
+    )
     assert (header.set_id, header.date, header.target_system) == ("https://x.org", "2020-02-02", "T")
     assert header.sources == {"TEST": "1"}
     assert header.target_info is None
@@ -127,7 +129,7 @@ class Breaking(HashEncoder):
 
 
 def test_a_job_that_goes_on_keeps_its_date(normalizer, index_path, source, tmp_path):
-    job = Job(Table(source, column="mention"), tmp_path / "out.sssom.tsv", header=HEADER, chunk_rows=2)
+    job = Job(MentionFile(source, column="mention"), tmp_path / "out.sssom.tsv", header=HEADER, chunk_rows=2)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
     journal = tmp_path / "out.sssom.tsv.journal"
@@ -150,11 +152,11 @@ def test_a_job_that_goes_on_keeps_its_date(normalizer, index_path, source, tmp_p
     ],
 )
 def test_resume_with_other_options_is_refused(normalizer, index_path, source, tmp_path, changed, name):
-    job = Job(Table(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
+    job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
     if "table" in changed:
-        changed = {"table": Table(source, column="mention", **changed["table"])}
+        changed = {"table": MentionFile(source, column="mention", **changed["table"])}
     normalizer.calibration = types.SimpleNamespace(fields={}) if name == "audit" else None
     with pytest.raises(UsageError, match=f"cannot resume: {name} was"):
         run(normalizer, replace(job, **changed), resume=True)
@@ -162,7 +164,7 @@ def test_resume_with_other_options_is_refused(normalizer, index_path, source, tm
 
 @pytest.mark.parametrize("name", ["ranking", "error", "target", "filters"])
 def test_resume_with_another_normalizer_is_refused(normalizer, index_path, source, tmp_path, name):
-    job = Job(Table(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
+    job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", chunk_rows=2)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking()), job)
     setattr(normalizer, name, 0.5)
@@ -188,16 +190,16 @@ def sure(normalizer, monkeypatch) -> Normalizer:
 
 
 def test_decisions_are_counted(sure, source, tmp_path):
-    summary = run(sure, Job(Table(source, column="mention"), tmp_path / "out.csv"))
+    summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"))
     assert (summary.exact, summary.accepted, summary.review, summary.nil) == (2, 2, 1, 1)
     sure.calibration = None
-    summary = run(sure, Job(Table(source, column="mention"), tmp_path / "out.csv"), force=True)
+    summary = run(sure, Job(MentionFile(source, column="mention"), tmp_path / "out.csv"), force=True)
     assert (summary.accepted, summary.review) == (None, None)
 
 
 def test_an_audit_is_drawn_from_the_accepted_rows(sure, tmp_path):
     lines = ["mention", *(["headache", "headace", "cold", "qqqq"] * 25)]
-    job = Job(Table(write(tmp_path / "in.csv", lines)), tmp_path / "out.csv", top_k=2, audit=10, chunk_rows=7)
+    job = Job(MentionFile(write(tmp_path / "in.csv", lines)), tmp_path / "out.csv", top_k=2, audit=10, chunk_rows=7)
     summary = run(sure, job)
     assert summary.audit == str(tmp_path / "out.csv.audit.csv")
     assert summary.accepted == 50
@@ -228,7 +230,7 @@ def test_an_audit_is_drawn_from_the_accepted_rows(sure, tmp_path):
 @pytest.mark.parametrize("moment", ["chunk", "before", "after"])
 def test_an_audit_after_a_crash_is_the_unbroken_one(sure, tmp_path, monkeypatch, moment):
     source = write(tmp_path / "in.csv", ["mention", *(["headache", "headace", "cold", "qqqq"] * 25)])
-    job = Job(Table(source), tmp_path / "out.csv", audit=10, chunk_rows=7)
+    job = Job(MentionFile(source), tmp_path / "out.csv", audit=10, chunk_rows=7)
     run(sure, replace(job, out=tmp_path / "unbroken" / "out.csv"))
     seen = []
 
@@ -254,7 +256,7 @@ def test_an_audit_after_a_crash_is_the_unbroken_one(sure, tmp_path, monkeypatch,
 
 
 def test_an_audit_that_cannot_be_written(sure, source, tmp_path, monkeypatch):
-    job = Job(Table(source, column="mention"), tmp_path / "out.csv", audit=1, audit_out=source / "a.csv")
+    job = Job(MentionFile(source, column="mention"), tmp_path / "out.csv", audit=1, audit_out=source / "a.csv")
     with pytest.raises(AlphitaError, match=rf"cannot write .*a\.csv: {source} is no folder"):
         run(sure, job)
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
@@ -274,10 +276,10 @@ def full(*_arguments, **_options):
 
 def test_an_audit_of_nothing(sure, tmp_path):
     source = write(tmp_path / "in.csv", ["mention", "qqqq"])
-    assert run(sure, Job(Table(source), tmp_path / "out.csv", audit=10)).audit is None
+    assert run(sure, Job(MentionFile(source), tmp_path / "out.csv", audit=10)).audit is None
     assert not list(tmp_path.glob("*audit*"))
     with pytest.raises(UsageError, match="needs an output file, not stdout"):
-        run(sure, Job(Table(source), "-", audit=10))
+        run(sure, Job(MentionFile(source), "-", audit=10))
     sure.calibration = None
     with pytest.raises(UsageError, match="without a calibration none is accepted; fit one: alphita calibrate --index"):
-        run(sure, Job(Table(source), tmp_path / "o.csv", audit=10))
+        run(sure, Job(MentionFile(source), tmp_path / "o.csv", audit=10))

@@ -10,9 +10,9 @@ from alphita.errors import UsageError
 from alphita.mappings.formats import Header
 from alphita.mappings.record import REVIEW
 from alphita.mappings.review.failures import Unknown
-from alphita.mappings.review.records import Decision, Project, Row
+from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
-from alphita.normalizer.reading.files import Table
+from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing import run as jobs
 from alphita.normalizer.writing.answers import FIELDS
 from alphita.normalizer.writing.remembering import Memory
@@ -26,9 +26,9 @@ def store(tmp_path):
     """Cold hands: T:2, broader; qqqq: no concept; wrong: rejected; headache: open. Of RIS, headache is HP:9."""
     with ReviewStore.open(tmp_path / "r.sqlite", create=True) as made:
         made.add_project(Project("lab", "LAB", "", "", "", "", ""))
-        made.add_rows("lab", [Row(0, "lab", number, "", one, 1) for number, one in enumerate(MENTIONS, 1)])
+        made.add_rows("lab", [ReviewRow(0, "lab", number, "", one, 1) for number, one in enumerate(MENTIONS, 1)])
         made.add_project(Project("ris", "RIS", "", "", "", "", ""))
-        made.add_rows("ris", [Row(0, "ris", 1, "", "headache", 1)])
+        made.add_rows("ris", [ReviewRow(0, "ris", 1, "", "headache", 1)])
         made.decide(Decision("1", "lab", 1, "ann", "choose", "T:2", "broad", "seen", concept_name="Headache"))
         made.decide(Decision("2", "lab", 2, "ann", "nil"))
         made.decide(Decision("3", "lab", 4, "ann", "reject"))
@@ -40,7 +40,7 @@ def store(tmp_path):
 def table(tmp_path):
     path = tmp_path / "in.txt"
     path.write_text("cold HANDS\nheadache\nqqqq\nwrong\ncold hands\n")
-    return Table(path)
+    return MentionFile(path)
 
 
 def read(path):
@@ -69,7 +69,7 @@ def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
 
 def test_a_decision_of_no_known_time(store):
     said = Decision("5", "ris", 0, "cy", "choose", "HP:8", "exact")
-    store.add_rows("ris", [Row(0, "ris", 2, "", "cough", 1, decided=(said,))])
+    store.add_rows("ris", [ReviewRow(0, "ris", 2, "", "cough", 1, decided=(said,))])
     (values,) = Memory.read(store.path, project="ris").answer("cough", explain=True)
     told = dict(zip((*FIELDS, *REVIEW), values, strict=True))
     assert (told["explanation"], told["reviewed_at"]) == ("reviewed: choose by cy", None)

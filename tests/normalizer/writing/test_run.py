@@ -24,7 +24,7 @@ from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.store import Index
 from alphita.mappings.record import REVIEW, Mapping
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.reading.files import Table
+from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing.journal import Journal
 from alphita.normalizer.writing.run import Job, run
 from tests.doubles import HashEncoder
@@ -75,7 +75,7 @@ def source(tmp_path) -> Path:
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_file_in_every_plain_format(normalizer, source, tmp_path, name):
     out = tmp_path / "made" / f"out.{name}"
-    summary = run(normalizer, Job(Table(source), out))
+    summary = run(normalizer, Job(MentionFile(source), out))
     assert (summary.rows, summary.exact, summary.nearest, summary.nil, summary.rejected) == (6, 2, 1, 2, 1)
     assert (summary.out, summary.resumed_rows) == (str(out), 0)
     rows = content(out)
@@ -98,7 +98,7 @@ def test_a_file_in_every_plain_format(normalizer, source, tmp_path, name):
 def test_every_plain_format_says_the_same(normalizer, source, tmp_path):
     made = []
     for name in PLAIN:
-        run(normalizer, Job(Table(source, code_column="id"), tmp_path / f"out.{name}", top_k=3))
+        run(normalizer, Job(MentionFile(source, code_column="id"), tmp_path / f"out.{name}", top_k=3))
         made.append(content(tmp_path / f"out.{name}"))
     # In CSV an empty string and a missing value look alike.
     made = [[{key: None if value == "" else value for key, value in row.items()} for row in rows] for rows in made]
@@ -109,14 +109,14 @@ def test_every_plain_format_says_the_same(normalizer, source, tmp_path):
 
 
 def test_columns_are_the_fields_of_the_record():
-    assert Job(Table("x.csv"), "o.csv").columns() == COLUMNS
-    full = Job(Table("x.csv", code_column="id", frequency_column="n"), "o.csv", explain=True).columns()
+    assert Job(MentionFile("x.csv"), "o.csv").columns() == COLUMNS
+    full = Job(MentionFile("x.csv", code_column="id", frequency_column="n"), "o.csv", explain=True).columns()
     assert full == [name for name in Mapping.__dataclass_fields__ if name not in REVIEW]
     assert set(full) - set(COLUMNS) == {"mention_code", "frequency", "explanation"}
 
 
 def test_rejects_are_private_and_say_where(normalizer, source, tmp_path):
-    summary = run(normalizer, Job(Table(source), tmp_path / "out.csv"))
+    summary = run(normalizer, Job(MentionFile(source), tmp_path / "out.csv"))
     assert summary.rejects == str(tmp_path / "out.csv.rejects.csv")
     rejects = Path(summary.rejects)
     assert rejects.stat().st_mode & 0o777 == 0o600
@@ -128,7 +128,7 @@ def test_rejects_are_private_and_say_where(normalizer, source, tmp_path):
 
 def test_private_keeps_values_out_of_the_rejects(normalizer, tmp_path):
     source = write(tmp_path / "in.csv", ["mention,x", "secret\0,1", "secret,2,3", '"sec"ret,1', "cold,1"])
-    run(normalizer, Job(Table(source), tmp_path / "out.csv", private=True))
+    run(normalizer, Job(MentionFile(source), tmp_path / "out.csv", private=True))
     rejects = (tmp_path / "out.csv.rejects.csv").read_text()
     assert rejects.count("\n") == 4
     assert "secret" not in rejects
@@ -137,9 +137,9 @@ def test_private_keeps_values_out_of_the_rejects(normalizer, tmp_path):
 
 def test_old_rejects_do_not_outlive_their_output(normalizer, source, tmp_path):
     out = tmp_path / "out.csv"
-    run(normalizer, Job(Table(source), out))
+    run(normalizer, Job(MentionFile(source), out))
     clean = write(tmp_path / "clean.csv", ["mention", "cold"])
-    assert run(normalizer, Job(Table(clean), out), force=True).rejects is None
+    assert run(normalizer, Job(MentionFile(clean), out), force=True).rejects is None
     assert not (tmp_path / "out.csv.rejects.csv").exists()
 
 
@@ -148,8 +148,8 @@ def test_chunks_do_not_show_in_the_output(normalizer, tmp_path, name):
     words = ["headache", "cold", "headace", "qqqq", "bad\0", "diabetes mellitus typ 2", ""]
     source = write(tmp_path / "in.csv", ["code,mention", *(f"{n},{words[n % 7]}" for n in range(100))])
     whole, cut = tmp_path / f"whole.{name}", tmp_path / f"cut.{name}"
-    first = run(normalizer, Job(Table(source), whole, top_k=2))
-    second = run(normalizer, Job(Table(source), cut, top_k=2, chunk_rows=7))
+    first = run(normalizer, Job(MentionFile(source), whole, top_k=2))
+    second = run(normalizer, Job(MentionFile(source), cut, top_k=2, chunk_rows=7))
     assert content(whole) == content(cut)
     assert first.rejected == second.rejected == 14
     assert Path(first.rejects).read_bytes() == Path(second.rejects).read_bytes()
@@ -158,7 +158,7 @@ def test_chunks_do_not_show_in_the_output(normalizer, tmp_path, name):
 def test_a_file_without_rows_gives_a_header(normalizer, tmp_path):
     source = write(tmp_path / "in.csv", ["mention"])
     for name in PLAIN:
-        assert run(normalizer, Job(Table(source), tmp_path / f"out.{name}")).rows == 0
+        assert run(normalizer, Job(MentionFile(source), tmp_path / f"out.{name}")).rows == 0
         assert content(tmp_path / f"out.{name}") == []
     assert (tmp_path / "out.csv").read_text() == ",".join(COLUMNS) + "\n"
     assert pq.read_schema(tmp_path / "out.parquet").names == COLUMNS
@@ -168,7 +168,7 @@ def test_giant_cells_end_a_chunk_early(normalizer, tmp_path, monkeypatch):
     monkeypatch.setattr("alphita.normalizer.writing.run.CHUNK_CHARACTERS", 150_000)
     cells = ["headache " * 11_112, "cold", "headache " * 11_112, "headache"]
     source = write(tmp_path / "in.csv", ["mention", *cells])
-    summary = run(normalizer, Job(Table(source), tmp_path / "out.jsonl"))
+    summary = run(normalizer, Job(MentionFile(source), tmp_path / "out.jsonl"))
     assert summary.rows == 4
     rows = content(tmp_path / "out.jsonl")
     assert [row["mention"] for row in rows] == cells
@@ -178,17 +178,17 @@ def test_giant_cells_end_a_chunk_early(normalizer, tmp_path, monkeypatch):
 def test_an_existing_output_is_kept_unless_forced(normalizer, source, tmp_path):
     out = write(tmp_path / "out.csv", ["mine"])
     with pytest.raises(UsageError, match=r"out.csv already exists; choose another name or use --force"):
-        run(normalizer, Job(Table(source), out))
+        run(normalizer, Job(MentionFile(source), out))
     with pytest.raises(UsageError, match="already exists"):
-        run(normalizer, Job(Table(source), out), resume=True)
+        run(normalizer, Job(MentionFile(source), out), resume=True)
     assert out.read_text() == "mine\n"
-    run(normalizer, Job(Table(source), out), force=True)
+    run(normalizer, Job(MentionFile(source), out), force=True)
     assert len(content(out)) == 5
 
 
 def test_the_input_is_never_the_output(normalizer, source):
     with pytest.raises(UsageError, match="is the input"):
-        run(normalizer, Job(Table(source), source), force=True)
+        run(normalizer, Job(MentionFile(source), source), force=True)
 
 
 def test_no_file_serves_two_ends(normalizer, source, tmp_path):
@@ -196,16 +196,16 @@ def test_no_file_serves_two_ends(normalizer, source, tmp_path):
     for audit_out, what in (
         (source, "the input"), (out, "the output"), (tmp_path / "x" / ".." / "out.csv.rejects.csv", "the rejects"),
     ):  # fmt: skip
-        job = Job(Table(source), out, audit=1, audit_out=audit_out)
+        job = Job(MentionFile(source), out, audit=1, audit_out=audit_out)
         normalizer.calibration = types.SimpleNamespace()
         with pytest.raises(UsageError, match=f"is {what}; choose another name for the rows to audit"):
             run(normalizer, job, force=True)
     normalizer.calibration = None
     with pytest.raises(UsageError, match="is the input; choose another name for the report"):
-        run(normalizer, Job(Table(source), "-", report=source))
+        run(normalizer, Job(MentionFile(source), "-", report=source))
     rejects = write(tmp_path / "out.csv.rejects.csv", ["mention", "cold"])
     with pytest.raises(UsageError, match="is the input; choose another name for the rejects"):
-        run(normalizer, Job(Table(rejects), out))
+        run(normalizer, Job(MentionFile(rejects), out))
     assert source.read_bytes() == before
 
 
@@ -213,7 +213,7 @@ def test_a_missing_input_is_told_whether_or_not_there_is_an_output(normalizer, t
     out = write(tmp_path / "out.csv", ["earlier"])
     for name in ("out.csv", "other.csv"):
         with pytest.raises(InputError, match=r"missing\.csv: cannot read the input: No such file"):
-            run(normalizer, Job(Table(tmp_path / "missing.csv"), tmp_path / name), force=True)
+            run(normalizer, Job(MentionFile(tmp_path / "missing.csv"), tmp_path / name), force=True)
     assert out.read_text() == "earlier\n"
 
 
@@ -227,14 +227,14 @@ def test_a_missing_input_is_told_whether_or_not_there_is_an_output(normalizer, t
 )
 def test_wrong_outputs(normalizer, source, tmp_path, out, name, message):
     with pytest.raises(UsageError, match=message):
-        run(normalizer, Job(Table(source), tmp_path / out, name))
+        run(normalizer, Job(MentionFile(source), tmp_path / out, name))
 
 
 @pytest.mark.parametrize("out", ["", ".", "..", "/"])
 def test_an_output_without_a_name_is_refused(normalizer, source, tmp_path, monkeypatch, out):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="is a folder; name a file"):
-        run(normalizer, Job(Table(source), out, "csv"), force=True)
+        run(normalizer, Job(MentionFile(source), out, "csv"), force=True)
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
@@ -247,19 +247,19 @@ def test_a_report_that_cannot_be_written_is_told_before_the_work(normalizer, sou
         (source / "new" / "r.json", AlphitaError, rf"cannot write .*r\.json: {source} is no folder"),
     ):
         with pytest.raises(kind, match=problem):
-            run(normalizer, Job(Table(source), out, report=report))
+            run(normalizer, Job(MentionFile(source), out, report=report))
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
     with pytest.raises(AlphitaError, match=rf"r\.json: the folder {tmp_path} may not be written; choose another"):
-        run(normalizer, Job(Table(source), out, report=tmp_path / "new" / "r.json"))
+        run(normalizer, Job(MentionFile(source), out, report=tmp_path / "new" / "r.json"))
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
 def test_an_input_that_cannot_be_used_leaves_nothing(normalizer, tmp_path):
     source = write(tmp_path / "in.csv", ["a,b", "1,2"])
     with pytest.raises(UsageError, match="unknown column 'c'"):
-        run(normalizer, Job(Table(source, column="c"), tmp_path / "out.csv"))
+        run(normalizer, Job(MentionFile(source, column="c"), tmp_path / "out.csv"))
     with pytest.raises(InputError, match="No such file"):
-        run(normalizer, Job(Table(tmp_path / "none.csv"), tmp_path / "out.csv"))
+        run(normalizer, Job(MentionFile(tmp_path / "none.csv"), tmp_path / "out.csv"))
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
@@ -269,9 +269,9 @@ def stdin(monkeypatch, text: bytes) -> None:
 
 def test_from_stdin(normalizer, tmp_path, monkeypatch):
     stdin(monkeypatch, b"headache\ncold\n")
-    assert run(normalizer, Job(Table("-"), tmp_path / "out.csv")).exact == 2
+    assert run(normalizer, Job(MentionFile("-"), tmp_path / "out.csv")).exact == 2
     with pytest.raises(UsageError, match="stdin cannot be resumed"):
-        run(normalizer, Job(Table("-"), tmp_path / "new.csv"), resume=True)
+        run(normalizer, Job(MentionFile("-"), tmp_path / "new.csv"), resume=True)
 
 
 def test_what_one_input_defines_is_not_for_a_stream_after_it(index_path, tmp_path, monkeypatch):
@@ -283,10 +283,10 @@ def test_what_one_input_defines_is_not_for_a_stream_after_it(index_path, tmp_pat
 
     used, expansions = fresh(), []
     source = write(tmp_path / "in.csv", ["mention", "diabetes mellitus type 2 (DMT2)", "DMT2"])
-    run(used, Job(Table(source), tmp_path / "one.csv"))
+    run(used, Job(MentionFile(source), tmp_path / "one.csv"))
     for normalizer in (used, fresh()):
         stdin(monkeypatch, b"mention\nDMT2\n")
-        run(normalizer, Job(Table("-"), tmp_path / "two.csv"), force=True)
+        run(normalizer, Job(MentionFile("-"), tmp_path / "two.csv"), force=True)
         expansions.append(content(tmp_path / "two.csv")[0]["expansion"])
     assert content(tmp_path / "one.csv")[1]["expansion"] == "diabetes mellitus type 2"
     assert expansions == [None, None]
@@ -294,7 +294,7 @@ def test_what_one_input_defines_is_not_for_a_stream_after_it(index_path, tmp_pat
 
 @pytest.mark.parametrize("name", ["csv", "jsonl"])
 def test_to_stdout(normalizer, source, tmp_path, capfdbinary, name):
-    job = Job(Table(source), "-", name)
+    job = Job(MentionFile(source), "-", name)
     with_file = run(normalizer, replace(job, out=tmp_path / "out"))
     capfdbinary.readouterr()
     assert run(normalizer, job).exact == with_file.exact
@@ -310,16 +310,16 @@ def test_from_a_pipe(normalizer, tmp_path):
     content = b"mention\ncongestive cold failure (CCF)\nheadache\ncold\n"
     writing = threading.Thread(target=pipe.write_bytes, args=(content,), daemon=True)
     writing.start()
-    summary = run(normalizer, Job(Table(pipe), tmp_path / "out.csv"))
+    summary = run(normalizer, Job(MentionFile(pipe), tmp_path / "out.csv"))
     writing.join()
     assert (summary.rows, summary.exact) == (3, 2)
     with pytest.raises(UsageError, match="a pipe cannot be resumed"):
-        run(normalizer, Job(Table(pipe), tmp_path / "new.csv"), resume=True)
+        run(normalizer, Job(MentionFile(pipe), tmp_path / "new.csv"), resume=True)
 
 
 def test_what_does_not_go_to_stdout_is_told_row_by_row(normalizer, tmp_path, capfd):
     source = write(tmp_path / "in.csv", ["code,mention", *["a,bad\0"] * 7, "c,cold", "b,headache"])
-    table = Table(source, column="mention", code_column="code")
+    table = MentionFile(source, column="mention", code_column="code")
     header = replace(HEADER, target_info=lambda one: None if one == "T:3" else HEADER.target_info(one))
     for private in (False, True):
         run(normalizer, Job(table, "-", "usagi", header=header, private=private))
@@ -334,9 +334,9 @@ def test_what_does_not_go_to_stdout_is_told_row_by_row(normalizer, tmp_path, cap
 
 def test_parquet_does_not_go_to_stdout(normalizer, source):
     with pytest.raises(UsageError, match="cannot be written to stdout"):
-        run(normalizer, Job(Table(source), "-", "parquet"))
+        run(normalizer, Job(MentionFile(source), "-", "parquet"))
     with pytest.raises(UsageError, match="stdout cannot be resumed"):
-        run(normalizer, Job(Table(source), "-"), resume=True)
+        run(normalizer, Job(MentionFile(source), "-"), resume=True)
 
 
 class Breaking(HashEncoder):
@@ -369,7 +369,7 @@ def many(tmp_path) -> Path:
 
 
 def broken(index_path, many, out, good: int = 3, **options) -> Job:
-    job = Job(Table(many, column="mention"), out, chunk_rows=100, **options)
+    job = Job(MentionFile(many, column="mention"), out, chunk_rows=100, **options)
     with pytest.raises(RuntimeError, match="crash"):
         run(Normalizer(Index.open(index_path), encoder=Breaking(good)), job)
     assert not Path(out).exists()
@@ -407,7 +407,7 @@ AGAIN = ["c1,cold,1", "c1,cold,2", "c1,bad\0,4", "c1,cold,8", "c2,headache,", "c
 
 def test_what_comes_again_in_the_next_chunk_is_written_as_in_the_same_one(normalizer, tmp_path, capfdbinary):
     source = write(tmp_path / "in.csv", ["code,mention,n", *AGAIN])
-    table = Table(source, column="mention", code_column="code", frequency_column="n")
+    table = MentionFile(source, column="mention", code_column="code", frequency_column="n")
     job = Job(table, tmp_path / "whole", "usagi", top_k=3, header=HEADER)
     whole = run(normalizer, job)
     assert whole.lost["mentions given again, with the first one's row"] == 4
@@ -428,7 +428,7 @@ def test_what_comes_again_in_the_next_chunk_is_written_as_in_the_same_one(normal
 @pytest.mark.parametrize("good", range(1, 9))
 def test_a_job_that_breaks_off_where_a_mention_comes_again(normalizer, tmp_path, monkeypatch, good):
     source = write(tmp_path / "in.csv", ["code,mention,n", *AGAIN])
-    table = Table(source, column="mention", code_column="code", frequency_column="n")
+    table = MentionFile(source, column="mention", code_column="code", frequency_column="n")
     job = Job(table, tmp_path / "out", "usagi", top_k=3, header=HEADER, chunk_rows=1)
     whole = run(normalizer, replace(job, out=tmp_path / "whole"))
     done, add = [], Journal.add
@@ -456,12 +456,12 @@ def test_a_job_that_breaks_off_where_a_mention_comes_again(normalizer, tmp_path,
 
 
 def test_resume_without_an_earlier_job_just_runs(normalizer, source, tmp_path):
-    assert run(normalizer, Job(Table(source), tmp_path / "out.csv"), resume=True).rows == 6
+    assert run(normalizer, Job(MentionFile(source), tmp_path / "out.csv"), resume=True).rows == 6
 
 
 def test_resume_and_force_exclude_each_other(normalizer, source, tmp_path):
     with pytest.raises(UsageError, match="give one of them"):
-        run(normalizer, Job(Table(source), tmp_path / "out.csv"), resume=True, force=True)
+        run(normalizer, Job(MentionFile(source), tmp_path / "out.csv"), resume=True, force=True)
 
 
 def test_resume_with_other_options_is_refused(index_path, many, tmp_path):
@@ -473,7 +473,7 @@ def test_resume_with_other_options_is_refused(index_path, many, tmp_path):
     with pytest.raises(UsageError, match=r"cannot resume: floor was 0.5 when the job began and is 0.6 now"):
         run(Normalizer(index, encoder=HashEncoder(), floor=0.6), job, resume=True)
     with pytest.raises(UsageError, match=r"cannot resume: code column was None .* is 'code' now"):
-        run(same, replace(job, table=Table(many, code_column="code")), resume=True)
+        run(same, replace(job, table=MentionFile(many, code_column="code")), resume=True)
     index.content_hash = "other"
     with pytest.raises(UsageError, match="cannot resume: index hash was"):
         run(Normalizer(index, encoder=HashEncoder()), job, resume=True)
@@ -497,7 +497,7 @@ def test_resume_with_another_input_is_refused(normalizer, index_path, many, tmp_
 
 
 def test_a_journal_line_that_was_cut_does_not_count(normalizer, index_path, many, tmp_path):
-    run(normalizer, Job(Table(many, column="mention"), tmp_path / "unbroken.csv", chunk_rows=100))
+    run(normalizer, Job(MentionFile(many, column="mention"), tmp_path / "unbroken.csv", chunk_rows=100))
     job = broken(index_path, many, tmp_path / "out.csv")
     journal = tmp_path / "out.csv.journal"
     journal.write_bytes(journal.read_bytes()[:-5])
@@ -521,7 +521,7 @@ def test_a_part_or_journal_that_was_tampered_with_is_refused(normalizer, index_p
 @pytest.mark.parametrize("moment", ["before", "between", "after"])
 def test_a_crash_while_the_output_is_put_in_place(normalizer, source, tmp_path, monkeypatch, name, moment):
     out, unbroken = tmp_path / f"out.{name}", tmp_path / f"unbroken.{name}"
-    job = Job(Table(source, code_column="id"), out, name, header=HEADER)
+    job = Job(MentionFile(source, code_column="id"), out, name, header=HEADER)
     run(normalizer, replace(job, out=unbroken))
     writer = registry.load("alphita.mappings.formats", name)
     finish = writer.finish
@@ -549,10 +549,10 @@ def test_two_jobs_do_not_write_one_output(normalizer, source, tmp_path):
     class Second(HashEncoder):
         def encode(self, strings):
             with pytest.raises(AlphitaError, match="another alphita is writing this output now"):
-                run(normalizer, Job(Table(source), out), force=True)
+                run(normalizer, Job(MentionFile(source), out), force=True)
             return super().encode(strings)
 
-    assert run(Normalizer(normalizer.index, encoder=Second()), Job(Table(source), out)).rows == 6
+    assert run(Normalizer(normalizer.index, encoder=Second()), Job(MentionFile(source), out)).rows == 6
     assert len(content(out)) == 5
 
 

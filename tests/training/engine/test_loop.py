@@ -9,9 +9,9 @@ import torch
 
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.training.engine import checkpoints
-from alphita.training.engine.loop import Plan, fit, learning_rate_factor
+from alphita.training.engine.loop import LoopPlan, fit, learning_rate_factor
 
-PLAN = Plan(
+PLAN = LoopPlan(
     steps=12, warmup_steps=3, learning_rate=0.05, accumulation=2, clip=1.0, weight_decay=0.01,
     log_every=2, evaluate_every=0, checkpoint_every=4,
 )  # fmt: skip

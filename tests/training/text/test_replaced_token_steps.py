@@ -15,7 +15,7 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError
 from alphita.training.engine import dry_run
 from alphita.training.engine.forward import TermForward
-from alphita.training.engine.loop import Plan, fit
+from alphita.training.engine.loop import LoopPlan, fit
 from alphita.training.engine.ranks import Ranks
 from alphita.training.engine.tokens import TokenTable
 from alphita.training.text import replaced_token_steps
@@ -300,7 +300,7 @@ def test_it_learns_to_find_replaced_tokens_and_resumes_to_the_bit(
                 raise Killed
 
         made = steps(bert, sequences, dropout=0.1)
-        plan = Plan(steps=40, checkpoint_every=10, **PLAN)  # type: ignore[arg-type]
+        plan = LoopPlan(steps=40, checkpoint_every=10, **PLAN)  # type: ignore[arg-type]
         fit(modules(made), made, plan, folder, fingerprint="x", resume=resume, before_step=stop)
         return made
 
@@ -323,7 +323,7 @@ def test_it_learns_to_find_replaced_tokens_and_resumes_to_the_bit(
 def test_a_dry_run_tells_sizes_and_changes_nothing(bert: Path, sequences: Sequences) -> None:
     made = steps(bert, sequences)
     before = {key: value.clone() for key, value in made.generator.state_dict().items()}
-    plan = Plan(steps=7, checkpoint_every=0, **PLAN)  # type: ignore[arg-type]
+    plan = LoopPlan(steps=7, checkpoint_every=0, **PLAN)  # type: ignore[arg-type]
     told, _ = dry_run.estimate("electra", "11 sequences", made, modules(made), plan, bf16=False)
     assert "6 sequences" in told
     assert all(torch.equal(value, before[key]) for key, value in made.generator.state_dict().items())

@@ -26,7 +26,7 @@ from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Published, Source, _pair_files
 from alphita.evaluation.benchmarks._pair_files import read_table
 from alphita.evaluation.scoring import finetuning
-from alphita.evaluation.scoring.finetuning import Encoding, Settings, count_columns, mean_f1, runs_f1
+from alphita.evaluation.scoring.finetuning import Encoding, FineTuningSettings, count_columns, mean_f1, runs_f1
 from alphita.evaluation.scoring.results import Figure, Metric, Result
 
 CITATION = "Zhang et al. 2020, Conceptualized representation learning (ChineseBLUE)"
@@ -67,9 +67,9 @@ class Options(Config):
     layer_decay: float = Field(0.8, gt=0, le=1, description="factor of the rate a layer further down (ELECTRA: 0.8)")
     seed: int = Field(0, ge=0, description="of the first run; the others follow it")
 
-    def settings(self) -> Settings:
+    def settings(self) -> FineTuningSettings:
         """Return what the trainer takes."""
-        return Settings(
+        return FineTuningSettings(
             self.runs, self.epochs, self.learning_rate, self.batch_size, self.max_length, self.layer_decay, self.seed
         )
 

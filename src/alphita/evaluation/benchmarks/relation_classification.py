@@ -28,7 +28,7 @@ from alphita.evaluation.benchmarks._concept_names import read_names
 from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
 from alphita.evaluation.scoring import relation_classifier
-from alphita.evaluation.scoring.relation_classifier import Examples, Settings, macro_f1
+from alphita.evaluation.scoring.relation_classifier import ClassifierSettings, Examples, macro_f1
 from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import ConceptSystem, VectorSystem
 from alphita.evaluation.systems.encoder import EncoderSystem
@@ -316,7 +316,7 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
     if isinstance(system, ConceptSystem) and not isinstance(system, VectorSystem):
         covered = known
     vectors = relation_classifier.filled(vectors)
-    settings = Settings(options.epochs, options.seed, len(data.relations))
+    settings = ClassifierSettings(options.epochs, options.seed, len(data.relations))
     encoder = isinstance(system, EncoderSystem)
     used = relation_classifier.rescaled(vectors) if options.rescale else vectors
     predicted = {
@@ -373,7 +373,9 @@ def _named(data: Data) -> list[str]:
     return [one if term is None else term for one, term in zip(data.concepts, data.terms, strict=True)]
 
 
-def _fine_tuned(data: Data, system: object, vectors: NDArray[np.float32], settings: Settings) -> NDArray[np.int64]:
+def _fine_tuned(
+    data: Data, system: object, vectors: NDArray[np.float32], settings: ClassifierSettings
+) -> NDArray[np.int64]:
     if not isinstance(system, EncoderSystem):
         return relation_classifier.classify_vectors(vectors, data.train, data.test, settings, decay=False, tune=True)
     kept = system.encoder

@@ -36,7 +36,7 @@ SCORED_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
-class Settings:
+class FineTuningSettings:
     """How to train.
 
     Attributes:
@@ -168,7 +168,7 @@ def encoder_of(system: object, max_length: int) -> TermEncoder:
 
 def fine_tune(
     system: object,
-    settings: Settings,
+    settings: FineTuningSettings,
     train: Sequence[Encoded],
     targets: Sequence[NDArray[Any]],
     test: Sequence[Encoded],
@@ -206,7 +206,7 @@ def fine_tune(
 class _Run:
     """One model with its head."""
 
-    def __init__(self, encoder: TermEncoder, settings: Settings, seed: int, outputs: int) -> None:
+    def __init__(self, encoder: TermEncoder, settings: FineTuningSettings, seed: int, outputs: int) -> None:
         torch = require("torch", "train")
         from alphita.encoder import injected_bert
 
@@ -336,7 +336,7 @@ def depth(name: str, layers: int) -> int:
     return 0 if "embed" in name else layers + 1
 
 
-def _batches(n: int, settings: Settings, seed: int) -> Iterator[NDArray[np.int64]]:
+def _batches(n: int, settings: FineTuningSettings, seed: int) -> Iterator[NDArray[np.int64]]:
     order = np.random.default_rng(seed)
     for _ in range(settings.epochs):
         shuffled = order.permutation(n)

@@ -50,7 +50,7 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ClassifierSettings:
     """How to train.
 
     Attributes:
@@ -85,7 +85,13 @@ def rescaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def classify_vectors(
-    vectors: NDArray[np.float32], train: Examples, test: Examples, settings: Settings, *, decay: bool, tune: bool
+    vectors: NDArray[np.float32],
+    train: Examples,
+    test: Examples,
+    settings: ClassifierSettings,
+    *,
+    decay: bool,
+    tune: bool,
 ) -> Int:
     """Train on vectors of concepts; return the predicted relation of each test triple, (m,).
 
@@ -112,7 +118,7 @@ def classify_vectors(
 
 
 def classify_terms(
-    encoder: TermEncoder, terms: Sequence[str], train: Examples, test: Examples, settings: Settings
+    encoder: TermEncoder, terms: Sequence[str], train: Examples, test: Examples, settings: ClassifierSettings
 ) -> Int:
     """Train a classifier and the encoder under it; return the predicted relation of each test triple, (m,).
 
@@ -148,7 +154,7 @@ def _fit(
     logits: Callable[[Any, Any], Any],
     parameters: list[Any],
     train: Examples,
-    settings: Settings,
+    settings: ClassifierSettings,
     rate: float,
     batch: int,
     *,

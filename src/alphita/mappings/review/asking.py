@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.mappings.review.records import Row
+from alphita.mappings.review.records import ReviewRow
 from alphita.terminology.text import clean_many
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DECAY = 0.5
 SIMILAR = 0.7
-# Confidence that is taken where there is none, as in `Row.risk`.
+# Confidence that is taken where there is none, as in `ReviewRow.risk`.
 UNKNOWN = 0.5
 # Letters: runs of three, hashed into so many counts.
 RUN = 3
@@ -69,7 +69,7 @@ def rank(
     return places
 
 
-def scores(rows: Sequence[Row], decided: Sequence[bool]) -> dict[int, float]:
+def scores(rows: Sequence[ReviewRow], decided: Sequence[bool]) -> dict[int, float]:
     """Return what `ReviewStore.set_learning` takes: a score for each row id, the greatest is asked first.
 
     Args:
@@ -90,7 +90,7 @@ def update(store: ReviewStore, project: str) -> int:
 
     To be called when rows were added, and now and then while they are decided: a decision moves the rows like it back.
     """
-    rows: list[Row] = []
+    rows: list[ReviewRow] = []
     decided: list[bool] = []
     while True:
         total, page = store.queue(project, order="row", state="all", limit=PAGE, offset=len(rows))

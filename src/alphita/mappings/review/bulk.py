@@ -12,7 +12,7 @@ from alphita.errors import InputError
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import deciding, queueing, rows
 from alphita.mappings.review.failures import Busy, Unknown
-from alphita.mappings.review.records import Bulk, Decision, Project, Rebased, Row
+from alphita.mappings.review.records import Bulk, Decision, Project, Rebased, ReviewRow
 
 
 def preview(
@@ -119,7 +119,7 @@ def _follow(
     return found
 
 
-def _rows(connection: sqlite3.Connection, project: Project, ids: Collection[int]) -> list[Row]:
+def _rows(connection: sqlite3.Connection, project: Project, ids: Collection[int]) -> list[ReviewRow]:
     found = rows.load(connection, sorted(ids))
     for row in found:
         if row.project != project.name:
@@ -127,7 +127,7 @@ def _rows(connection: sqlite3.Connection, project: Project, ids: Collection[int]
     return found
 
 
-def _accepted(row: Row, reviewer: str, uid: str) -> Decision:
+def _accepted(row: ReviewRow, reviewer: str, uid: str) -> Decision:
     answer = row.candidates[0]
     named = answer.concept_id is not None
     return Decision(
@@ -136,7 +136,7 @@ def _accepted(row: Row, reviewer: str, uid: str) -> Decision:
     )  # fmt: skip
 
 
-def _sum(found: Sequence[Row]) -> Bulk:
+def _sum(found: Sequence[ReviewRow]) -> Bulk:
     wrong = sum(1.0 - (row.confidence or 0.0) for row in found)
     return Bulk(len(found), sum(row.frequency for row in found), wrong)
 

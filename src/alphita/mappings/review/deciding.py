@@ -19,7 +19,7 @@ from alphita.errors import InputError
 from alphita.mappings.record import Relation
 from alphita.mappings.review import agreement, rows
 from alphita.mappings.review.failures import Conflict, Unknown
-from alphita.mappings.review.records import KINDS, Decision, Project, Row
+from alphita.mappings.review.records import KINDS, Decision, Project, ReviewRow
 
 _STORED = (
     "uid", "project", "row", "reviewer", "kind", "concept_id", "relation", "comment", "at", "undoes", "bulk",
@@ -147,7 +147,7 @@ def insert(connection: sqlite3.Connection, project_id: int, decision: Decision, 
     return replace(decision, id=id, at=at)
 
 
-def fill(decision: Decision, row: Row, project: Project) -> Decision:
+def fill(decision: Decision, row: ReviewRow, project: Project) -> Decision:
     """Return a decision with what was shown, and what was known then."""
     shown = tuple(one.concept_id for one in row.candidates if one.concept_id)
     name = next((one.concept_name for one in row.candidates if one.concept_id == decision.concept_id), None)
@@ -265,7 +265,7 @@ def check_meaning(concept_id: str | None, relation: str | None) -> None:
         raise InputError("a relation needs a concept", field="relation", value=relation)
 
 
-def _checked(decision: Decision, row: Row) -> Decision:
+def _checked(decision: Decision, row: ReviewRow) -> Decision:
     """Return a decision with its relation, if it is one that can be taken of this row."""
     kind, concept = decision.kind, decision.concept_id
     if kind not in KINDS:

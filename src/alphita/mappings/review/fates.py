@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow.compute as pc
 
 from alphita.errors import InputError
-from alphita.mappings.review.records import Decision, Row
+from alphita.mappings.review.records import Decision, ReviewRow
 from alphita.terminology import prefixes
 from alphita.terminology.concept import Concept
 from alphita.terminology.store import Terminology
@@ -65,7 +65,7 @@ class Releases:
         self._fates: dict[str, Fate | None] = {}
         self._concepts: dict[tuple[str, str], Concept | None] = {}
 
-    def fate(self, row: Row, decision: Decision) -> Fate | None:
+    def fate(self, row: ReviewRow, decision: Decision) -> Fate | None:
         """Return what becomes of a decision that says what a row means; None: it stands."""
         curies = decision.concept_id.split("|") if decision.concept_id is not None else []
         fates = {curie: fate for curie in curies if (fate := self._of_concept(curie)) is not None}
@@ -134,7 +134,7 @@ class Releases:
             passed.append(now.id)
         return Fate(FOLLOWS, "replaced", old_name, now.id, now.name, " -> ".join(passed) if len(passed) > 2 else "")
 
-    def _term_lost(self, row: Row, concept: str | None, curies: Sequence[str]) -> Fate | None:
+    def _term_lost(self, row: ReviewRow, concept: str | None, curies: Sequence[str]) -> Fate | None:
         """Return a fate if the term by which the concept was found was its own before, and is not now."""
         terms = [one.matched_term for one in row.candidates if one.concept_id == concept and one.matched_term]
         if concept is None or not terms:

@@ -23,7 +23,7 @@ from alphita.mappings.formats import Header, lost_anew, sssom
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import codings, imports
 from alphita.mappings.review import rows as rows_
-from alphita.mappings.review.records import Project, Row
+from alphita.mappings.review.records import Project, ReviewRow
 from alphita.terminology import prefixes
 
 # Rows that are encoded together.
@@ -36,7 +36,7 @@ _PREFIX = re.compile(r"[A-Za-z_][\w.-]*")
 def read(
     path: Path, reader: ModuleType, project: str, rejects: Rejects, *, header: Header | None = None,
     context: Dictionary[int, Dictionary[str, str]] | None = None, name: str = "", left_out: Counter[str] | None = None,
-) -> list[Row]:  # fmt: skip
+) -> list[ReviewRow]:  # fmt: skip
     """Read a file of mappings as the rows of a project, in its order; none has an id yet.
 
     Args:
@@ -169,13 +169,13 @@ def write(mappings: Iterable[Mapping], writer: ModuleType, header: Header, out: 
     return Written(count, dict(+losses), rejects.count - before)
 
 
-def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Sequence[Mapping]) -> Row:
+def _occurrence(project: str, number: int, key: tuple[str, str], mappings: Sequence[Mapping]) -> ReviewRow:
     """Return one input row.
 
     Raises:
         InputError: one of its mappings is not sound.
     """
-    plain = Row(0, project, number, *key, 1)
+    plain = ReviewRow(0, project, number, *key, 1)
     for one in mappings:
         imports.check(one)
         rows_.check(replace(plain, frequency=_frequency(one), candidates=(one,)))
@@ -187,7 +187,7 @@ def _frequency(mapping: Mapping) -> int:
     return 1 if mapping.frequency is None else mapping.frequency
 
 
-def _together(occurrences: Sequence[Row]) -> Row:
+def _together(occurrences: Sequence[ReviewRow]) -> ReviewRow:
     """Return the row that input rows with one code and string are."""
     candidates = imports.in_order(one for row in occurrences for one in row.candidates)
     frequency = min(sum(row.frequency for row in occurrences), rows_.LARGEST)

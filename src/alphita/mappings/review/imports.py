@@ -23,7 +23,7 @@ from alphita import artefact
 from alphita.errors import InputError
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import agreement, deciding, rows
-from alphita.mappings.review.records import Decision, Kind, Project, Row
+from alphita.mappings.review.records import Decision, Kind, Project, ReviewRow
 
 # Who decided, where the file does not say it.
 UNNAMED = "imported"
@@ -93,7 +93,13 @@ def decided(mappings: Sequence[Mapping], project: str, file: str, left_out: Coun
 
 
 def take_over(
-    connection: sqlite3.Connection, project_id: int, project: Project, given: Iterable[Row], by: str, *, guarded: bool
+    connection: sqlite3.Connection,
+    project_id: int,
+    project: Project,
+    given: Iterable[ReviewRow],
+    by: str,
+    *,
+    guarded: bool,
 ) -> tuple[int, int]:
     """Store the decisions that rows bring, each once; the rows are there.
 

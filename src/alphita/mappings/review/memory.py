@@ -12,7 +12,7 @@ from alphita.errors import InputError, UsageError
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import agreement, deciding, queueing, rows
 from alphita.mappings.review.failures import Unknown
-from alphita.mappings.review.records import Decision, Project, Row, Standing
+from alphita.mappings.review.records import Decision, Project, ReviewRow, Standing
 from alphita.terminology.text import clean
 
 PAGE = 1000
@@ -124,7 +124,7 @@ def mapping(standing: Standing) -> Mapping:
     return replace(_meant(signed, row, by), status="approved", relation=by.relation)
 
 
-def _meant(signed: Mapping, row: Row, by: Decision) -> Mapping:
+def _meant(signed: Mapping, row: ReviewRow, by: Decision) -> Mapping:
     """Return the mapping with the concept that was decided on, and what is known of it."""
     if by.concept_id == signed.concept_id:
         return signed
@@ -141,7 +141,7 @@ def _meant(signed: Mapping, row: Row, by: Decision) -> Mapping:
     return replace(blank, concept_id=by.concept_id, concept_name=by.concept_name, method="nearest")
 
 
-def _bare(row: Row) -> Mapping:
+def _bare(row: ReviewRow) -> Mapping:
     """Return the mapping of a row to nothing."""
     return Mapping(
         row=row.number, mention_code=row.code or None, mention=row.mention, frequency=row.frequency, rank=1,

@@ -27,7 +27,7 @@ from alphita import artefact
 from alphita.errors import UsageError
 from alphita.mappings import record
 from alphita.mappings.review.fates import FOLLOWS, REOPENED, Fate, Releases
-from alphita.mappings.review.records import FINAL, Decision, Project, Row, Standing
+from alphita.mappings.review.records import FINAL, Decision, Project, ReviewRow, Standing
 from alphita.terminology.store import Terminology
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ REVIEWER = "migration"
 PAGE = 1_000
 
 # Gives rows their candidates in the new release, best first, by row id.
-Ranking = Callable[[Sequence[Row]], Mapping[int, Sequence[record.Mapping]]]
+Ranking = Callable[[Sequence[ReviewRow]], Mapping[int, Sequence[record.Mapping]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,14 @@ class Part:
     project: Project
     follow: dict[int, Decision] = field(default_factory=dict)
     reopen: set[int] = field(default_factory=set)
-    unsettled: list[Row] = field(default_factory=list)
+    unsettled: list[ReviewRow] = field(default_factory=list)
     standing: int = 0
     lost: set[int] = field(default_factory=set)
     seen: int = 0
 
 
 @dataclass(frozen=True)
-class Plan:
+class MigrationPlan:
     """What a migration changes.
 
     Attributes:
@@ -159,7 +159,7 @@ class Plan:
         }  # fmt: skip
 
 
-def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Sequence[str] = ()) -> Plan:
+def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Sequence[str] = ()) -> MigrationPlan:
     """Find out what has to change; nothing is written.
 
     Args:
@@ -204,11 +204,11 @@ def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Se
             if len(found) > len(follow) or not one.settled:
                 part.unsettled.append(one.row)
         parts.append(replace(part, standing=standing))
-    return Plan(facts(old), told, tuple(changes), tuple(parts), migrated, others)
+    return MigrationPlan(facts(old), told, tuple(changes), tuple(parts), migrated, others)
 
 
 def apply(
-    store: ReviewStore, planned: Plan, *, by: str, ranking: Ranking | None = None, model: str = "",
+    store: ReviewStore, planned: MigrationPlan, *, by: str, ranking: Ranking | None = None, model: str = "",
     types: Callable[[str], Sequence[str]] | None = None,
 ) -> int:  # fmt: skip
     """Do what is planned, project by project; return how many were migrated.
@@ -284,7 +284,7 @@ def _fates(releases: Releases, standing: Standing) -> list[tuple[Decision, Fate]
     return [(decision, fate if fate is not None and fate.fate == REOPENED else beside) for decision, fate in found]
 
 
-def _change(row: Row, decision: Decision, fate: Fate) -> Change:
+def _change(row: ReviewRow, decision: Decision, fate: Fate) -> Change:
     return Change(
         row.project, row.id, row.code, row.mention, row.frequency, decision.id, decision.reviewer, decision.kind,
         fate.fate, fate.reason, decision.concept_id or "", fate.old_name, fate.new_concept, fate.new_name, fate.detail,

@@ -13,7 +13,7 @@ from alphita import registry
 from alphita.errors import InputError, UsageError
 from alphita.mappings.review import agreement, deciding, rows
 from alphita.mappings.review.failures import Unknown
-from alphita.mappings.review.records import FINAL, Decision, Order, Project, Row, Standing, State
+from alphita.mappings.review.records import FINAL, Decision, Order, Project, ReviewRow, Standing, State
 
 # Each is an index of the table of rows.
 ORDERS: dict[str, str] = {
@@ -61,7 +61,7 @@ def page(
 def open_rows(
     connection: sqlite3.Connection, project_id: int, project: Project, reviewer: str, threshold: float,
     types: Collection[str],
-) -> list[Row]:  # fmt: skip
+) -> list[ReviewRow]:  # fmt: skip
     """Return the rows open for a reviewer whose answer is sure enough, as in the input."""
     parts = _and(selection(project_id, project, reviewer, "open", "", types), "r.confidence >= ?", threshold)
     return rows.load(connection, _ids(connection, parts, ORDERS["row"], rows.LARGEST, 0))
@@ -112,7 +112,7 @@ def selection(
 
 
 def standings(
-    connection: sqlite3.Connection, some: Sequence[Row], project: Project, reviewer: str | None
+    connection: sqlite3.Connection, some: Sequence[ReviewRow], project: Project, reviewer: str | None
 ) -> list[Standing]:
     """Return how rows of one project stand for who asks."""
     in_force: dict[int, list[Decision]] = defaultdict(list)
@@ -121,7 +121,7 @@ def standings(
     return [_standing(row, in_force[row.id], project, reviewer) for row in some]
 
 
-def _standing(row: Row, decisions: list[Decision], project: Project, reviewer: str | None) -> Standing:
+def _standing(row: ReviewRow, decisions: list[Decision], project: Project, reviewer: str | None) -> Standing:
     last = [one for one in decisions if one.kind == "adjudicate"]
     own = [one for one in decisions if one.kind != "adjudicate"]
     if project.blind and reviewer is not None and not last:

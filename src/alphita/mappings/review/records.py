@@ -48,7 +48,7 @@ class Project:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ReviewRow:
     """One string of a project, with what the normaliser said of it.
 
     Attributes:
@@ -193,7 +193,7 @@ class Standing:
         settled: whether the state is decided. A rejection settles that the answer is wrong, and no more.
     """
 
-    row: Row
+    row: ReviewRow
     decisions: tuple[Decision, ...]
     state: State
     concept_id: str | None

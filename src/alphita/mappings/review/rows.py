@@ -15,7 +15,7 @@ from alphita import registry
 from alphita.errors import InputError
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.mappings.review.failures import Unknown
-from alphita.mappings.review.records import Added, Project, Row
+from alphita.mappings.review.records import Added, Project, ReviewRow
 from alphita.terminology.text import clean
 
 LARGEST = 2**63 - 1
@@ -73,7 +73,7 @@ def project(connection: sqlite3.Connection, name: str) -> tuple[int, Project]:
     return found[0], _project(found[1:])
 
 
-def add_rows(connection: sqlite3.Connection, project_id: int, rows: Iterable[Row]) -> Added:
+def add_rows(connection: sqlite3.Connection, project_id: int, rows: Iterable[ReviewRow]) -> Added:
     """See `ReviewStore.add_rows`."""
     new = known = 0
     for row in rows:
@@ -97,7 +97,7 @@ def add_rows(connection: sqlite3.Connection, project_id: int, rows: Iterable[Row
     return Added(new, known)
 
 
-def change(connection: sqlite3.Connection, row: Row, candidates: Sequence[Mapping], types: Sequence[str]) -> None:
+def change(connection: sqlite3.Connection, row: ReviewRow, candidates: Sequence[Mapping], types: Sequence[str]) -> None:
     """Give a row other candidates."""
     changed = replace(row, candidates=tuple(candidates), types=tuple(types))
     check(changed)
@@ -109,7 +109,7 @@ def change(connection: sqlite3.Connection, row: Row, candidates: Sequence[Mappin
     _set_types(connection, row.id, changed.types)
 
 
-def load(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Row]:
+def load(connection: sqlite3.Connection, ids: Sequence[int]) -> list[ReviewRow]:
     """Return rows, in the order of `ids`.
 
     Raises:
@@ -129,7 +129,7 @@ def load(connection: sqlite3.Connection, ids: Sequence[int]) -> list[Row]:
     return [by_id[id] for id in ids]
 
 
-def searched(row: Row) -> str:
+def searched(row: ReviewRow) -> str:
     """Return what a search looks through."""
     answer = row.candidates[0] if row.candidates else None
     parts = (row.mention, row.code, *row.context.values())
@@ -142,7 +142,7 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def check(row: Row) -> None:
+def check(row: ReviewRow) -> None:
     """See that a row is sound; its mention is not shown, for it may be patient data.
 
     Raises:
@@ -166,11 +166,11 @@ def _project(values: tuple[Any, ...]) -> Project:
     return Project(**named, blind=bool(values[-1]))
 
 
-def _row(values: tuple[Any, ...]) -> Row:
+def _row(values: tuple[Any, ...]) -> ReviewRow:
     context, candidates, types = (json.loads(one) for one in values[-3:])
     plain = dict(zip(("id", "project", "number", "code", "mention", "frequency"), values, strict=False))
     mappings = tuple(Mapping(**_DEFAULTS | one) for one in candidates)
-    return Row(**plain, context=context, candidates=mappings, types=tuple(types))
+    return ReviewRow(**plain, context=context, candidates=mappings, types=tuple(types))
 
 
 def _dump(candidates: Sequence[Mapping]) -> str:

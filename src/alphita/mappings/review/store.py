@@ -31,7 +31,7 @@ from alphita.mappings.review.records import (
     Progress,
     Project,
     Rebased,
-    Row,
+    ReviewRow,
     Standing,
     State,
 )  # fmt: skip
@@ -82,7 +82,7 @@ class ReviewStore:
 
     # Projects and rows
 
-    def add_project(self, project: Project, rows: Iterable[Row] = (), *, by: str = imports.UNNAMED) -> Added:
+    def add_project(self, project: Project, rows: Iterable[ReviewRow] = (), *, by: str = imports.UNNAMED) -> Added:
         """Add a project with rows, both or neither; `created_at` "" becomes now.
 
         Args:
@@ -113,7 +113,7 @@ class ReviewStore:
             return rows_.project(connection, name)[1]
 
     def add_rows(
-        self, project: str, rows: Iterable[Row], *, by: str = imports.UNNAMED, guarded: bool = False
+        self, project: str, rows: Iterable[ReviewRow], *, by: str = imports.UNNAMED, guarded: bool = False
     ) -> Added:  # fmt: skip
         """Add rows, all or none; a pair of code and mention that is there stays as it is.
 
@@ -136,7 +136,7 @@ class ReviewStore:
         with self._connections.writing() as connection:
             return _add(connection, project, rows, by, guarded=guarded)
 
-    def row(self, id: int) -> Row:
+    def row(self, id: int) -> ReviewRow:
         """Return one row.
 
         Raises:
@@ -444,7 +444,7 @@ class ReviewStore:
             yield from read(connection, *rows_.project(connection, project))
 
 
-def _add(connection: sqlite3.Connection, name: str, given: Sequence[Row], by: str, *, guarded: bool) -> Added:
+def _add(connection: sqlite3.Connection, name: str, given: Sequence[ReviewRow], by: str, *, guarded: bool) -> Added:
     project_id, project = rows_.project(connection, name)
     added = rows_.add_rows(connection, project_id, given)
     stored, overtaken = imports.take_over(connection, project_id, project, given, by, guarded=guarded)

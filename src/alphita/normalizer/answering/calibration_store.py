@@ -28,7 +28,7 @@ from alphita.normalizer.abbreviations.expanding import Abbreviations
 from alphita.normalizer.answering.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, Features, Languages
 from alphita.normalizer.answering.meaning import Cosines, Definitions
 from alphita.normalizer.answering.ranker import DIGITS, Probabilities, Ranker
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.confidence.calibration import COMMON, Calibrator, Isotonic, Logistic
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ LEAST_SHARE = 0.02
 TINY = 1e-9
 
 
-class Answers(NamedTuple):
+class RankedAnswers(NamedTuple):
     """The ranker's and calibrator's answers to n questions.
 
     Attributes:
@@ -129,7 +129,7 @@ class Calibration:
             return ""
         return "taken over from another index" if "index" in carried else "general calibration, lent by another model"
 
-    def __call__(self, table: Table, features: Features, languages: Languages | None = None) -> Answers:
+    def __call__(self, table: CandidateTable, features: Features, languages: Languages | None = None) -> RankedAnswers:
         """Answer the questions whose candidates are in `table`.
 
         Args:
@@ -146,7 +146,7 @@ class Calibration:
                 own = languages.of_term[table.term[np.maximum(top, 0)]] == languages.names[language]
                 confidence[own] = calibrator.apply(evidence[own])
         confidence = np.where(top >= 0, confidence, 0.0)
-        return Answers(order, top, confidence, probabilities.nil, probabilities.score)
+        return RankedAnswers(order, top, confidence, probabilities.nil, probabilities.score)
 
     def threshold(self, error: float) -> float | None:
         """Return the confidence from which answers are accepted at an allowed error; None: from none.
@@ -256,7 +256,7 @@ class Calibration:
         )  # fmt: skip
 
 
-def ordered(table: Table, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def ordered(table: CandidateTable, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows of the table, question by question, best first, and each question's best row (-1: none).
 
     Equal ones stand in the order of their concepts.
@@ -269,7 +269,7 @@ def ordered(table: Table, score: NDArray[np.float64]) -> tuple[NDArray[np.int64]
 
 
 def evidence_of(
-    table: Table,
+    table: CandidateTable,
     features: Features,
     probabilities: Probabilities,
     order: NDArray[np.int64],

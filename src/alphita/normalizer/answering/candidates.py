@@ -33,7 +33,7 @@ PAIRS_AT_ONCE = 65_536
 FOUND_AT_ONCE = 16_777_216
 
 
-class Pairs(NamedTuple):
+class CandidatePairs(NamedTuple):
     """Pairs of a query and a string of the index, query by query.
 
     Attributes:
@@ -64,7 +64,7 @@ def gather(
     routes: int = EVERY_ROUTE,
     exact_is_enough: bool = False,
     without: Sequence[Sequence[str]] | None = None,
-) -> Pairs:
+) -> CandidatePairs:
     """Find the strings nearest to each query by every route.
 
     A query that equals an indexed string is not encoded: the string has its vector already.
@@ -115,7 +115,7 @@ def gather(
     letters = np.zeros(len(key), np.float32)
     if grams is not None and index.ngrams is not None:
         letters = index.ngrams.pairwise(grams, query, string)
-    return Pairs(query, string, united, cosine, letters, vectors, exhausted)
+    return CandidatePairs(query, string, united, cosine, letters, vectors, exhausted)
 
 
 def _parts(queries: NDArray[np.int64], depth: int) -> list[NDArray[np.int64]]:

@@ -19,7 +19,7 @@ from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.normalizer.answering.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
 from alphita.normalizer.answering.meaning import Cosines, Definitions, Meaning
 from alphita.normalizer.answering.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.answering.words import Words
 from alphita.normalizer.rules import Profiler, Profiles, negation, read
 from alphita.terminology.language_ranges import primary
@@ -132,7 +132,7 @@ class Featurizer:
         self._codes = np.zeros((n, len(self.profiler.rules)), np.int64)
         self._speaks, self._read = np.zeros(n, np.uint16), np.zeros(n, bool)
 
-    def __call__(self, queries: Sequence[str], table: Table, context: Context) -> Features:
+    def __call__(self, queries: Sequence[str], table: CandidateTable, context: Context) -> Features:
         """Return the features of the candidates in `table`.
 
         Args:
@@ -168,7 +168,7 @@ class Featurizer:
 
 
 def _of_candidates(
-    kept: Featurizer, asked: Strings, found: Strings, place: NDArray[np.int64], table: Table, context: Context,
+    kept: Featurizer, asked: Strings, found: Strings, place: NDArray[np.int64], table: CandidateTable, context: Context,
     ranked: dict[str, Ranked],
 ) -> Columns:  # fmt: skip
     """Return the features `NAMES`, (c,) each; `found` has the table's distinct strings, `place` says which is whose."""
@@ -216,7 +216,12 @@ def _of_candidates(
 
 
 def _of_mentions(
-    kept: Featurizer, asked: Strings, own: NDArray[np.int64], table: Table, columns: Columns, ranked: dict[str, Ranked]
+    kept: Featurizer,
+    asked: Strings,
+    own: NDArray[np.int64],
+    table: CandidateTable,
+    columns: Columns,
+    ranked: dict[str, Ranked],
 ) -> Columns:
     """Return the features `MENTION_NAMES`, (n,) each; `columns` are the candidates'."""
     n = len(own)
@@ -265,7 +270,7 @@ class Ranked(NamedTuple):
     second: Float32
 
 
-def _ranked(table: Table, values: Float32) -> Ranked:
+def _ranked(table: CandidateTable, values: Float32) -> Ranked:
     n = len(table.offsets) - 1
     order = np.lexsort((-values, table.request))
     request, in_order = table.request[order], values[order]
@@ -280,14 +285,14 @@ def _ranked(table: Table, values: Float32) -> Ranked:
     return Ranked(rank, best, second)
 
 
-def _greatest(table: Table, values: NDArray[Any]) -> Float32:
+def _greatest(table: CandidateTable, values: NDArray[Any]) -> Float32:
     """Return the greatest of each request's values, which are 0 or more; 0 for one without candidates."""
     found = np.zeros(len(table.offsets) - 1, np.float32)
     np.maximum.at(found, table.request, values)
     return found
 
 
-def _tops(table: Table, values: Float32) -> NDArray[np.int64]:
+def _tops(table: CandidateTable, values: Float32) -> NDArray[np.int64]:
     """Return the row of each request's greatest value; 0 for one without candidates."""
     top = np.zeros(len(table.offsets) - 1, np.int64)
     order = np.lexsort((values, table.request))
@@ -314,7 +319,7 @@ def _ratios(
     )
 
 
-def _of_readings(table: Table, readings: Mapping[tuple[int, int], Reading]) -> dict[str, Float32]:
+def _of_readings(table: CandidateTable, readings: Mapping[tuple[int, int], Reading]) -> dict[str, Float32]:
     """Return, of each candidate, by which reading of the mention it was found, (c,) each."""
     names = {ABBREVIATION: "expanded", SPELLING: "respelt", SHORTENED: "shortened", UNSPECIFIED: "unspecified"}
     every = (*names.values(), "expansion_decided", "expansion_share")

@@ -17,7 +17,7 @@ from alphita.index.half import full
 from alphita.index.neighbours import unit
 from alphita.index.segment import Segment
 from alphita.index.store import Index
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 
 Float32 = NDArray[np.float32]
 # Definitions are long; what they define stands in their first words.
@@ -79,7 +79,7 @@ class Meaning:
         self._sums: tuple[Float32, Float32] | None = None
 
     def features(
-        self, table: Table, vectors: Float32 | None, hidden_strings: NDArray[np.int64] | None
+        self, table: CandidateTable, vectors: Float32 | None, hidden_strings: NDArray[np.int64] | None
     ) -> dict[str, NDArray[np.generic]]:
         """Return the features of each candidate, (c,) each.
 
@@ -107,7 +107,7 @@ class Meaning:
         found["parents"], found["children"] = neighbours_share(self.index.segment, table)
         return found
 
-    def _middles(self, table: Table, vectors: Float32, hidden_strings: NDArray[np.int64] | None) -> Float32:
+    def _middles(self, table: CandidateTable, vectors: Float32, hidden_strings: NDArray[np.int64] | None) -> Float32:
         """Return the cosine of query and the mean of the concept's vectors, a hidden string left out, (c,)."""
         if self._sums is None:
             summed = sums_of(self.index)
@@ -154,7 +154,7 @@ def sums_of(index: Index) -> Float32:
     return sums
 
 
-def neighbours_share(segment: Segment, table: Table) -> tuple[Float32, Float32]:
+def neighbours_share(segment: Segment, table: CandidateTable) -> tuple[Float32, Float32]:
     """Return what share of its mention's candidates, weighted by cosine, are each one's parents, and its children.
 
     weight of c = exp(10 cosine(c)) / the sum over the mention's candidates

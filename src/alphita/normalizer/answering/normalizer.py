@@ -17,11 +17,11 @@ from alphita.index.encoding import Encoder
 from alphita.index.store import Index
 from alphita.normalizer.abbreviations.clinic import Clinic
 from alphita.normalizer.abbreviations.expanding import Abbreviations
-from alphita.normalizer.answering.calibration_store import FOLDER, Answers, Assurance, Calibration, ordered
+from alphita.normalizer.answering.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
 from alphita.normalizer.answering.candidates import DEPTH, EXACT
 from alphita.normalizer.answering.features import languages_of
 from alphita.normalizer.answering.filters import Filters, Restricted, allowed_concepts
-from alphita.normalizer.answering.pipeline import Asked, Pipeline, Scored
+from alphita.normalizer.answering.pipeline import Pipeline, Questions, Scored
 from alphita.normalizer.answering.records import DEFAULT_FLOOR, Result
 from alphita.normalizer.answering.results import Maker
 from alphita.normalizer.answering.table import MOST_CONCEPTS
@@ -202,7 +202,7 @@ class Normalizer:
             for mention, place in zip(mentions, places, strict=True)
         ]
 
-    def _answer(self, asked: Asked, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
+    def _answer(self, asked: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:
         """Answer distinct questions; those for which too few concepts were found are asked again, deeper."""
         learned = self._ranking.LEARNED
         # What the ranker sees, and so the answer and its confidence, must not depend on how many candidates are shown.
@@ -222,7 +222,7 @@ class Normalizer:
                 results[place] = _lengthened(results[place], result, top_k) if learned else result
         return results
 
-    def _results(self, asked: Asked, scored: Scored, top_k: int, explain: bool) -> list[Result]:
+    def _results(self, asked: Questions, scored: Scored, top_k: int, explain: bool) -> list[Result]:
         table = scored.table
         if self._ranking.LEARNED and self.calibration is not None and scored.features is not None:
             answers = self.calibration(table, scored.features, self._languages)
@@ -238,7 +238,7 @@ class Normalizer:
             np.where(top >= 0, order[np.minimum(table.offsets[:-1], max(len(order) - 1, 0))], -1) if len(order) else top
         )
         nothing = np.full(len(top), np.nan)
-        answers = Answers(order, top, nothing, nothing, score)
+        answers = RankedAnswers(order, top, nothing, nothing, score)
         nil = self._below_floor(scored, top, similarity)
         return self._maker.results(asked, scored, answers, nil, top_k, similarity=similarity, explain=explain)
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from alphita.index.encoding import Encoder
 from alphita.index.store import Index
 from alphita.normalizer.abbreviations.expanding import Abbreviations, Expansion
-from alphita.normalizer.answering.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, Pairs, gather
+from alphita.normalizer.answering.candidates import DEPTH, EVERY_ROUTE, LETTERS, VECTORS, CandidatePairs, gather
 from alphita.normalizer.answering.features import SHORT_CAPITALS, Context, Features, Featurizer
 from alphita.normalizer.answering.hiding import Hidden, Hiding
 from alphita.normalizer.answering.meaning import Cosines, Definitions
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading, Speller, shortened, written_otherwise
-from alphita.normalizer.answering.table import MOST_CONCEPTS, Requests, Table, collect, requests_of
+from alphita.normalizer.answering.table import MOST_CONCEPTS, CandidateTable, Requests, collect, requests_of
 from alphita.normalizer.answering.tokens import whole_words
 from alphita.terminology.text import clean_many
 
@@ -28,7 +28,7 @@ _CAPITALS = re.compile(r"[A-Z][A-Z0-9&/-]*[A-Z0-9]")
 MOST_SPARE = 64
 
 
-class Asked(NamedTuple):
+class Questions(NamedTuple):
     """Distinct questions.
 
     Attributes:
@@ -45,10 +45,10 @@ class Asked(NamedTuple):
     languages: list[str | None]
     short: list[bool]
 
-    def take(self, rows: Sequence[int]) -> Asked:
+    def take(self, rows: Sequence[int]) -> Questions:
         """Return some of the questions; the queries stay."""
         chosen: list[Any] = [[part[row] for row in rows] for part in self[1:]]
-        return Asked(self.queries, *chosen)
+        return Questions(self.queries, *chosen)
 
 
 class Scored(NamedTuple):
@@ -62,7 +62,7 @@ class Scored(NamedTuple):
     """
 
     queries: list[str]
-    table: Table
+    table: CandidateTable
     features: Features | None
     exhausted: bool
 
@@ -105,7 +105,7 @@ class Pipeline:
         contexts: Sequence[str | None] | None = None,
         languages: Sequence[str | None] | None = None,
         hidden: Hidden | None = None,
-    ) -> tuple[Asked, list[int]]:
+    ) -> tuple[Questions, list[int]]:
         """Make mentions to distinct questions.
 
         Args:
@@ -121,7 +121,7 @@ class Pipeline:
         read = self._read(mentions, cleaned, contexts, languages, hidden)
         queries: dict[str, int] = {}
         known: dict[tuple[object, ...], int] = {}
-        asked = Asked([], [], [], [], [])
+        asked = Questions([], [], [], [], [])
         places = []
         for place, (string, readings) in enumerate(zip(cleaned, read, strict=True)):
             if not string:
@@ -218,7 +218,7 @@ class Pipeline:
 
     def candidates(
         self,
-        asked: Asked,
+        asked: Questions,
         *,
         depth: int = DEPTH,
         routes: int = EVERY_ROUTE,
@@ -259,7 +259,7 @@ class Pipeline:
         return Scored(queries, table, features, pairs.exhausted)
 
     def _context(
-        self, asked: Asked, requests: Requests, vectors: NDArray[np.float32] | None, hidden: Hidden | None
+        self, asked: Questions, requests: Requests, vectors: NDArray[np.float32] | None, hidden: Hidden | None
     ) -> Context:
         readings = {
             (request, place): reading
@@ -275,7 +275,7 @@ class Pipeline:
             hidden_strings=hidden.strings, without=[words[question] for question in _owner(requests).tolist()]
         )
 
-    def _features(self, queries: Sequence[str], table: Table, context: Context) -> Features:
+    def _features(self, queries: Sequence[str], table: CandidateTable, context: Context) -> Features:
         with self._making:
             if self._featurizer is None:
                 self._featurizer = Featurizer(self.index, self.definitions, self.cosines)
@@ -287,7 +287,7 @@ def _owner(requests: Requests) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(requests.offsets) - 1), np.diff(requests.offsets))
 
 
-def _unshared(asked: Asked) -> Asked:
+def _unshared(asked: Questions) -> Questions:
     """Return the questions with queries of their own."""
     numbers = iter(range(sum(map(len, asked.requests))))
     queries = [asked.queries[query] for one in asked.requests for query in one]
@@ -304,11 +304,11 @@ def _spare(index: Index, hidden_concepts: NDArray[np.int64]) -> int:
 
 def _without_hidden(
     index: Index,
-    pairs: Pairs,
+    pairs: CandidatePairs,
     owner: NDArray[np.int64],
     hidden: Hidden,
     depth: int,
-) -> Pairs:
+) -> CandidatePairs:
     """Return the pairs that there would be without the hidden strings, `depth` at most of each query and route.
 
     Args:

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method
-from alphita.normalizer.answering.calibration_store import Answers
+from alphita.normalizer.answering.calibration_store import RankedAnswers
 from alphita.normalizer.answering.candidates import BORROWED, EXACT, MAX_ENCODED_CHARACTERS, ROUTES
 from alphita.normalizer.answering.explanation import Explanation, RunnerUp, behind
 from alphita.normalizer.answering.features import MENTION_NAMES, NAMES
-from alphita.normalizer.answering.pipeline import Asked, Scored
+from alphita.normalizer.answering.pipeline import Questions, Scored
 from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import Reading
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.answering.targets import Targets
 from alphita.normalizer.rules import explain as explain_pair
 
@@ -74,9 +74,9 @@ class Maker:
 
     def results(
         self,
-        asked: Asked,
+        asked: Questions,
         scored: Scored,
-        answers: Answers,
+        answers: RankedAnswers,
         nil: NDArray[np.bool_],
         top_k: int,
         *,
@@ -138,7 +138,7 @@ class Maker:
 
     def _candidates(
         self,
-        asked: Asked,
+        asked: Questions,
         scored: Scored,
         rows: NDArray[np.int64],
         similarity: NDArray[np.float32],
@@ -216,9 +216,14 @@ class Maker:
         )
 
     def _explain(
-        self, asked: Asked, scored: Scored, answers: Answers, rows: NDArray[np.int64], candidates: list[Candidate],
+        self,
+        asked: Questions,
+        scored: Scored,
+        answers: RankedAnswers,
+        rows: NDArray[np.int64],
+        candidates: list[Candidate],
         nil: bool,
-    ) -> Explanation:  # fmt: skip
+    ) -> Explanation:
         if not candidates:
             return Explanation("NIL: no string of the index comes near")
         table, features = scored.table, scored.features
@@ -269,11 +274,11 @@ def _nil_reason(scored: Scored, request: int) -> str:
     return "NIL: too far away or too doubtful; the nearest is"
 
 
-def _reading(asked: Asked, request: int, number: int) -> Reading | None:
+def _reading(asked: Questions, request: int, number: int) -> Reading | None:
     return asked.readings[request][number - 1] if number else None
 
 
-def _of(asked: Asked, table: Table, top: int, best: Candidate) -> str:
+def _of(asked: Questions, table: CandidateTable, top: int, best: Candidate) -> str:
     """Return how a mention came to be read otherwise, and whence that is known."""
     reading = _reading(asked, int(table.request[top]), int(table.expansion[top]))
     origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
@@ -285,7 +290,7 @@ def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ..
     return found if reading is None else (*found, reading.source)
 
 
-def _method(asked: Asked, scored: Scored, top: int, borrowed: bool) -> Method:
+def _method(asked: Questions, scored: Scored, top: int, borrowed: bool) -> Method:
     reading = _reading(asked, int(scored.table.request[top]), int(scored.table.expansion[top]))
     if reading is not None:
         return ABBREVIATION if reading.source == EXPANDED else NEAREST
@@ -297,6 +302,6 @@ def _probability(confidence: float) -> float | None:
     return None if np.isnan(confidence) else round(float(confidence), DECIMALS)
 
 
-def _nil_confidence(answers: Answers, number: int) -> float | None:
+def _nil_confidence(answers: RankedAnswers, number: int) -> float | None:
     nil = answers.nil[number]
     return None if np.isnan(nil) else round(float(nil), DECIMALS)

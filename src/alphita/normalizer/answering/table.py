@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.index.segment import Segment
-from alphita.normalizer.answering.candidates import EXACT, Pairs
+from alphita.normalizer.answering.candidates import EXACT, CandidatePairs
 
 # Concepts kept of a request, the most similar ones.
 MOST_CONCEPTS = 24
@@ -31,7 +31,7 @@ class Requests(NamedTuple):
     offsets: NDArray[np.int64]
 
 
-class Table(NamedTuple):
+class CandidateTable(NamedTuple):
     """The candidates of n requests, request by request.
 
     Attributes:
@@ -66,12 +66,12 @@ class Table(NamedTuple):
     strings: NDArray[np.int64]
     homonyms: NDArray[np.int64]
 
-    def take(self, rows: NDArray[np.int64]) -> Table:
+    def take(self, rows: NDArray[np.int64]) -> CandidateTable:
         """Return the table of some candidates; `rows` must keep requests in order."""
         n = len(self.offsets) - 1
         offsets = np.searchsorted(self.request[rows], np.arange(n + 1))
         columns: list[Any] = [column[rows] for column in self[1:]]
-        return Table(offsets, *columns)
+        return CandidateTable(offsets, *columns)
 
 
 def requests_of(queries: Sequence[Sequence[int]]) -> Requests:
@@ -82,14 +82,14 @@ def requests_of(queries: Sequence[Sequence[int]]) -> Requests:
 
 def collect(
     segment: Segment,
-    pairs: Pairs,
+    pairs: CandidatePairs,
     requests: Requests,
     *,
     hidden_strings: NDArray[np.int64] | None = None,
     hidden_concepts: NDArray[np.int64] | None = None,
     allowed: NDArray[np.bool_] | None = None,
     most: int = MOST_CONCEPTS,
-) -> Table:
+) -> CandidateTable:
     """Gather the candidates of each request: each concept once.
 
     A concept is spoken for by its string that is greatest in cosine and n-gram similarity together; an equal string
@@ -143,7 +143,7 @@ def collect(
     strings = _distinct_strings(string, starts, len(segment.offsets))
     first = starts
     request = request[first]
-    table = Table(
+    table = CandidateTable(
         np.searchsorted(request, np.arange(n + 1)), request, concept[first], term[first],
         pairs.query[pair[first]], expansion[first], string[first], pairs.routes[pair[first]],
         cosine[first], letters[first], best_cosine, best_letters, strings,
@@ -181,9 +181,9 @@ def _ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.
     return np.arange(total) + np.repeat(starts - (ends - counts), counts)
 
 
-def _empty(n: int) -> Table:
+def _empty(n: int) -> CandidateTable:
     none, number = np.zeros(0, np.int64), np.zeros(0, np.float32)
-    return Table(
+    return CandidateTable(
         np.zeros(n + 1, np.int64), none, none, none, none, none, none, np.zeros(0, np.uint8),
         number, number, number, number, none, none,
     )  # fmt: skip

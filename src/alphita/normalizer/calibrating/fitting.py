@@ -23,14 +23,14 @@ from alphita.errors import InputError
 from alphita.index.encoding import Encoder
 from alphita.index.store import Index
 from alphita.normalizer.abbreviations.expanding import Abbreviations
-from alphita.normalizer.answering.calibration_store import FOLDER, Answers, Calibration, evidence_of, ordered
+from alphita.normalizer.answering.calibration_store import FOLDER, Calibration, RankedAnswers, evidence_of, ordered
 from alphita.normalizer.answering.candidates import DEPTH, EXACT, LETTERS
 from alphita.normalizer.answering.features import Languages, languages_of
 from alphita.normalizer.answering.meaning import encode_definitions
 from alphita.normalizer.answering.normalizer import RANKINGS, STRINGS_PER_CONCEPT
 from alphita.normalizer.answering.pipeline import Pipeline
 from alphita.normalizer.answering.ranker import Ranker
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.calibrating import examples, ranker_training
 from alphita.normalizer.calibrating.examples import FOREIGN, ITSELF, LABELLED, NOISE, REMOVED, SYNONYM, Examples
 from alphita.normalizer.calibrating.held_out import divide, held_out, in_mixture, labelled
@@ -237,7 +237,7 @@ class Tested(NamedTuple):
     """
 
     seen: Seen
-    answers: Answers
+    answers: RankedAnswers
     right: NDArray[np.bool_]
     nil: NDArray[np.bool_]
 
@@ -345,7 +345,7 @@ def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) ->
     named = np.flatnonzero((seen.examples.concepts >= 0) & np.isin(seen.examples.kinds, (SYNONYM, LABELLED)))
     some = seen.examples.take(named)
     found: dict[str, dict[str, float]] = {}
-    looked_up: dict[int, list[tuple[NDArray[np.int64], Table]]] = {}
+    looked_up: dict[int, list[tuple[NDArray[np.int64], CandidateTable]]] = {}
     for name in registry.names(RANKINGS):
         module = registry.load(RANKINGS, name)
         if module.LEARNED:
@@ -365,7 +365,7 @@ def _by_ranking(index: Index, encoder: Callable[[], Encoder], tested: Tested) ->
     return found
 
 
-def places_of(table: Table, order: NDArray[np.int64], concepts: NDArray[np.int64]) -> NDArray[np.int64]:
+def places_of(table: CandidateTable, order: NDArray[np.int64], concepts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the place, from 0, of each request's right concept, (n,), NOWHERE where it is no candidate."""
     request = table.request[order]
     place = np.arange(len(order)) - table.offsets[request]
@@ -377,7 +377,7 @@ def places_of(table: Table, order: NDArray[np.int64], concepts: NDArray[np.int64
 
 def _look_up(
     pipeline: Pipeline, some: Examples, routes: int, depth: int = PLAIN_DEPTH
-) -> Iterator[tuple[NDArray[np.int64], Table]]:
+) -> Iterator[tuple[NDArray[np.int64], CandidateTable]]:
     """Yield rows of examples and their candidates; those with too few are yielded again, with deeper ones."""
     again = []
     for start in range(0, len(some.mentions), EXAMPLES_AT_ONCE):

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita import progress
-from alphita.normalizer.answering.calibration_store import Answers
+from alphita.normalizer.answering.calibration_store import RankedAnswers
 from alphita.normalizer.answering.features import Features
-from alphita.normalizer.answering.pipeline import Asked, Pipeline
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.pipeline import Pipeline, Questions
+from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.calibrating import examples
 from alphita.normalizer.calibrating.examples import LABELLED, SYNONYM, Examples
 from alphita.normalizer.calibrating.ranker_training import Training
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
     """
 
     examples: Examples
-    table: Table
+    table: CandidateTable
     training: Training
 
     @property
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
         """The candidates' features, none vetoed."""
         return Features(self.training.candidates, self.training.mentions, np.zeros(len(self.table.request), bool))
 
-    def is_right(self, answers: Answers) -> NDArray[np.bool_]:
+    def is_right(self, answers: RankedAnswers) -> NDArray[np.bool_]:
         """Return whether the best candidate of each example is right, (n,)."""
         return (answers.top >= 0) & self.training.right[np.maximum(answers.top, 0)]
 
@@ -57,7 +57,7 @@ def see(pipeline: Pipeline, some: Examples) -> Seen:
     return together(parts)
 
 
-def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Asked]:
+def ask_each(pipeline: Pipeline, some: Examples) -> tuple[Examples, Questions]:
     """Ask each example by itself: equal strings may have different things hidden.
 
     Returns:
@@ -92,7 +92,7 @@ def together(parts: Sequence[Seen]) -> Seen:
     )
     requests = [part.table.request + shift for part, shift in zip(parts, shift_requests[:-1], strict=True)]
     columns = [np.concatenate(column) for column in zip(*(part.table[2:] for part in parts), strict=True)]
-    table = Table(offsets.astype(np.int64), np.concatenate(requests), *columns)
+    table = CandidateTable(offsets.astype(np.int64), np.concatenate(requests), *columns)
     numbers = [
         np.concatenate(column)
         for column in zip(*((*part.training[:2], *part.training[3:]) for part in parts), strict=True)

@@ -180,7 +180,7 @@ def nil_threshold(nil_probability: Float, names_concept: Bool, *, lost: float = 
     return float(named[allowed]) if allowed < len(named) else 0.0
 
 
-class Row(NamedTuple):
+class CoverageRow(NamedTuple):
     """One allowed error of the table; shares are of all answers.
 
     Attributes:
@@ -220,7 +220,7 @@ class RiskCoverage:
     population: str
     n: int
     level: float
-    rows: tuple[Row, ...] = field(default=())
+    rows: tuple[CoverageRow, ...] = field(default=())
     nil_lost: float | None = None
     nil_found: float | None = None
 
@@ -231,7 +231,7 @@ class RiskCoverage:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> RiskCoverage:
         """Return the table that `to_json` wrote."""
-        return cls(**{**record, "rows": tuple(Row(**row) for row in record["rows"])})
+        return cls(**{**record, "rows": tuple(CoverageRow(**row) for row in record["rows"])})
 
     def text(self) -> str:
         """Return the table as plain text."""
@@ -287,7 +287,7 @@ def table(
             raise ValueError(f"the certificate for {error} was made on other data: {counts} accepted and wrong")
         shares = (counts[0] / n, float((~accepted & ~refused).sum()) / n, float(refused.sum()) / n)
         rows.append(
-            Row(error, certificate.threshold, *shares, counts[1], certificate.bound, certificate.reason)
+            CoverageRow(error, certificate.threshold, *shares, counts[1], certificate.bound, certificate.reason)
         )  # fmt: skip
     delta = max((certificate.delta for certificate in certificates.values()), default=DELTA)
     lost = found = None

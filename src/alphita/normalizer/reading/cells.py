@@ -8,14 +8,14 @@ from contextlib import suppress
 
 from alphita import workbooks
 from alphita.errors import InputError, UsageError
-from alphita.normalizer.reading.files import PARQUET_ROWS_AT_ONCE, Table, as_text, printable
+from alphita.normalizer.reading.files import PARQUET_ROWS_AT_ONCE, MentionFile, as_text, printable
 
 
-def cells_of(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the cells of every row by column, with the number that `Table.rows` gives it; rows of no use are left out.
+def cells_of(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the cells of every row by column, with the number of `MentionFile.rows`; rows of no use are left out.
 
     Raises:
-        InputError: as `Table.rows`.
+        InputError: as `MentionFile.rows`.
         UsageError: plain lines have no columns.
     """
     readers = {"csv": _delimited, "tsv": _delimited, "excel": _excel, "parquet": _parquet, "jsonl": _json_lines}
@@ -24,7 +24,7 @@ def cells_of(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
     yield from readers[table.format](table)
 
 
-def _delimited(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
+def _delimited(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
     with table.opened() as file:
         records = table.records(file)
         names = [printable(name) for name in next(records).cells]
@@ -33,14 +33,14 @@ def _delimited(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
                 yield record.number, dict(zip(names, map(printable, record.cells), strict=True))
 
 
-def _excel(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
+def _excel(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
     _, rows = workbooks.sheet_rows(table.path, table.sheet)
     _, names = next(rows)
     for number, (_, cells) in enumerate(rows, 1):
         yield number, dict(zip(names, cells, strict=True))
 
 
-def _json_lines(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
+def _json_lines(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
     with table.opened() as file:
         for number, text in enumerate((text for text in table.lines(file) if text.strip()), 1):
             with suppress(ValueError, RecursionError):
@@ -48,7 +48,7 @@ def _json_lines(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
                     yield number, {name: _shown(value) for name, value in record.items()}
 
 
-def _parquet(table: Table) -> Iterator[tuple[int, dict[str, str]]]:
+def _parquet(table: MentionFile) -> Iterator[tuple[int, dict[str, str]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

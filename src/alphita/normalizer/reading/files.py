@@ -54,7 +54,7 @@ MAGIC = {
 }
 
 
-class Row(NamedTuple):
+class MentionRow(NamedTuple):
     """One input row.
 
     Attributes:
@@ -83,7 +83,7 @@ class Row(NamedTuple):
 
 
 @dataclass
-class Table:
+class MentionFile:
     """An input and how to read it.
 
     Attributes:
@@ -165,7 +165,7 @@ class Table:
             return None
         return max(read, round(read * Path(self.path).stat().st_size / self._raw.tell()))
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[MentionRow]:
         """Read the rows, one after the other.
 
         Raises:
@@ -222,12 +222,12 @@ class Table:
         if first:
             raise InputError("the file is empty", file=self.name)
 
-    def _delimited(self, file: IO[bytes]) -> Iterator[Row]:
+    def _delimited(self, file: IO[bytes]) -> Iterator[MentionRow]:
         records = self.records(file)
         pick = self._picker(next(records)[2])
         for number, line, cells, problem, value in records:
             if problem:
-                yield Row(number, line, None, problem=problem, value=value)
+                yield MentionRow(number, line, None, problem=problem, value=value)
             else:
                 yield self.checked(number, line, *pick([*cells, None]))
 
@@ -251,7 +251,7 @@ class Table:
             *(len(header) if name is None else self._choose(header, name) for name in self._further()),
         )
 
-    def _excel(self) -> Iterator[Row]:
+    def _excel(self) -> Iterator[MentionRow]:
         self._rows, rows = workbooks.sheet_rows(self.path, self.sheet)
         _, header = next(rows)
         pick = self._picker(header)
@@ -260,12 +260,12 @@ class Table:
             yield self.checked(number, line, *pick([*cells, None]))
         self._rows = number
 
-    def _plain(self, file: IO[bytes]) -> Iterator[Row]:
+    def _plain(self, file: IO[bytes]) -> Iterator[MentionRow]:
         for number, text in enumerate(self.lines(file), 1):
             yield self.checked(number, number, text.rstrip("\r\n"))
         self._rows = self._line
 
-    def _json_lines(self, file: IO[bytes]) -> Iterator[Row]:
+    def _json_lines(self, file: IO[bytes]) -> Iterator[MentionRow]:
         lines = enumerate(self.lines(file), 1)
         looked_at, column = self._look_at(lines)
         number = 0
@@ -276,10 +276,10 @@ class Table:
             try:
                 record = json.loads(text)
             except (ValueError, RecursionError) as error:
-                yield Row(number, line, None, problem=f"not JSON: {error}", value=text)
+                yield MentionRow(number, line, None, problem=f"not JSON: {error}", value=text)
                 continue
             if not isinstance(record, dict):
-                yield Row(number, line, None, problem="not a JSON object", value=text)
+                yield MentionRow(number, line, None, problem="not a JSON object", value=text)
                 continue
             yield self._json_row(number, line, record, column)
         self._rows = number
@@ -310,25 +310,27 @@ class Table:
             self._choose(names, name)
         return looked_at, names[self._choose(names, self.column)]
 
-    def _json_row(self, number: int, line: int, record: dict[str, Any], column: str) -> Row:
+    def _json_row(self, number: int, line: int, record: dict[str, Any], column: str) -> MentionRow:
         mention = record.get(column, ...)
         if mention is ...:
-            return Row(number, line, None, problem=f"no {column!r} in this object", value=list(record), field=column)
+            return MentionRow(
+                number, line, None, problem=f"no {column!r} in this object", value=list(record), field=column
+            )
         code, context, language, frequency = (name and record.get(name) for name in self._further())
         for name, text in ((column, mention), (self.context_column, context), (self.language_column, language)):
             if not isinstance(text, str | None):
-                return Row(number, line, None, problem=f"{name!r} is not a string", value=text, field=name)
+                return MentionRow(number, line, None, problem=f"{name!r} is not a string", value=text, field=name)
         for name, value in ((self.code_column, code), (self.frequency_column, frequency)):
             if isinstance(value, bool) or not isinstance(value, str | int | float | None):
                 problem = f"{name!r} is neither string nor number"
-                return Row(number, line, None, problem=problem, value=value, field=name)
+                return MentionRow(number, line, None, problem=problem, value=value, field=name)
         code, frequency = (
             None if value is None else as_text(value) if isinstance(value, float) else str(value)
             for value in (code, frequency)
         )  # fmt: skip
         return self.checked(number, line, mention or "", code, context, language, frequency)
 
-    def _parquet(self) -> Iterator[Row]:
+    def _parquet(self) -> Iterator[MentionRow]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -356,7 +358,7 @@ class Table:
             raise InputError(f"this is no Parquet file that can be read: {error}", file=self.name) from None
 
     def _further(self) -> tuple[str | None, ...]:
-        """Return the columns beside the mentions', in the order of `Row`."""
+        """Return the columns beside the mentions', in the order of `MentionRow`."""
         return self.code_column, self.context_column, self.language_column, self.frequency_column
 
     def checked(
@@ -368,7 +370,7 @@ class Table:
         context: str | None = None,
         language: str | None = None,
         frequency: str | None = None,
-    ) -> Row:
+    ) -> MentionRow:
         """Check the texts of a row."""
         for place, text in enumerate((mention, code, context, language)):
             if text is None or (text.isascii() and "\0" not in text):
@@ -376,19 +378,21 @@ class Table:
             name = (self.column, *self._further())[place]
             where = f" in {name!r}" if name else ""
             if "\0" in text:
-                return Row(number, line, None, problem=f"a NUL byte{where}", value=text, field=name)
+                return MentionRow(number, line, None, problem=f"a NUL byte{where}", value=text, field=name)
             try:
                 text.encode("utf-8")
             except UnicodeEncodeError:
                 problem = f"not valid {self.encoding} text{where}"
-                return Row(number, line, None, problem=problem, value=printable(text), field=name)
+                return MentionRow(number, line, None, problem=problem, value=printable(text), field=name)
         count = None
         if frequency is not None and (frequency := frequency.strip()):
             if not (whole := WHOLE.fullmatch(frequency)):
                 problem = f"{self.frequency_column!r} is no whole number of 0 or more"
-                return Row(number, line, None, problem=problem, value=printable(frequency), field=self.frequency_column)
+                return MentionRow(
+                    number, line, None, problem=problem, value=printable(frequency), field=self.frequency_column
+                )
             count = int(whole[1])
-        return Row(number, line, mention, code, context or None, language or None, count)
+        return MentionRow(number, line, mention, code, context or None, language or None, count)
 
     def _choose(self, names: Sequence[str], column: str | None) -> int:
         """Return which of `names` is `column`, or is the one to take when none is named."""

@@ -17,7 +17,7 @@ from typing import Any
 from alphita.errors import InputError
 from alphita.mappings.record import COLUMNS, REVIEW, Mapping
 from alphita.normalizer.answering.records import Result, lines
-from alphita.normalizer.reading.files import Row
+from alphita.normalizer.reading.files import MentionRow
 
 # What a line has of its row; the answer's values follow these in the record.
 OF_THE_ROW = ("row", "mention_code", "mention", "frequency", "rank")
@@ -35,7 +35,7 @@ _values = attrgetter(*FIELDS)
 _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def question(row: Row) -> Question:
+def question(row: MentionRow) -> Question:
     """Return what a usable row asks; equal questions have equal answers. Of a context only a hash is kept."""
     mention = row.mention or ""
     if row.context is None and row.language is None:
@@ -49,13 +49,13 @@ def answer(result: Result, top_k: int) -> Answer:
     return tuple(map(_values, lines(0, result, top_k)))
 
 
-def lines_of(row: Row, found: Answer) -> list[Mapping]:
+def lines_of(row: MentionRow, found: Answer) -> list[Mapping]:
     """Return the lines of a row."""
     mention = row.mention or ""
     return [Mapping(row.number, row.code, mention, row.frequency, rank, *one) for rank, one in enumerate(found, 1)]
 
 
-class Answers:
+class AnswerStore:
     """The answers kept, by question, until they take `most_bytes`.
 
     Which are kept depends on the questions and their answers alone, in order; so it is the same in a job that was

@@ -37,7 +37,7 @@ UNREVIEWED = tuple(column.default for column in fields(Mapping) if column.name i
 
 
 @dataclass(frozen=True)
-class Settings:
+class NormalizerSettings:
     """What to normalise and how: small, hashable, and the same in every process.
 
     Attributes:
@@ -88,12 +88,12 @@ class Settings:
 
 
 @lru_cache(maxsize=1)
-def opened(settings: Settings) -> Normalizer:
+def opened(settings: NormalizerSettings) -> Normalizer:
     """Return the normaliser of some settings, as `load` does, opened once in each process."""
     return load(settings)
 
 
-def load(settings: Settings) -> Normalizer:
+def load(settings: NormalizerSettings) -> Normalizer:
     """Open the normaliser of some settings; the index's files are mapped, not read.
 
     Raises:
@@ -111,7 +111,7 @@ def load(settings: Settings) -> Normalizer:
     return normalizer
 
 
-def schema_of(settings: Settings, given: pa.Schema) -> pa.Schema:
+def schema_of(settings: NormalizerSettings, given: pa.Schema) -> pa.Schema:
     """Return the schema of the batches that `normalize_batches` gives.
 
     Args:
@@ -135,7 +135,7 @@ def schema_of(settings: Settings, given: pa.Schema) -> pa.Schema:
 
 
 def normalize_batches(
-    batches: Iterator[pa.RecordBatch], settings: Settings, normalizer: Normalizer | None = None
+    batches: Iterator[pa.RecordBatch], settings: NormalizerSettings, normalizer: Normalizer | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Answer batches of rows; each gives one batch: its own columns, and those of the answers.
 
@@ -230,7 +230,9 @@ def spread(counts: NDArray[np.int64], asked: NDArray[np.int64]) -> tuple[NDArray
     return rows, np.arange(len(rows)) + np.repeat(first[asked] - (np.cumsum(repeats) - repeats), repeats)
 
 
-def _answered(batch: pa.RecordBatch, settings: Settings, normalizer: Normalizer, schema: pa.Schema) -> pa.RecordBatch:
+def _answered(
+    batch: pa.RecordBatch, settings: NormalizerSettings, normalizer: Normalizer, schema: pa.Schema
+) -> pa.RecordBatch:
     mentions, contexts, languages = (
         None if name is None else _strings(batch.column(name))
         for name in (settings.column, settings.context, settings.language)

@@ -27,7 +27,7 @@ from alphita.mappings.record import COLUMNS, REVIEW
 from alphita.mappings.record import Mapping as Line
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.records import ABBREVIATION, EXACT, NEAREST, NIL
-from alphita.normalizer.reading.files import STDIN, Table
+from alphita.normalizer.reading.files import STDIN, MentionFile
 from alphita.normalizer.writing.journal import Chunk
 from alphita.normalizer.writing.parts import beside
 from alphita.normalizer.writing.remembering import REVIEWED, Memory
@@ -75,7 +75,7 @@ class Job:
         reads: files that are read beside the input, each by what it is called.
     """
 
-    table: Table
+    table: MentionFile
     out: Path | str
     format: str = ""
     top_k: int = 1

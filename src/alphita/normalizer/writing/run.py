@@ -39,8 +39,8 @@ from alphita.mappings.formats import Header, Problem, lost_anew
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.calibrating.audit import ACCEPT, draw, write_audit
-from alphita.normalizer.reading.files import Row
-from alphita.normalizer.writing.answers import DECISION, METHOD, Answer, Answers, Question, lines_of, question
+from alphita.normalizer.reading.files import MentionRow
+from alphita.normalizer.writing.answers import DECISION, METHOD, Answer, AnswerStore, Question, lines_of, question
 from alphita.normalizer.writing.job import (
     ACCEPTED,
     FOR_REVIEW,
@@ -81,9 +81,9 @@ class Rows(NamedTuple):
         new: the questions without an answer yet, in the order in which they come up, each with its first row.
     """
 
-    rows: list[Row]
+    rows: list[MentionRow]
     asked: list[Question | None]
-    new: dict[Question, Row]
+    new: dict[Question, MentionRow]
 
 
 def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool = False) -> Summary:
@@ -143,7 +143,7 @@ def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, header: H
     out = Path(job.out)
     durable = journal.chunks[-1].lengths if journal.chunks else {}
     defined = _learn_abbreviations(normalizer, job)
-    answers = Answers()
+    answers = AnswerStore()
     with (
         Parts(out, (PART, REJECTS, ANSWERS, HELD, *([AUDIT] if job.audit else [])), durable) as parts,
         ThreadPoolExecutor(1, thread_name_prefix="writing") as aside,
@@ -197,7 +197,7 @@ def _write(
     header: Header,
     journal: Journal,
     parts: Parts,
-    rows: Sequence[Row],
+    rows: Sequence[MentionRow],
     found: Sequence[Answer | None],
     kept: bytes,
     defined: str,
@@ -257,7 +257,7 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
     return digest.hexdigest()
 
 
-def _answer(normalizer: Normalizer, job: Job, new: dict[Question, Row]) -> dict[Question, Answer]:
+def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -> dict[Question, Answer]:
     """Answer the questions of some rows, together: by what was settled before, or else by the index."""
     found = answer_all(
         [(row.mention or "", row.context, row.language) for row in new.values()], normalizer, job.memory,
@@ -267,7 +267,7 @@ def _answer(normalizer: Normalizer, job: Job, new: dict[Question, Row]) -> dict[
     return dict(zip(new, found, strict=True))
 
 
-def _lines(rows: Sequence[Row], found: Sequence[Answer | None]) -> tuple[list[Mapping], dict[str, int]]:
+def _lines(rows: Sequence[MentionRow], found: Sequence[Answer | None]) -> tuple[list[Mapping], dict[str, int]]:
     """Return the lines of some rows, and how many rows had which outcome."""
     made: list[Mapping] = []
     tally: Counter[tuple[str, str | None]] = Counter()
@@ -285,7 +285,7 @@ def _lines(rows: Sequence[Row], found: Sequence[Answer | None]) -> tuple[list[Ma
     return made, dict(counts)
 
 
-def _chunks(rows: Iterator[Row], most_rows: int, answers: Answers) -> Iterator[Rows]:
+def _chunks(rows: Iterator[MentionRow], most_rows: int, answers: AnswerStore) -> Iterator[Rows]:
     """Cut the rows into chunks; the cuts depend on the rows alone, if each chunk is answered before the next is cut."""
     chunk = Rows([], [], {})
     characters = 0
@@ -305,7 +305,7 @@ def _chunks(rows: Iterator[Row], most_rows: int, answers: Answers) -> Iterator[R
         yield chunk
 
 
-def _with_progress(job: Job, answers: Answers) -> Iterator[Rows]:
+def _with_progress(job: Job, answers: AnswerStore) -> Iterator[Rows]:
     """Yield the chunks and show progress; the total is estimated from how much of the file the first one took."""
     chunks = _chunks(job.table.rows(), job.chunk_rows, answers)
     first = next(chunks, None)
@@ -342,7 +342,7 @@ def _losses(
 
 
 def _reject_lines(
-    rows: Sequence[Row], unwritten: dict[int, Problem], job: Job, aside: Path, with_header: bool
+    rows: Sequence[MentionRow], unwritten: dict[int, Problem], job: Job, aside: Path, with_header: bool
 ) -> bytes:
     """Return the rejects among some rows as CSV, in order: those that were not read, and those not written."""
     bad = [row for row in rows if row.problem is not None or row.number in unwritten]
@@ -359,7 +359,7 @@ def _reject_lines(
     return content if with_header else content.partition(b"\n")[2]
 
 
-def _problem(row: Row) -> Problem:
+def _problem(row: MentionRow) -> Problem:
     return Problem(row.problem or "", row.field or "", row.value)
 
 
@@ -413,7 +413,7 @@ def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Hea
     """Write to stdout; yield what each chunk's counts are."""
     file = sys.stdout.buffer
     _learn_abbreviations(normalizer, job)
-    answers = Answers()
+    answers = AnswerStore()
     held: Sequence[Mapping] = ()
     file.write(writer.begin(header))
     for chunk in _with_progress(job, answers):
@@ -447,7 +447,7 @@ def _other_input(job: Job) -> UsageError:
     )
 
 
-def _digest(rows: Sequence[Row], defined: str) -> str:
+def _digest(rows: Sequence[MentionRow], defined: str) -> str:
     """Return a hash of some rows and of the abbreviations that were learned from all of them."""
     content = json.dumps([defined, rows], default=repr).encode()
     return hashlib.blake2b(content, digest_size=16).hexdigest()

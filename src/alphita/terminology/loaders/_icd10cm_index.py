@@ -16,7 +16,7 @@ from alphita.errors import InputError, Rejects
 from alphita.terminology import model
 from alphita.terminology.loaders import _lines, _table_rows
 from alphita.terminology.loaders._files import Member
-from alphita.terminology.loaders._icd10cm_names import FIRST_CODE, Row, named
+from alphita.terminology.loaders._icd10cm_names import FIRST_CODE, IndexRow, named
 
 COLUMNS = ("Level", "Term", "Code")
 # With these alone beside them, a table is an index and no table of somebody's own.
@@ -92,7 +92,7 @@ class Index:
         if not any(row.code for row in self.rows):
             raise InputError("no entry with a code in this file: not the index of diseases", file=member.place)
 
-    def _whole(self, entries: Iterable[_Entry]) -> Iterator[Row]:
+    def _whole(self, entries: Iterable[_Entry]) -> Iterator[IndexRow]:
         """Yield the entries that have all those above them."""
         deepest = _DEEPEST
         for entry in entries:
@@ -108,7 +108,7 @@ class Index:
                 self.dropped["index entries below one that was left out"] += 1
             else:
                 deepest = _DEEPEST
-                yield Row(entry.level, entry.term, entry.code, entry.line)
+                yield IndexRow(entry.level, entry.term, entry.code, entry.line)
 
     def names(self, codes: Container[str]) -> Iterator[tuple[str, str, int, bool]]:
         """Yield code, name, line, and whether the name is narrower than the code, of the entries that lead to `codes`.

@@ -61,7 +61,7 @@ _SAME_LETTERS = 3
 _OTHER_FORMS = frozenset({"teeth", "testes", "torn", "worn"})
 
 
-class Row(NamedTuple):
+class IndexRow(NamedTuple):
     """One entry: its depth below a main term, its words, its code, if it has one, and the line where it stands."""
 
     level: int
@@ -70,7 +70,7 @@ class Row(NamedTuple):
     line: int = 0
 
 
-def names(rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
+def names(rows: Iterable[IndexRow]) -> Iterator[tuple[str, str]]:
     """Yield code and name of each entry that has a code, in the order of the index.
 
     Args:
@@ -81,12 +81,12 @@ def names(rows: Iterable[Row]) -> Iterator[tuple[str, str]]:
             yield found[1], name
 
 
-def named(rows: Iterable[Row]) -> Iterator[tuple[Row, str | None]]:
+def named(rows: Iterable[IndexRow]) -> Iterator[tuple[IndexRow, str | None]]:
     """Yield the entries with a code, and their names where they make one."""
-    path: list[Row] = []
+    path: list[IndexRow] = []
     for row in rows:
         # A level that was skipped is one that no row stands for.
-        path[row.level :] = [Row(0, "", "") for _ in range(row.level - len(path))] + [row]
+        path[row.level :] = [IndexRow(0, "", "") for _ in range(row.level - len(path))] + [row]
         if row.code.strip():
             # "Unspecified site" has its parent's name, if that has no code to have it.
             says_nothing = len(path) > 1 and not path[-2].code and _UNSPECIFIED.search(row.term)

@@ -17,7 +17,7 @@ from alphita.training.engine.loop import MicroSteps
 
 if TYPE_CHECKING:
     from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import Plan
+    from alphita.training.engine.loop import LoopPlan
     from alphita.training.engine.ranks import Ranks
 
 TRIALS = 4
@@ -48,7 +48,7 @@ def estimate(
     sizes: str,
     steps: Timed,
     trained: Mapping[str, torch.nn.Module],
-    plan: Plan,
+    plan: LoopPlan,
     *,
     bf16: bool,
     most: int = 0,

@@ -63,7 +63,7 @@ class MicroSteps(Protocol):
 
 @dataclass(frozen=True)
 class Length:
-    """How long and how fast a run or phase trains, where the config leaves that open: see `Plan`."""
+    """How long and how fast a run or phase trains, where the config leaves that open: see `LoopPlan`."""
 
     steps: int
     warmup_steps: int
@@ -76,7 +76,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoopPlan:
     """How long and how fast to train.
 
     Attributes:
@@ -113,7 +113,7 @@ class Plan:
     tokens_at_once: int = 0
 
     @classmethod
-    def of(cls, config: TermTraining, length: Length | None = None) -> Plan:
+    def of(cls, config: TermTraining, length: Length | None = None) -> LoopPlan:
         """Return the plan of a recipe's config; `length` replaces the config's own."""
         own = length or Length(config.steps, config.warmup_steps, config.learning_rate)
         return cls(
@@ -136,7 +136,7 @@ def learning_rate_factor(step: int, warmup: int, total: int, schedule: str = "li
 def fit(
     modules: Mapping[str, Module],
     micro: MicroSteps,
-    plan: Plan,
+    plan: LoopPlan,
     work: Path,
     *,
     fingerprint: str,
@@ -274,7 +274,7 @@ BEST = "best"
 class _Log:
     """log.jsonl and, if asked, TensorBoard's event file; written by the first process only."""
 
-    def __init__(self, work: Path, start: int, plan: Plan, ranks: Ranks) -> None:
+    def __init__(self, work: Path, start: int, plan: LoopPlan, ranks: Ranks) -> None:
         self.first = ranks.first
         self.board: Any = None
         if self.first:
@@ -313,7 +313,7 @@ class _Log:
                 self.board.flush()
 
 
-def _accumulate(micro: MicroSteps, step: int, plan: Plan) -> dict[str, torch.Tensor]:
+def _accumulate(micro: MicroSteps, step: int, plan: LoopPlan) -> dict[str, torch.Tensor]:
     """Add the mean gradient of a step's micro-batches; return their mean scalars ("rows": their sum)."""
     totals: dict[str, torch.Tensor] = {}
     for number in range(step * plan.accumulation, (step + 1) * plan.accumulation):
@@ -332,7 +332,7 @@ def _train_mode(modules: Mapping[str, Module], *, on: bool) -> None:
         module.train(on)
 
 
-def _averages(modules: Mapping[str, Module], plan: Plan) -> dict[str, Module]:
+def _averages(modules: Mapping[str, Module], plan: LoopPlan) -> dict[str, Module]:
     if plan.ema == 0:
         return {}
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -373,7 +373,7 @@ def _keep_best(
     done: int,
     modules: Mapping[str, Module],
     averages: Mapping[str, Module],
-    plan: Plan,
+    plan: LoopPlan,
     ranks: Ranks,
 ) -> None:
     """Save the weights if the first of the scores is the best so far."""
@@ -398,7 +398,7 @@ def _stop_at(
     modules: Mapping[str, Module],
     averages: Mapping[str, Module],
     optimizer: torch.optim.Optimizer,
-    plan: Plan,
+    plan: LoopPlan,
     describe: Callable[[int], str] | None,
     ranks: Ranks,
 ) -> None:
@@ -418,7 +418,7 @@ def _stop_at(
     )
 
 
-def _adamw(modules: Mapping[str, Module], plan: Plan) -> torch.optim.AdamW:
+def _adamw(modules: Mapping[str, Module], plan: LoopPlan) -> torch.optim.AdamW:
     decayed: list[torch.nn.Parameter] = []
     plain: list[torch.nn.Parameter] = []
     for module in modules.values():
@@ -430,7 +430,7 @@ def _adamw(modules: Mapping[str, Module], plan: Plan) -> torch.optim.AdamW:
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=plan.learning_rate, fused=True)
 
 
-def _open_run(work: Path, fingerprint: str, resume: bool, micro: MicroSteps, plan: Plan, ranks: Ranks) -> None:
+def _open_run(work: Path, fingerprint: str, resume: bool, micro: MicroSteps, plan: LoopPlan, ranks: Ranks) -> None:
     """Begin a run in `work` or go on with it; the size of a batch's parts is the one that it began with."""
     run = work / "run.json"
     if ranks.first:

@@ -27,7 +27,7 @@ from alphita.errors import InputError
 from alphita.index.encoding import Encoder
 from alphita.index.store import build
 from alphita.mappings.review.migrate import REVIEWER
-from alphita.mappings.review.records import FINAL, Decision, Row, Standing
+from alphita.mappings.review.records import FINAL, Decision, ReviewRow, Standing
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.calibrating.labels import Label
 from alphita.terminology import reading
@@ -335,7 +335,7 @@ def _in_bulk(store: ReviewStore, decision: Decision) -> bool:
     return bool(decision.bulk)
 
 
-def _reviewed(row: Row, decision: Decision) -> Reviewed:
+def _reviewed(row: ReviewRow, decision: Decision) -> Reviewed:
     means = decision.kind != "reject"
     concept = decision.concept_id if means else None
     chosen = next((one for one in row.candidates if concept is not None and one.concept_id == concept), None)

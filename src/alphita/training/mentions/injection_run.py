@@ -23,7 +23,7 @@ from alphita.errors import InputError
 from alphita.progress import say
 from alphita.training.engine import dry_run, ranks, runs
 from alphita.training.engine.forward import TermForward
-from alphita.training.engine.loop import Length, Plan, fit
+from alphita.training.engine.loop import Length, LoopPlan, fit
 from alphita.training.engine.phases import Phase, manifest_fields
 from alphita.training.engine.settings import TermTraining, decisive
 from alphita.training.mentions import injection_data
@@ -162,7 +162,7 @@ def inject_entities(
         tokens_at_once=config.tokens_at_once, ranks=processes,
     )  # fmt: skip
     # Of the starting weights only the encoder's are mixed in: the injection has none from before.
-    plan = Plan.of(config, length)
+    plan = LoopPlan.of(config, length)
     modules = _modules(injected, head)
     per_epoch = batches.batches / config.accumulation
     if phase.dry_run:

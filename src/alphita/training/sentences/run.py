@@ -21,7 +21,7 @@ from alphita.progress import say
 from alphita.terminology.text import DEFAULT_RULES
 from alphita.training.engine import dry_run, ranks, runs
 from alphita.training.engine.forward import TermForward
-from alphita.training.engine.loop import Length, Plan, fit
+from alphita.training.engine.loop import Length, LoopPlan, fit
 from alphita.training.engine.phases import Dev, Phase, manifest_fields
 from alphita.training.engine.settings import TermTraining, decisive
 from alphita.training.engine.tokens import tokenize
@@ -130,7 +130,7 @@ class SentenceRun:
             **{name: module.to(self.forward.device) for name, module in extra.items()},
         }
         watched = names if names is not None and config.dev_synonyms else None
-        plan = Plan.of(config, length)
+        plan = LoopPlan.of(config, length)
         if watched is None:
             plan = replace(plan, keep="last")
         steps = TermSteps(

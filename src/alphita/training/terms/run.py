@@ -21,7 +21,7 @@ from alphita.terminology.text import DEFAULT_RULES
 from alphita.training.engine import ranks, runs
 from alphita.training.engine.dry_run import check_encoder, estimate
 from alphita.training.engine.forward import TermForward
-from alphita.training.engine.loop import Length, Plan, fit
+from alphita.training.engine.loop import Length, LoopPlan, fit
 from alphita.training.engine.settings import NameTraining, TermTraining, decisive, language_weights
 from alphita.training.engine.tokens import TokenTable, tokenize
 from alphita.training.terms.batches import BatchLoss, Draw, TermSteps
@@ -139,7 +139,7 @@ class TermRun:
             seed=config.seed, tokens_at_once=config.tokens_at_once, ranks=self._ranks,
         )  # fmt: skip
         named = name or self.names.strings.__getitem__
-        plan = Plan.of(config, length)
+        plan = LoopPlan.of(config, length)
         if self._dry_run:
             if before_step is not None:
                 before_step(0)

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 
 # An equal string stands above everything that is merely like it.
 EQUAL = 10.0
@@ -26,10 +26,10 @@ class Ranking(Protocol):
     ROUTES: int
     LEARNED: bool
 
-    def score(self, table: Table) -> NDArray[np.float64]:
+    def score(self, table: CandidateTable) -> NDArray[np.float64]:
         """Return the score of each candidate, (c,)."""
         ...
 
-    def similarity(self, table: Table) -> NDArray[np.float32]:
+    def similarity(self, table: CandidateTable) -> NDArray[np.float32]:
         """Return the similarity of each candidate, (c,)."""
         ...

@@ -6,18 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alphita.normalizer.answering.candidates import EXACT
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 
 DESCRIPTION = "strings that are equal after cleaning, nothing else; needs no encoder"
 ROUTES = EXACT
 LEARNED = False
 
 
-def score(table: Table) -> NDArray[np.float64]:
+def score(table: CandidateTable) -> NDArray[np.float64]:
     """Return 1 for each candidate."""
     return np.ones(len(table.request))
 
 
-def similarity(table: Table) -> NDArray[np.float32]:
+def similarity(table: CandidateTable) -> NDArray[np.float32]:
     """Return 1 for each candidate."""
     return np.ones(len(table.request), np.float32)

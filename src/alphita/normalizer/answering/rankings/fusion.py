@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from alphita.normalizer.answering.candidates import EVERY_ROUTE, EXACT
 from alphita.normalizer.answering.rankings import EQUAL
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 
 DESCRIPTION = "an equal string, then the mean of cosine and n-gram similarity"
 ROUTES = EVERY_ROUTE
 LEARNED = False
 
 
-def score(table: Table) -> NDArray[np.float64]:
+def score(table: CandidateTable) -> NDArray[np.float64]:
     """Return the mean of both similarities, an equal string above all."""
     return similarity(table).astype(np.float64) + EQUAL * ((table.routes & EXACT) > 0)
 
 
-def similarity(table: Table) -> NDArray[np.float32]:
+def similarity(table: CandidateTable) -> NDArray[np.float32]:
     """Return the mean of cosine and n-gram similarity, of the term that is greatest in both together."""
     return (table.cosine + table.letters) / np.float32(2)

@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from alphita.normalizer.answering.candidates import EVERY_ROUTE
 from alphita.normalizer.answering.rankings import vectors
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 
 DESCRIPTION = "the ranker fitted by `alphita calibrate`, with confidence and decisions"
 ROUTES = EVERY_ROUTE
 LEARNED = True
 
 
-def score(table: Table) -> NDArray[np.float64]:
+def score(table: CandidateTable) -> NDArray[np.float64]:
     """Return the order in which the ranker gets them; its own scores need features (see `normalizer.pipeline`)."""
     return vectors.score(table)
 
 
-def similarity(table: Table) -> NDArray[np.float32]:
+def similarity(table: CandidateTable) -> NDArray[np.float32]:
     """Return the cosine."""
     return table.cosine

@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from alphita.normalizer.answering.candidates import EXACT, LETTERS
 from alphita.normalizer.answering.rankings import EQUAL
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 
 DESCRIPTION = "an equal string, then the greatest share of character n-grams; needs no encoder"
 ROUTES = EXACT | LETTERS
 LEARNED = False
 
 
-def score(table: Table) -> NDArray[np.float64]:
+def score(table: CandidateTable) -> NDArray[np.float64]:
     """Return the n-gram similarity, an equal string above all."""
     return table.letters.astype(np.float64) + EQUAL * ((table.routes & EXACT) > 0)
 
 
-def similarity(table: Table) -> NDArray[np.float32]:
+def similarity(table: CandidateTable) -> NDArray[np.float32]:
     """Return the n-gram similarity."""
     return table.letters

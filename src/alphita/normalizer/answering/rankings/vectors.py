@@ -7,18 +7,18 @@ from numpy.typing import NDArray
 
 from alphita.normalizer.answering.candidates import EXACT, VECTORS
 from alphita.normalizer.answering.rankings import EQUAL
-from alphita.normalizer.answering.table import Table
+from alphita.normalizer.answering.table import CandidateTable
 
 DESCRIPTION = "an equal string, then the nearest vectors"
 ROUTES = EXACT | VECTORS
 LEARNED = False
 
 
-def score(table: Table) -> NDArray[np.float64]:
+def score(table: CandidateTable) -> NDArray[np.float64]:
     """Return the cosine, an equal string above all."""
     return table.cosine.astype(np.float64) + EQUAL * ((table.routes & EXACT) > 0)
 
 
-def similarity(table: Table) -> NDArray[np.float32]:
+def similarity(table: CandidateTable) -> NDArray[np.float32]:
     """Return the cosine."""
     return table.cosine
