@@ -37,7 +37,7 @@ VARIANTS: dict[str, list[object]] = {
 }
 # Written as CSV.
 OPTIONS: dict[str, list[object]] = {
-    **{f"ranking {one}": ["--ranking", one] for one in registry.names("alphita.normalizer.rankings")},
+    **{f"ranking {one}": ["--ranking", one] for one in registry.names("alphita.normalizer.answering.rankings")},
     "type": [*PLAIN, "--type", "drug"],
     "source": [*PLAIN, "--source", "BX"],
     "language": [*PLAIN, "--language", "de"],
