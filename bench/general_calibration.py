@@ -1,12 +1,13 @@
 """The general calibration that comes with a model: fitted on several open vocabularies, each indexed with that model.
 
-    python bench/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [-o OUT]
+    python bench/general_calibration.py MODEL TERMS.tsv RELATIONS.tsv --work FOLDER [-o OUT] [--languages it de fr es]
 
 runs/shipped_models.sh calls this, and says what the tables hold. HPO and ICD-10-CM are taken from their packages. Of
 the others those are taken whose licence lets fitted numbers be released, and which have synonyms to hold out. A quarter
 of the synonyms of each is left out of its index, and asked for, whether the model was trained on it or not: a trained
 model finds what it learned about a point better than what it did not (docs/log.md). Each is indexed twice, with all
-that an index is given by default and without a head. Indexes are kept in FOLDER.
+that an index is given by default and without a head. Indexes are kept in FOLDER. With --languages, HPO's names in these
+are asked of its English indexes too: half of those that the model did not learn, the other half is to test on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import itertools
 import sys
 import tempfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,13 +80,16 @@ SOURCES = {
 }
 
 
-def vocabularies(terms: Path, relations: Path, encoder: TermEncoder, folder: Path) -> list[Vocabulary]:
+def vocabularies(
+    terms: Path, relations: Path, encoder: TermEncoder, folder: Path, languages: Sequence[str] = ()
+) -> list[Vocabulary]:
     """Return the vocabularies, each indexed in `folder` where it is not yet.
 
     Args:
         terms, relations: the tables.
         encoder: of the indexes.
         folder: where they are.
+        languages: in which HPO's names are asked, too.
 
     Raises:
         InputError: a table cannot be read, or an index there is of another encoder.
@@ -105,7 +110,30 @@ def vocabularies(terms: Path, relations: Path, encoder: TermEncoder, folder: Pat
             packaged = (index.manifest["sources"][0]["version"], IN_PACKAGES[name][1]) if name in IN_PACKAGES else None
             version, licence = packaged or SOURCES[name][1:3]
             made.append(Vocabulary(name, index, version, licence, known))
+            if name == HPO and languages:
+                known = translations(read_table(terms), index, encoder.folder, languages)
+                made.append(Vocabulary(f"{HPO} in {', '.join(languages)}", index, version, licence, known))
     return made
+
+
+def translations(terms: pl.DataFrame, index: Index, model: Path, languages: Sequence[str]) -> Known:
+    """Return half of those names of HPO in other languages that the index has not and its encoder did not learn.
+
+    Args:
+        terms: the table.
+        index: of HPO.
+        model: the encoder's folder.
+        languages: theirs.
+    """
+    names = terms.filter(
+        pl.col("id").str.starts_with("HP:") & pl.col("lang").is_in(languages) & (pl.col("type") == "pref")
+    )
+    chosen = dict(zip(clean_many(names["term"].to_list()), names["id"].to_list(), strict=True))
+    strings = [one for one in chosen if zlib.crc32(one.encode()) % 2]
+    new = (index.rows(strings) < 0) & ~learned.has_learned(model, strings)
+    strings = list(itertools.compress(strings, new))
+    rows = index.concept_rows([chosen[one] for one in strings])
+    return Known(strings, rows, "").take(np.flatnonzero(rows >= 0))
 
 
 def held_out(terms: store.Terminology, model: Path | None = None, *, one_in: int = HELD_OUT) -> dict[str, str]:
@@ -198,13 +226,14 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("relations", type=Path)
     parser.add_argument("--work", type=Path, required=True, help="folder for the indexes")
     parser.add_argument("-o", "--output", type=Path, help="by default MODEL/calibration")
+    parser.add_argument("--languages", nargs="+", default=(), help="in which HPO's names are asked, too")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=machine.cores())
     given = parser.parse_args(words)
     threads = machine.set_threads(given.threads)
     try:
         encoder = TermEncoder.load(given.model, threads=threads)
-        made = vocabularies(given.terms, given.relations, encoder, given.work)
+        made = vocabularies(given.terms, given.relations, encoder, given.work, given.languages)
         fitted = fit_general(made, encoder, seed=given.seed)
         fitted.save(given.output or given.model / "calibration")
     except AlphitaError as error:

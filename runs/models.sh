@@ -2,19 +2,20 @@
 # Which encoder to take: ours and what they were trained from, by cosine alone, over the benchmarks -> docs/models.md; and
 # how fast they encode -> docs/results/models_speed.json.
 #
-#   runs/models.sh DATA E5 MPNET [OUTPUT]
+#   runs/models.sh DATA E5 [OUTPUT [MPNET]]
 #
 # DATA      holds benchmarks/ (the benchmarks' files; `alphita evaluate --about NAME` says where to get them)
 # E5        the folder of multilingual-e5-small, or its name on the hub
-# MPNET     the folder of all-mpnet-base-v2, or its name on the hub
 # OUTPUT    where the report goes; model-reports by default
+# MPNET     the folder of all-mpnet-base-v2, or its name on the hub: five times the size, it takes an hour more on two cores
 set -euo pipefail
 
-usage="usage: runs/models.sh DATA E5 MPNET [OUTPUT]"
+usage="usage: runs/models.sh DATA E5 [OUTPUT [MPNET]]"
 data=${1:?$usage}
 e5=${2:?$usage}
-mpnet=${3:?$usage}
-output=${4:-model-reports}
+output=${3:-model-reports}
+mpnet=()
+if [ -n "${4:-}" ]; then mpnet=(--model "$4,name=all-mpnet"); fi
 alphita=${ALPHITA:-alphita}
 python=${PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,10 +25,10 @@ mkdir -p "$output"
 $alphita terminology import obo hpo --packaged -o "$output/hpo.terminology" --force
 $alphita terminology split "$output/hpo.terminology" --fraction 0.3 --seed 42 -o "$output/hpo.split" --force
 $alphita evaluate ncbi_disease psytar hpo_gsc_plus mantra relatedness sts held_out_synonyms \
-    --model minilm --model alphita-en --model "$mpnet,name=all-mpnet" --model "$e5,prefix=query:,name=e5-small" \
-    --model alphita-multi --baseline tfidf --data "$data/benchmarks" --terminology "$output/hpo.terminology" \
+    --model minilm --model alphita-en --model "$e5,prefix=query:,name=e5-small" --model alphita-multi \
+    ${mpnet[@]+"${mpnet[@]}"} --baseline tfidf --data "$data/benchmarks" --terminology "$output/hpo.terminology" \
     --set held_out_synonyms.split="$output/hpo.split" -o "$output/report" --force
-"$python" "$here/../bench/encode.py" --encoder minilm alphita-en "$mpnet" "$e5" alphita-multi --repeats 3 --limit 4000 \
+"$python" "$here/../bench/encode.py" --encoder minilm alphita-en "$e5" alphita-multi ${4:+"$4"} --repeats 3 --limit 4000 \
     --out "$here/../docs/results/models_speed.json"
 
 page=$here/../docs/models.md
