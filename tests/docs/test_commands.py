@@ -22,6 +22,7 @@ from tests.docs.commandline import problems
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "models").glob("*/README.md"))]
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 SHELL = [block for block in BLOCKS if block.language == "sh"]
 PYTHON = [block for block in BLOCKS if block.language == "python"]
@@ -108,7 +109,7 @@ def test_python_compiles_and_uses_public_names_only(block):
     assert used <= {*alphita.__all__, "__version__"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere_and_nothing_is_left_to_fill_in(page):
     text = page.read_text(encoding="utf-8")
     targets = [target for target in re.findall(r"\]\(([^)#\s]+)", text) if not re.match(r"\w+:", target)]

@@ -49,9 +49,9 @@ def indexed(monkeypatch) -> list[str]:
     models: list[str] = []
     index = sources._index
 
-    def spy(terminology: Path, out: Path, name: str, chosen: Choice, threads: int | None) -> None:
+    def spy(terminology: Path, out: Path, what: str, chosen: Choice, threads: int | None) -> None:
         models.append(str(chosen.model))
-        index(terminology, out, name, chosen._replace(model="alphita-en", learn="no", borrow=False), threads)
+        index(terminology, out, what, chosen._replace(model="alphita-en", learn="no", borrow=False), threads)
 
     monkeypatch.setattr(sources, "_index", spy)
     return models
@@ -81,11 +81,13 @@ def test_all_english_alone_is_for_the_english_model() -> None:
     assert model_for(["en", "it"]) == model_for(["de-CH"]) == "alphita-multi"
 
 
-def test_an_index_is_made_with_the_model_that_names_and_strings_call_for(table, tmp_path, indexed) -> None:
+def test_an_index_is_made_with_the_model_that_names_and_strings_call_for(table, tmp_path, indexed, capsys) -> None:
     index_of(table)
+    assert f"indexing {table} with alphita-en: this is done once" in capsys.readouterr().err
     index_of(table, language="en")
     assert indexed == ["alphita-en"]
     assert index_of(table, language="it").path != index_of(table).path
+    assert f"indexing {table} with alphita-multi, for en, it: this is done once" in capsys.readouterr().err
     index_of(table, Choice(model="alphita-multi"), language="en")
     assert indexed == ["alphita-en", "alphita-multi"]
     index_of(table, Choice(model="alphita-en", learn="no"), language="it")

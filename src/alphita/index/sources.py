@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alphita import __version__, artefact, machine, registry
-from alphita.encoder.resolve import resolve
+from alphita.encoder.resolve import DEFAULT, resolve
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import KIND, Choice, languages_of, model_for, shipped_folder
 from alphita.index.store import Index, build
@@ -71,12 +71,16 @@ def index_of(
     terminology = terminology_of(to)
     choice = choice or Choice()
     choice.check()
+    why = ""
     if choice.model is None:
-        spoken = languages_of(load_terminology(terminology)) + ([language] if language else [])
+        spoken = dict.fromkeys([*languages_of(load_terminology(terminology)), *filter(None, [language])])
         choice = choice._replace(model=model_for(spoken))
+        why = f", for {', '.join(spoken)}" if choice.model != DEFAULT else ""
     content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
     key = artefact.hash_json([MADE_BY, content, _model(str(choice.model)), choice_hash(choice)])
-    return _kept(INDEX, key, Index.open, lambda out: _index(terminology, out, str(to), choice, threads))
+    return _kept(
+        INDEX, key, Index.open, lambda out: _index(terminology, out, f"{to} with {choice.model}{why}", choice, threads)
+    )
 
 
 def is_index(to: Path | str) -> bool:
@@ -208,10 +212,10 @@ def _import(source: DetectedSource, out: Path, name: str) -> None:
         say(f"{rejects.count:,} rows were left out; each is in {report} with its line")
 
 
-def _index(terminology: Path, out: Path, name: str, choice: Choice, threads: int | None) -> None:
+def _index(terminology: Path, out: Path, what: str, choice: Choice, threads: int | None) -> None:
     from alphita.encoder.encoder import TermEncoder
 
-    say(f"indexing {name} with {choice.model}: this is done once, and kept in {out.parent.parent}")
+    say(f"indexing {what}: this is done once, and kept in {out.parent.parent}")
     encoder = TermEncoder.load(str(choice.model), threads=threads)
     build(load_terminology(terminology), encoder, out, enrichment=enrichment_of(choice))
 
