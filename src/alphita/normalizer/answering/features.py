@@ -18,6 +18,7 @@ from alphita.index import elsewhere
 from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.normalizer.answering.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
 from alphita.normalizer.answering.meaning import Cosines, Definitions, Meaning
+from alphita.normalizer.answering.several import name_several
 from alphita.normalizer.answering.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
 from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.answering.words import Words
@@ -101,12 +102,15 @@ class Features(NamedTuple):
     Attributes:
         candidates: (c, len(NAMES)) float32.
         mentions: (n, len(MENTION_NAMES)) float32.
-        vetoed: (c,) bool: the candidate contradicts the mention in what must not be overlooked.
+        vetoed: (c,) bool: the candidate contradicts the mention in what must not be overlooked, or is one of several
+            concepts that the mention names.
+        several: (n,) bool: the mention names several.
     """
 
     candidates: Float32
     mentions: Float32
     vetoed: NDArray[np.bool_]
+    several: NDArray[np.bool_]
 
 
 class Featurizer:
@@ -152,10 +156,13 @@ class Featurizer:
         columns = _of_candidates(self, asked, found, place, table, context, ranked)
         mention = _of_mentions(self, asked, own, table, columns, ranked)
         vetoed = columns["vetoes"].astype(bool)
-        vetoed |= _denied(self, asked, own)[table.request] & ~columns["equal"].astype(bool)
+        equal = columns["equal"].astype(bool)
+        vetoed |= _denied(self, asked, own)[table.request] & ~equal
+        several = name_several([asked.texts[row] for row in own.tolist()], self.segment.strings.rows)
+        vetoed |= several[table.request] & ~equal & ~columns["same_words"].astype(bool)
         candidates = np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1)
         mentions = np.stack([mention[name].astype(np.float32) for name in MENTION_NAMES], axis=1)
-        return Features(candidates, mentions, vetoed)
+        return Features(candidates, mentions, vetoed, several)
 
     def _profiles(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Profiles:
         """Return what some of the index's strings say."""

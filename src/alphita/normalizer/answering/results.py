@@ -209,7 +209,10 @@ class Maker:
         if scored.features is None:
             return ()
         if not scored.features.candidates[row, CONTRADICTIONS]:
-            return ("the mention denies it",) if scored.features.vetoed[row] else ()
+            if not scored.features.vetoed[row]:
+                return ()
+            several = scored.features.several[scored.table.request[row]]
+            return ("the mention names several",) if several else ("the mention denies it",)
         return tuple(
             one.text
             for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)

@@ -38,7 +38,12 @@ class Seen(NamedTuple):
     @property
     def features(self) -> Features:
         """The candidates' features, none vetoed."""
-        return Features(self.training.candidates, self.training.mentions, np.zeros(len(self.table.request), bool))
+        return Features(
+            self.training.candidates,
+            self.training.mentions,
+            np.zeros(len(self.table.request), bool),
+            np.zeros(len(self.table.offsets) - 1, bool),
+        )
 
     def is_right(self, answers: RankedAnswers) -> NDArray[np.bool_]:
         """Return whether the best candidate of each example is right, (n,)."""
