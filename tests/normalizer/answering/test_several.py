@@ -8,23 +8,9 @@ import pytest
 from alphita.normalizer.answering.several import name_several, parts_of
 
 NAMES = [
-    "seizure",
-    "hypotonia",
-    "fever",
-    "cough",
-    "rash",
-    "nausea",
-    "vomiting",
-    "hepatitis",
-    "virus",
-    "cleft lip",
-    "carcinoma",
-    "breast",
-    "febbre",
-    "tosse",
-    "kopfschmerz",
-    "fieber",
-]
+    "seizure", "hypotonia", "fever", "cough", "rash", "nausea", "vomiting", "hepatitis", "virus", "cleft lip",
+    "carcinoma", "breast", "febbre", "tosse", "kopfschmerz", "fieber",
+]  # fmt: skip
 
 
 def rows(strings):

@@ -24,6 +24,7 @@ from alphita.normalizer.answering.filters import Filters, Restricted, allowed_co
 from alphita.normalizer.answering.pipeline import Pipeline, Questions, Scored
 from alphita.normalizer.answering.records import DEFAULT_FLOOR, Result
 from alphita.normalizer.answering.results import Maker
+from alphita.normalizer.answering.said import identifier_of
 from alphita.normalizer.answering.table import MOST_CONCEPTS
 
 RANKINGS = "alphita.normalizer.answering.rankings"
@@ -94,7 +95,7 @@ class Normalizer:
         self.abbreviations = _abbreviations(index, self.calibration, abbreviations)
         self.filters = filters
         self._maker = Maker(index, target, self.calibration.ranker if self.calibration is not None else None)
-        allowed = allowed_concepts(index, filters, self._maker.targets)
+        self._allowed = allowed = allowed_concepts(index, filters, self._maker.targets)
         searched: Any = index
         terms = None
         if allowed is not None:
@@ -197,9 +198,22 @@ class Normalizer:
         for start in range(0, len(asked.requests), MENTIONS_AT_ONCE):
             block = asked.take(range(start, min(start + MENTIONS_AT_ONCE, len(asked.requests))))
             known.extend(self._answer(block, top_k, explain))
-        return [
+        results = [
             self._maker.named(mention, known[place]) if place >= 0 else self._maker.nothing(mention, explain)
             for mention, place in zip(mentions, places, strict=True)
+        ]
+        for number, concept in self._identified(mentions):
+            results[number] = self._maker.identified(mentions[number], concept, explain)
+        return results
+
+    def _identified(self, mentions: Sequence[str]) -> list[tuple[int, int]]:
+        """Return which mentions are identifiers of concepts that may be answered, and of which."""
+        given = {number: name for number, mention in enumerate(mentions) if (name := identifier_of(mention))}
+        rows = self.index.concept_rows(list(given.values())).tolist() if given else []
+        return [
+            (number, row)
+            for number, row in zip(given, rows, strict=True)
+            if row >= 0 and (self._allowed is None or self._allowed[row])
         ]
 
     def _answer(self, asked: Questions, top_k: int, explain: bool, depth: int = 0) -> list[Result]:

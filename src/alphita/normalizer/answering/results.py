@@ -20,6 +20,7 @@ from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
+from alphita.normalizer.answering.said import doubt_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import Reading
 from alphita.normalizer.answering.table import CandidateTable
@@ -63,8 +64,34 @@ class Maker:
         self.targets = Targets(index.segment, target) if target is not None else None
 
     def named(self, mention: str, result: Result) -> Result:
-        """Return the result of a question for one of its mentions."""
-        return result if result.mention == mention else replace(result, mention=mention)
+        """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
+        if result.mention != mention:
+            result = replace(result, mention=mention)
+        doubt = doubt_of(mention) if result.decision == "accept" else None
+        if doubt is None or doubt == doubt_of(result.matched_term or ""):
+            return result
+        first, *others = result.candidates
+        why = (*first.contradictions, doubt)
+        explanation = result.explanation and replace(result.explanation, contradictions=why)
+        candidates = (replace(first, contradictions=why), *others)
+        return replace(result, candidates=candidates, decision="review", explanation=explanation)
+
+    def identified(self, mention: str, concept: int, explain: bool) -> Result:
+        """Return the result of a mention that is the identifier of a concept."""
+        known = self.index.concept(concept)
+        name = known.id if self.targets is None else self.targets.ids(np.array([concept]))[0]
+        found = Candidate(name, known.name, known.name, 1.0, source=known.source, routes=("exact",), relation="exact")
+        why = None
+        if explain:
+            why = Explanation(
+                "the identifier of", known.name, "preferred name", found.routes, {}, known.definition, known.parents,
+                known.semantic_types,
+            )  # fmt: skip
+        sure = self.ranker is not None
+        return Result(
+            mention, name, known.name, known.name, 1.0, 1.0 if sure else None, EXACT_METHOD, (found,),
+            "accept" if sure else None, why,
+        )  # fmt: skip
 
     def nothing(self, mention: str, explain: bool) -> Result:
         """Return the result of a mention with nothing in it."""

@@ -1,0 +1,41 @@
+"""What a mention says before any candidate is looked at: an identifier, or a finding that is only possible."""
+
+from __future__ import annotations
+
+import re
+
+from alphita.terminology import prefixes
+
+POSSIBLE, FAMILY = "the mention is only possible", "the mention is of the family"
+_IDENTIFIER = re.compile(r"(?:https?://\S+|[A-Za-z][A-Za-z0-9.]*[:_][A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)")
+# How notes begin what is only thought of, or what a relative has: in English, Italian, German, French, Spanish.
+_CUES = {
+    POSSIBLE: re.compile(
+        r"\?|(?:r/o|r\\o|rule[ds]? out|possible|possibly|probable|suspected|suspicion (?:of|for)|suspicious for|query|"
+        r"questionable|concern for|evaluate for|sospett[oaie](?: d[ia])?|da escludere|possibile|probabile|v\.? ?a\.?|"
+        r"verdacht auf|ausschluss|suspicion de|éliminer|sospecha de|posible|descartar)\b",
+        re.IGNORECASE,
+    ),
+    FAMILY: re.compile(
+        r"(?:family (?:history|hx)|fhx?|fam\.? ?hx|(?:mother|father|sister|brother|aunt|uncle|grandmother|grandfather)"
+        r"(?:'s| has| had| with)|anamnesi familiare|familiarità|familienanamnese|antécédents familiaux|"
+        r"antecedentes familiares)\b",
+        re.IGNORECASE,
+    ),
+}
+
+
+def identifier_of(mention: str) -> str | None:
+    """Return the CURIE that a mention is, as "HP:0001250", "HP_0001250" or its IRI; None: it is none."""
+    mention = mention.strip()
+    if not _IDENTIFIER.fullmatch(mention):
+        return None
+    if "://" not in mention and ":" not in mention:
+        mention = mention.replace("_", ":", 1)
+    return prefixes.normalize(mention)
+
+
+def doubt_of(mention: str) -> str | None:
+    """Return why a mention does not say that the patient has it, `POSSIBLE` or `FAMILY`; None: nothing says so."""
+    mention = mention.strip()
+    return next((reason for reason, cue in _CUES.items() if cue.match(mention)), None)

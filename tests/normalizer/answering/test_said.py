@@ -1,0 +1,83 @@
+"""Identifiers are their concepts; what is only possible or of the family is not accepted, nor one of several names."""
+
+from __future__ import annotations
+
+import pytest
+
+from alphita.index.store import build
+from alphita.normalizer.answering.filters import Filters
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.said import FAMILY, POSSIBLE, doubt_of, identifier_of
+from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
+
+ENCODER = VocabularyEncoder()
+
+
+@pytest.mark.parametrize(
+    ("mention", "curie"),
+    [
+        ("HP:0001250", "HP:0001250"), (" HP_0001250 ", "HP:0001250"), ("hp:0001250", "HP:0001250"),
+        ("http://purl.obolibrary.org/obo/HP_0001250", "HP:0001250"), ("seizure", None), ("grade:2 fever", None),
+        ("I10", None), ("K+ 2.8", None), ("stage_iv", None), ("", None),
+    ],
+)  # fmt: skip
+def test_identifiers(mention, curie):
+    assert identifier_of(mention) == curie
+
+
+@pytest.mark.parametrize(
+    ("mention", "doubt"),
+    [
+        ("?pneumonia", POSSIBLE), ("r/o meningitis", POSSIBLE), ("Rule out stroke", POSSIBLE),
+        ("V.a. Fraktur", POSSIBLE), ("Verdacht auf Pneumonie", POSSIBLE), ("sospetta polmonite", POSSIBLE), ("suspicion de fracture", POSSIBLE),
+        ("Family history of seizures", FAMILY), ("mother with asthma", FAMILY),
+        ("anamnesi familiare di diabete", FAMILY), ("pneumonia", None), ("maternal diabetes", None), ("vasculitis", None),
+        ("queryable", None), ("hx of seizures", None),
+    ],
+)  # fmt: skip
+def test_doubts(mention, doubt):
+    assert doubt_of(mention) == doubt
+
+
+@pytest.fixture(scope="module")
+def normalizer(tmp_path_factory) -> Normalizer:
+    index = build(synthetic_terminology(), ENCODER, tmp_path_factory.mktemp("said") / "x.index")
+    return Normalizer(index, encoder=ENCODER, calibration=quick_fit(index, ENCODER), error=0.1)
+
+
+def test_an_identifier_is_its_concept(normalizer):
+    name = normalizer.index.concept(normalizer.index.concept_rows(["T:0007"])[0]).name
+    for mention in ("T:0007", "T_0007"):
+        (found,) = normalizer.normalize([mention], explain=True)
+        assert (found.mention, found.concept_id, found.concept_name) == (mention, "T:0007", name)
+        assert (found.method, found.confidence, found.decision) == ("exact", 1.0, "accept")
+        assert str(found.explanation).startswith(f"the identifier of {name!r}")
+    unknown, *_ = normalizer.normalize(["T:9999"])
+    assert unknown.decision != "accept"
+
+
+def test_an_identifier_that_may_not_be_answered_is_read_as_text(normalizer):
+    filtered = Normalizer(
+        normalizer.index, encoder=ENCODER, calibration=normalizer.calibration, filters=Filters(under=("T:0001",))
+    )
+    assert [found.concept_id for found in filtered.normalize(["T:0001"])] == ["T:0001"]
+    assert filtered.normalize(["T:0007"])[0].concept_id in (None, "T:0001")
+
+
+@pytest.mark.parametrize("cue", ["?", "r/o ", "possible ", "family history of "])
+def test_what_is_doubtful_is_for_review(normalizer, cue):
+    name = normalizer.index.concept(0).name
+    plain, doubtful = normalizer.normalize([name, cue + name], explain=True)
+    assert plain.decision == "accept"
+    assert doubtful.decision != "accept"
+    if doubtful.decision == "review" and doubtful.confidence >= normalizer.accept:
+        assert doubtful.candidates[0].contradictions == doubtful.explanation.contradictions == (doubt_of(cue),)
+
+
+@pytest.mark.parametrize("join", [" and ", ", ", "; ", "/"])
+def test_two_names_are_not_accepted_as_one(normalizer, join):
+    first, second = normalizer.index.concept(0).name, normalizer.index.concept(9).name
+    (found,) = normalizer.normalize([first + join + second])
+    assert found.decision != "accept"
+    if found.decision == "review":
+        assert "the mention names several" in found.candidates[0].contradictions
