@@ -30,9 +30,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$output"
 for name in alphita-en alphita-multi; do
+    languages=()
+    if [ "$name" = alphita-multi ]; then languages=(--languages it de fr es); fi
     "$python" "$here/../bench/default_model.py" "$here/../models/$name-fp16" -o "$output/$name"
     OPENBLAS_NUM_THREADS=1 "$python" "$here/../bench/general_calibration.py" "$output/$name" "$terms" "$relations" \
-        --work "$work/$name"
+        --work "$work/$name" ${languages[@]+"${languages[@]}"}
     # It answers: an index keeps the model and its calibration.
     $alphita index hpo --model "$output/$name" -o "$work/$name.index"
     echo "hart attack" | $alphita normalize - --to "$work/$name.index" --format jsonl -o -
