@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Which encoder to take: ours and what they were trained from, by cosine alone, over the benchmarks -> docs/models.md; and
-# how fast they encode -> docs/results/models_speed.json.
+# Which encoder to take: ours and what they were trained from, by cosine alone, over the benchmarks -> docs/models.md, and
+# all tables of the report -> docs/results/models.md; how fast they encode -> docs/results/models_speed.json.
 #
 #   runs/models.sh DATA E5 [OUTPUT [MPNET]]
 #
@@ -31,12 +31,19 @@ $alphita evaluate ncbi_disease psytar hpo_gsc_plus mantra relatedness sts held_o
 "$python" "$here/../bench/encode.py" --encoder minilm alphita-en "$e5" alphita-multi ${4:+"$4"} --repeats 3 --limit 4000 \
     --out "$here/../docs/results/models_speed.json"
 
+# Names for what lies elsewhere on every machine.
+names=(-e "s#$e5#E5#g" -e "s#$data#DATA#g" -e "s#$output/##g" -e "s#${4:-none}#MPNET#g")
+sed -i "${names[@]}" "$here/../docs/results/models_speed.json"
+{
+    echo "# Encoders over the benchmarks: the whole report"
+    sed -n '/^## Summary/,/^### Not run/p' "$output/report/report.md" | sed '1d;$d' | sed 's/^###/##/' | sed "${names[@]}"
+} > "$here/../docs/results/models.md"
 page=$here/../docs/models.md
 {
-    # What the page says above its figures stays; of the report it has the summary, its headings one level up.
+    # What the page says above its figures stays; of the report it has the summary.
     sed '/^<!-- figures -->$/q' "$page"
     echo
-    sed -n '/^## Summary/,/^### Not run/p' "$output/report/report.md" | sed '1d;$d' | sed 's/^###/##/'
+    sed -n '/^## Normalization/,/^## [^NS]/p' "$here/../docs/results/models.md" | sed '$d'
 } > "$output/models.md"
 cp "$output/models.md" "$page"
 echo "written: docs/models.md; the report is in $output/report"
