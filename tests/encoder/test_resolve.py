@@ -11,7 +11,7 @@ from alphita import artefact, shipped
 from alphita.encoder import resolve as module
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.learned import has_learned
-from alphita.encoder.resolve import TRAINED, check_files, resolve
+from alphita.encoder.resolve import TRAINED, best_start, check_files, resolve
 from alphita.errors import AlphitaError, InputError
 
 
@@ -128,3 +128,6 @@ def test_trained_weights_that_did_not_come_along_are_told_where_they_are(monkeyp
     monkeypatch.setattr(shipped, "find", find)
     with pytest.raises(InputError, match=r"is not there.*clone it and give the folder, or take minilm"):
         resolve(TRAINED[0])
+    assert best_start() == "minilm"
+    monkeypatch.undo()
+    assert best_start() == TRAINED[0]

@@ -158,11 +158,13 @@ def index(
 def _trained(terminology: Path, split: Path | None, output: Path) -> Path:
     """Return an encoder trained on a terminology, beside the index; a training that was broken off goes on."""
     from alphita.artefact import MANIFEST
+    from alphita.encoder.resolve import best_start
     from alphita.front import train
     from alphita.quickstart_training import TRAINING
 
     model = output.with_name(output.name + ".model")
     if not (model / MANIFEST).exists():
-        progress.say(f"training the encoder, kept in {model}: this takes from some minutes to an hour")
-        train("coder", terminology, model, encoder="minilm", split=split, resume=True, **TRAINING)
+        start = best_start()
+        progress.say(f"training {start}, kept in {model}: this takes from some minutes to an hour")
+        train("coder", terminology, model, encoder=start, split=split, resume=True, **TRAINING)
     return model

@@ -64,6 +64,15 @@ def resolve(name: str) -> Path:
     return _from_hub(name, "there is no such folder either; is the name right, and the network there?")
 
 
+def best_start() -> str:
+    """Return the name of the best encoder that is here to start training from: alphita-en's weights in a clone."""
+    try:
+        shipped.find(f"models/{TRAINED[0]}")
+    except InputError:
+        return "minilm"
+    return TRAINED[0]
+
+
 def with_weights(folder: Path) -> Path:
     """Return the folder of the weights that torch reads; of a model in int8 alone, of the encoder it was made from.
 
