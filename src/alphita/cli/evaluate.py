@@ -81,7 +81,7 @@ def evaluate(
 
 
 class _Chosen(NamedTuple):
-    """What was asked for, in the order of `alphita.evaluation.run.Plan`; nothing is opened yet."""
+    """What was asked for, in the order of `alphita.evaluation.run.EvaluationPlan`; nothing is opened yet."""
 
     benchmarks: list[str]
     models: list[str]

@@ -7,6 +7,7 @@ import pickle
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -219,3 +220,13 @@ def test_counted_definitions_teach_what_the_texts_do(index_path, tmp_path_factor
     other.prepare_counted([(short, long, times) for (short, long), times in counts.items()])
     for mention in TEXTS:
         assert one.abbreviations.expand(mention) == other.abbreviations.expand(mention)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.large_binary(), pa.binary_view()]
+)
+def test_rows_of_a_column_are_taken_whatever_its_type(kind):
+    values = ["a", None, "bc"] if "string" in str(kind) else [b"a", None, b"bc"]
+    found = batches.take(pa.array(values, kind), np.array([2, 0, 0, 1]))
+    assert found.type == kind
+    assert found.to_pylist() == [values[2], values[0], values[0], None]

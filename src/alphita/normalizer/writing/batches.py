@@ -241,8 +241,15 @@ def _answered(
         mentions or [], contexts, languages, normalizer, top_k=settings.top_k, explain=settings.explain,
         memory=settings.memory,
     )  # fmt: skip
-    given = batch if len(rows) == len(batch) else batch.take(pa.array(rows))
-    return pa.RecordBatch.from_arrays([*given.columns, *lines.take(pa.array(places)).columns], schema=schema)
+    given = batch.columns if len(rows) == len(batch) else [take(column, rows) for column in batch.columns]
+    return pa.RecordBatch.from_arrays([*given, *lines.take(pa.array(places)).columns], schema=schema)
+
+
+def take(column: pa.Array, rows: NDArray[np.int64]) -> pa.Array:
+    """Return some rows of a column; of views, which pyarrow takes none of, by way of plain strings."""
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(column.type)
+    chosen = pa.array(rows)
+    return column.take(chosen) if plain is None else column.cast(plain).take(chosen).cast(column.type)
 
 
 def added_columns(*, explain: bool, reviews: bool) -> tuple[str, ...]:
