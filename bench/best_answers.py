@@ -151,10 +151,11 @@ def _sample(path: Path) -> list[Asked]:
     return [
         Asked(
             row.get("mention") or row["phrase"],
-            tuple(one for one in (row.get("concept_id") or row["ids"]).split("|") if one != NIL), row.get("kind") or "",
+            tuple(one for one in (row.get("concept_id") or row["ids"]).split("|") if one != NIL),
+            row.get("kind") or "",
         )
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _clinvar(data: Path) -> Set:
@@ -194,10 +195,12 @@ def measure(index: Index, asked: Sequence[Asked]) -> dict[str, Any]:
 
 
 def _answers(results: Sequence[Result], wanted: Sequence[set[str]], asked: Sequence[Asked]) -> dict[str, Any]:
-    first = [bool(one.candidates) and one.candidates[0].concept_id in ids
-             for one, ids in zip(results, wanted, strict=True)]  # fmt: skip
-    right = [(one.concept_id in ids) if ids else one.concept_id is None
-             for one, ids in zip(results, wanted, strict=True)]  # fmt: skip
+    first = [
+        bool(one.candidates) and one.candidates[0].concept_id in ids for one, ids in zip(results, wanted, strict=True)
+    ]
+    right = [
+        (one.concept_id in ids) if ids else one.concept_id is None for one, ids in zip(results, wanted, strict=True)
+    ]
     accepted = [row for row, one in enumerate(results) if one.decision == "accept"]
     named = [row for row, ids in enumerate(wanted) if ids]
     kinds: dict[str, dict[str, int]] = {}
@@ -231,9 +234,11 @@ def made(
     seconds, encoding = time.process_time() - start, encoded.seconds - encoding
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     facts: dict[str, Any] = {
-        "processor_seconds": round(seconds, 1), "of them encoding": round(encoding, 1),
-        "mebibytes": round(size / 2**20, 1), "strings": len(index),
-    }  # fmt: skip
+        "processor_seconds": round(seconds, 1),
+        "of them encoding": round(encoding, 1),
+        "mebibytes": round(size / 2**20, 1),
+        "strings": len(index),
+    }
     return index, facts | {part: index.manifest.get(part) for part in ("borrowed", "short_forms", "head")}
 
 
@@ -244,9 +249,11 @@ def calibrated(index: Index, threads: int) -> dict[str, Any]:
     found.save(index.path / FOLDER)
     figures = found.figures
     return {
-        "processor_seconds": round(time.process_time() - start, 1), "seed": SEED,
-        "risk_coverage": figures["risk_coverage"], "estimated": figures["estimated"],
-    }  # fmt: skip
+        "processor_seconds": round(time.process_time() - start, 1),
+        "seed": SEED,
+        "risk_coverage": figures["risk_coverage"],
+        "estimated": figures["estimated"],
+    }
 
 
 def run(given: argparse.Namespace, threads: int) -> dict[str, Any]:

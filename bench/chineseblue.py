@@ -38,15 +38,23 @@ from italian_table import Column, table, table_of_orderings, verdict
 
 TEXT = "text.jsonl"
 READERS = {
-    "cEHRNER": ner, "cMedQANER": ner, "cMedTC": classification, "cMedIC": classification, "cMedQQ": sentence_pair,
-}  # fmt: skip
+    "cEHRNER": ner,
+    "cMedQANER": ner,
+    "cMedTC": classification,
+    "cMedIC": classification,
+    "cMedQQ": sentence_pair,
+}
 ROWS = ("base", "em")
 # Of table 4, in its order; cMedQNLI is not in the open data.
 TASKS = (
-    ("ner", "cEHRNER", "F1"), ("ner", "cMedQANER", "F1"), ("sentence_pair", "cMedQQ", "F1"),
-    ("answer_ranking", "cMedQA", "F1"), ("retrieval", "cMedIR", "PAIR"), ("classification", "cMedIC", "F1"),
+    ("ner", "cEHRNER", "F1"),
+    ("ner", "cMedQANER", "F1"),
+    ("sentence_pair", "cMedQQ", "F1"),
+    ("answer_ranking", "cMedQA", "F1"),
+    ("retrieval", "cMedIR", "PAIR"),
+    ("classification", "cMedIC", "F1"),
     ("classification", "cMedTC", "F1"),
-)  # fmt: skip
+)
 PRETRAINED_BY_TEXT = tuple(one for one in PRETRAINED if one.name != "attribute_dev")
 
 
@@ -132,9 +140,10 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
             trained = manifest["figures"] | {"sequences": sequences}
             (of_tasks,) = report_figures(scored).values()
             found[seed] = {one.name: float(trained[one.metric or one.name]) for one in PRETRAINED_BY_TEXT} | {
-                one.name: of_tasks[place] for one in TUNED
+                one.name: of_tasks[place]
+                for one in TUNED
                 if (place := (one.benchmark, one.metric, one.subset)) in of_tasks
-            }  # fmt: skip
+            }
         if made:
             title, figures = electra_rows.BY_NAME[name].title, cells.by_column(found)
             rows.append({"name": name, "title": title, "seeds": list(made), "made": made, "figures": figures})
@@ -190,8 +199,14 @@ def main(words: Sequence[str] | None = None) -> int:
     one = commands.add_parser("text", help="write the text that is pre-trained on")
     one.add_argument("folder", type=Path, metavar="CHINESEBLUE")
     one.add_argument("--output", "-o", type=Path, required=True, help="the folder of everything")
-    one.add_argument("--set", dest="settings", action="append", default=[], type=arguments.setting,
-                     help="what all rows are made with: key=value")  # fmt: skip
+    one.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        type=arguments.setting,
+        help="what all rows are made with: key=value",
+    )
     one.set_defaults(action=write_text)
     one = commands.add_parser("table", help="write the tables of what is finished")
     one.add_argument("out", type=Path)

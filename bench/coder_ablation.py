@@ -65,14 +65,20 @@ COLUMNS = (
     Figure("mcsm_cls", "MCSM, [CLS]", "mcsm", "MCSM", system="cls", **TYPES),
     Figure("relations", "relations, frozen", "relation_classification", "accuracy", **FROZEN),
     Figure("relations_f1", "macro F1", "relation_classification", "macro F1", **FROZEN),
-    Figure("relations_tuned", "relations, fine-tuned", "relation_classification", "accuracy, fine-tuned",
-           evaluation="relations_tuned", **ACCURACY),
+    Figure(
+        "relations_tuned",
+        "relations, fine-tuned",
+        "relation_classification",
+        "accuracy, fine-tuned",
+        evaluation="relations_tuned",
+        **ACCURACY,
+    ),
     Figure("psytar_1", "PsyTAR @1", "psytar", "accuracy@1", "mean of folds", **OTHERS),
     Figure("psytar_3", "@3", "psytar", "accuracy@3", "mean of folds", **OTHERS),
     Figure("ncbi_disease", "NCBI disease @1", "ncbi_disease", "accuracy@1", **OTHERS),
     Figure("hpo_gsc_plus", "HPO GSC+ @1", "hpo_gsc_plus", "accuracy@1", **OTHERS),
     Figure("bc5cdr", "BC5CDR @1", "bc5cdr", "accuracy@1", **OTHERS),
-)  # fmt: skip
+)
 OF_TRAINING = (
     Column("rows_per_step", "rows a step", "", "", digits=0),
     Column("seconds", "minutes", "", "", scale=1 / 60, digits=1),
@@ -80,12 +86,7 @@ OF_TRAINING = (
 
 
 def write_relations(
-    terminology: Terminology,
-    split: Split,
-    folder: Path,
-    *,
-    most: int = MOST_TRIPLES,
-    least: int = LEAST_TRIPLES,
+    terminology: Terminology, split: Split, folder: Path, *, most: int = MOST_TRIPLES, least: int = LEAST_TRIPLES
 ) -> None:
     """Write a sample of triples in DDBRC's layout, x_train.txt to y_test.txt: the test part is held out of training.
 
@@ -142,9 +143,19 @@ def _train(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> Non
         if not whole(model, "model"):
             shutil.rmtree(model, ignore_errors=True)
             alphita(
-                "train", row.recipe, "--terminology", plan.terminology, "--split", plan.split, "--encoder",
-                plan.encoder, "--output", model, "--resume", *(word for item in settings for word in ("--set", item)),
-            )  # fmt: skip
+                "train",
+                row.recipe,
+                "--terminology",
+                plan.terminology,
+                "--split",
+                plan.split,
+                "--encoder",
+                plan.encoder,
+                "--output",
+                model,
+                "--resume",
+                *(word for item in settings for word in ("--set", item)),
+            )
         facts = training_facts(model)
     origin = report.provenance(config={"row": row.name, "training": settings}, seed=seed)
     report.write(folder / TRAINING, {"training": facts}, provenance=origin)
@@ -179,10 +190,13 @@ def training_facts(model: Path) -> dict[str, Any]:
             steps, seconds, rows = line["step"], seconds + passed, rows + passed * line["rows_per_second"]
     facts = json.loads((model / "training.json").read_text(encoding="utf-8"))
     return {
-        "steps": steps, "seconds": seconds, "rows_per_step": rows / steps if steps else 0.0,
-        "config": facts["config"], "encoder": facts["encoder"],
+        "steps": steps,
+        "seconds": seconds,
+        "rows_per_step": rows / steps if steps else 0.0,
+        "config": facts["config"],
+        "encoder": facts["encoder"],
         "model": artefact.open_manifest(model, "model")["content_hash"],
-    }  # fmt: skip
+    }
 
 
 def rows_of(out: Path, evaluations: Sequence[str]) -> list[dict[str, Any]]:
@@ -202,10 +216,15 @@ def rows_of(out: Path, evaluations: Sequence[str]) -> list[dict[str, Any]]:
                     one.name: trained[one.name] for one in OF_TRAINING if one.name in trained
                 }
         if found:
-            rows.append({
-                "name": row.name, "title": row.title, "recipe": row.recipe, "seeds": list(found),
-                "figures": cells.by_column(found),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "name": row.name,
+                    "title": row.title,
+                    "recipe": row.recipe,
+                    "seeds": list(found),
+                    "figures": cells.by_column(found),
+                }
+            )
     return rows
 
 
@@ -225,7 +244,10 @@ def markdown(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], origin
     """Return the table as Markdown, with what it was made with below."""
     settings = dict.fromkeys(f"`{item}`" for one in facts["evaluations"].values() for item in one["settings"])
     lines = [
-        "# Ablations of CODER", "", *table(rows, (*COLUMNS, *OF_TRAINING)), "",
+        "# Ablations of CODER",
+        "",
+        *table(rows, (*COLUMNS, *OF_TRAINING)),
+        "",
         "Mean ± standard deviation over n seeds (n - 1 in the denominator; none of one seed). Accuracies and F1 in "
         "percent; MCSM up to 11.09, the mean of the types. Minutes are those of training steps alone.",
         "",
@@ -236,7 +258,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, Any], origin
         f"- terminology `{facts['terminology']}`, split `{facts['split']}`",
         f"- commit {origin['commit']}; {origin['machine']['processor']}, {origin['machine']['cores']} cores",
         "- every training's settings, packages and hashes: ROW/SEED/training.json",
-    ]  # fmt: skip
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -297,8 +319,14 @@ def main(words: Sequence[str] | None = None) -> int:
     one.add_argument("--m", type=int, default=Plan.m)
     one.add_argument("--learning-rate", type=float, default=Plan.learning_rate)
     one.add_argument("--benchmarks", default="", help="names with commas between; all that have data by default")
-    one.add_argument("--set", dest="settings", action="append", default=[], type=arguments.setting,
-                     help="of every training: key=value")  # fmt: skip
+    one.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        type=arguments.setting,
+        help="of every training: key=value",
+    )
     one.add_argument("--threads", type=int, help="of every command; all cores by default")
     one.add_argument("--keep-models", action="store_true", help="some 90 MB each")
     given = parser.parse_args(words)
@@ -314,10 +342,19 @@ def _act(given: argparse.Namespace) -> None:
     failed = {}
     if given.command == "run":
         plan = Plan(
-            given.terminology, given.split, given.output, given.data, given.encoder, given.steps, given.m,
-            given.learning_rate, tuple(arguments.listed(given.benchmarks)), tuple(given.settings), given.threads,
+            given.terminology,
+            given.split,
+            given.output,
+            given.data,
+            given.encoder,
+            given.steps,
+            given.m,
+            given.learning_rate,
+            tuple(arguments.listed(given.benchmarks)),
+            tuple(given.settings),
+            given.threads,
             given.keep_models,
-        )  # fmt: skip
+        )
         chosen = arguments.chosen("row", given.rows, [row.name for row in ROWS])
         rows = [row for row in ROWS if not chosen or row.name in chosen]
         failed = run(plan, rows, arguments.seeds(given.seeds))

@@ -46,22 +46,25 @@ ROWS = (
     Row("rel_low_rank", "MS + REL, low-rank M_r", "coder", CODER | {"relation_matrix": "low_rank"}),
     # lambda is minus the mean distance at the start, as -28 is for vectors of 768 numbers; MiniLM's have 384.
     Row(
-        "transe_like", "MS + REL, TransE-like similarity", "coder",
+        "transe_like",
+        "MS + REL, TransE-like similarity",
+        "coder",
         CODER | {"relation_similarity": "transe", "lam_rel": "-20.8"},
     ),
     Row("cls", "MS + REL, diagonal M_r, [CLS]", "coder", CODER | {"relation_matrix": "diagonal", "pooling": "cls"}),
     Row("ms_2020", "2020: MS", "coder_transe", {"batch_terms": "256", "mu": "0"}),
     Row("ms_transe", "2020: MS + TransE", "coder_transe", {"batch_terms": "256"}),
+    Row("ms_sty", "2020: MS + STY", "coder_transe", {"batch_terms": "256", "mu": "0", "semantic_type_weight": "0.1"}),
     Row(
-        "ms_sty", "2020: MS + STY", "coder_transe",
-        {"batch_terms": "256", "mu": "0", "semantic_type_weight": "0.1"},
+        "ms_transe_sty",
+        "2020: MS + TransE + STY",
+        "coder_transe",
+        {"batch_terms": "256", "semantic_type_weight": "0.1"},
     ),
-    Row("ms_transe_sty", "2020: MS + TransE + STY", "coder_transe",
-        {"batch_terms": "256", "semantic_type_weight": "0.1"}),
     Row("sapbert", "SapBERT", "sapbert", {"pairs": "128", "schedule": "linear"}),
     # As often mined anew in a run as the released code does: 4 times.
     Row("coder_pp", "CODER++, from the same encoder", "coder_pp", {"anchors": "7", "refresh_every": "{quarter}"}),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -93,14 +96,16 @@ EVALUATIONS = (
     Evaluation("mcsm", ("mcsm",), {"mean": "mean", "cls": "cls"}, ("mcsm.candidates=types",)),
     Evaluation("relations", ("relation_classification",), OWN, data="relations"),
     Evaluation(
-        "relations_tuned", ("relation_classification",), OWN,
-        ("relation_classification.epochs=4", "relation_classification.fine_tune=true"), data="relations",
+        "relations_tuned",
+        ("relation_classification",),
+        OWN,
+        ("relation_classification.epochs=4", "relation_classification.fine_tune=true"),
+        data="relations",
     ),
     Evaluation(
-        "benchmarks", ("psytar", "ncbi_disease", "hpo_gsc_plus", "bc5cdr"), OWN, ("bc5cdr.part=dev",),
-        data="benchmarks",
+        "benchmarks", ("psytar", "ncbi_disease", "hpo_gsc_plus", "bc5cdr"), OWN, ("bc5cdr.part=dev",), data="benchmarks"
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True)
@@ -140,14 +145,17 @@ class Plan:
         return {
             "terminology": artefact.open_manifest(self.terminology, "terminology")["content_hash"],
             "split": artefact.open_manifest(self.split, "split")["content_hash"],
-            "encoder": self.encoder, "steps": self.steps, "m": self.m, "learning_rate": self.learning_rate,
+            "encoder": self.encoder,
+            "steps": self.steps,
+            "m": self.m,
+            "learning_rate": self.learning_rate,
             "settings": list(self.settings),
             "relations": [RELATIONS, MOST_TRIPLES, LEAST_TRIPLES, RELATIONS_SEED],
             "evaluations": {
                 one.name: {"benchmarks": list(one.benchmarks), "settings": list(one.settings)}
                 for one in self.evaluations()
             },
-        }  # fmt: skip
+        }
 
     def evaluations(self) -> list[Evaluation]:
         """Return what is scored of each model.
@@ -174,10 +182,16 @@ class Plan:
     def training(self, row: Row, seed: int) -> list[str]:
         """Return the settings of one training, "key=value"; what comes later overrides."""
         shared = {
-            "steps": self.steps, "accumulation": 1, "learning_rate": self.learning_rate,
-            "warmup_steps": self.steps // 10, "dropout": 0.0, "pooling": "mean", "seed": seed, "log_every": 25,
+            "steps": self.steps,
+            "accumulation": 1,
+            "learning_rate": self.learning_rate,
+            "warmup_steps": self.steps // 10,
+            "dropout": 0.0,
+            "pooling": "mean",
+            "seed": seed,
+            "log_every": 25,
             "checkpoint_every": 100,
-        }  # fmt: skip
+        }
         numbers = {"m": self.m, "quarter": max(1, self.steps // 4)}
         own = {key: value.format_map(numbers) for key, value in row.settings.items()}
         further = dict(item.split("=", 1) for item in self.settings)

@@ -39,9 +39,7 @@ from alphita.training.engine.soup import copy_of, mix_in
 FILES = ("config.json", "alphita.json", *layout.TOKENIZER_FILES, "tokenizer.json", layout.ONNX_FILES["int8"])
 SHARD = "48MB"
 FULL = "-fp16"
-FACTS = (
-    "made_from", "recipe", "settings", "steps", "rows", "share_of_the_base", "machine", "figures", "terminology",
-)  # fmt: skip
+FACTS = ("made_from", "recipe", "settings", "steps", "rows", "share_of_the_base", "machine", "figures", "terminology")
 
 
 def average(trained: list[str], base: str | None = None, share: float = 0.0) -> TermEncoder:
@@ -73,12 +71,7 @@ def _load(name: str) -> TermEncoder:
 
 
 def write(
-    encoder: TermEncoder,
-    out: Path,
-    facts: dict[str, Any],
-    strings: Iterable[str] | Path,
-    *,
-    force: bool = False,
+    encoder: TermEncoder, out: Path, facts: dict[str, Any], strings: Iterable[str] | Path, *, force: bool = False
 ) -> None:
     """Write a model's folders.
 
@@ -100,10 +93,7 @@ def write(
                     shutil.copyfile(whole / name, draft.path / name)
             settings = draft.path / layout.SETTINGS
             noted = json.loads(settings.read_text(encoding="utf-8"))
-            noted |= {
-                "full_precision": full.name,
-                "opens_with": "alphita.TermEncoder.load only",
-            }
+            noted |= {"full_precision": full.name, "opens_with": "alphita.TermEncoder.load only"}
             settings.write_text(json.dumps(noted, indent=1) + "\n", encoding="utf-8")
             _note(strings, draft.path)
             draft.fields.update({**facts, "precision": "int8"})

@@ -125,8 +125,10 @@ def write_sets(annotations: Path, texts: Path, out: Path) -> None:
                 spans, missed = placed(text, documents[name])
                 count, lost = count + len(spans), lost + missed
                 file.write(f"{text}\t{';'.join(f'{start}:{end}:{TYPE}' for start, end in spans)}\n")
-        say(f"{out / f'E3C.{part}.tsv'}: {len(chosen):,} texts, {count:,} entities; left out: {lost:,} entities, "
-            f"{len(documents) - len(chosen):,} texts")  # fmt: skip
+        say(
+            f"{out / f'E3C.{part}.tsv'}: {len(chosen):,} texts, {count:,} entities; left out: {lost:,} entities, "
+            f"{len(documents) - len(chosen):,} texts"
+        )
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -54,10 +54,20 @@ def run(given: argparse.Namespace) -> None:
         raise UsageError(f"row {electra_rows.START.name} is of an encoder to start from; give --encoder")
     sizes = [f"{name}={getattr(given, name)}" for name in SIZES if getattr(given, name) is not None]
     plan = electra_rows.Plan(
-        given.terminology, tuple(given.corpus), given.output, tuple(given.attribute), tuple(given.language),
-        given.steps, (*sizes, *given.settings), tuple(given.qtrel), tuple(given.ranking), given.most, given.threads,
-        given.keep_models, given.encoder,
-    )  # fmt: skip
+        given.terminology,
+        tuple(given.corpus),
+        given.output,
+        tuple(given.attribute),
+        tuple(given.language),
+        given.steps,
+        (*sizes, *given.settings),
+        tuple(given.qtrel),
+        tuple(given.ranking),
+        given.most,
+        given.threads,
+        given.keep_models,
+        given.encoder,
+    )
     electra_rows.run(plan, [electra_rows.BY_NAME[name] for name in names], searched, arguments.seeds(given.seeds))
     cells.show(given.output / f"{cells.TABLE}.md")
 
@@ -79,9 +89,7 @@ def cases(given: argparse.Namespace) -> None:
     terminology = load_terminology(given.terminology)
     if terminology.content_hash != facts["terminology"]:
         raise UsageError(f"{given.out} was made with another terminology than {given.terminology}")
-    found = qtrel.read(
-        catalogue.collect(terminology, attributes=facts["attributes"], languages=facts["languages"])
-    )  # fmt: skip
+    found = qtrel.read(catalogue.collect(terminology, attributes=facts["attributes"], languages=facts["languages"]))
     sets = given.out / electra_rows.QTREL
     pairs = electra_cases.pairs_of(sets, found, given.query, given.title, given.titles)
     plan = electra_rows.Plan(
@@ -129,8 +137,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--output", "-o", type=Path, required=True)
     one.add_argument("--attribute", action="append", default=[], help="a relation that is one; repeatable; all else")
     one.add_argument("--language", action="append", default=[], help="of names and queries; repeatable; all else")
-    one.add_argument("--rows", default=",".join(row.name for row in electra_rows.ROWS),
-                     help="names with commas between; all that train by default")  # fmt: skip
+    one.add_argument(
+        "--rows",
+        default=",".join(row.name for row in electra_rows.ROWS),
+        help="names with commas between; all that train by default",
+    )
     one.add_argument("--encoder", default="", help="train from it; from scratch by default")
     one.add_argument("--qtrel-rows", help="those that are fine-tuned and searched with; all of --rows by default")
     one.add_argument("--seeds", default="0,1,2")
@@ -138,8 +149,14 @@ def _parser() -> argparse.ArgumentParser:
     for name in SIZES:
         one.add_argument(f"--{name}", type=int, help="of the encoder; the paper's by default")
     for option, of in (("set", "every training"), ("qtrel", "sentence_pair"), ("ranking", "attribute_ranking")):
-        one.add_argument(f"--{option}", dest="settings" if option == "set" else option, action="append", default=[],
-                         type=setting, help=f"of {of}: key=value; repeatable")  # fmt: skip
+        one.add_argument(
+            f"--{option}",
+            dest="settings" if option == "set" else option,
+            action="append",
+            default=[],
+            type=setting,
+            help=f"of {of}: key=value; repeatable",
+        )
     one.add_argument("--most", type=int, help="pairs of a part of QTRel at most; the paper's numbers by default")
     one.add_argument("--threads", type=int, help="of every command; all cores by default")
     one.add_argument("--keep-models", action="store_true", help=f"also those besides {', '.join(electra_rows.KEPT)}")

@@ -109,8 +109,9 @@ def markdown(cases: Sequence[Case], titles: Sequence[str], origin: Mapping[str, 
     for query in dict.fromkeys(case.pair.query for case in cases):
         rows = [
             [*(f"{score:.2f}" for score in case.scores), "+" if case.pair.label == "1" else "−", text(case.pair.title)]
-            for case in cases if case.pair.query == query
-        ]  # fmt: skip
+            for case in cases
+            if case.pair.query == query
+        ]
         lines += [f"Query: {text(query)}", "", markdown_table([*titles, "label", "title"], rows), ""]
     right = [
         sum((case.scores[place] >= 0.5) == (case.pair.label == "1") for case in cases) for place in range(len(titles))

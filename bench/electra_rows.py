@@ -139,11 +139,19 @@ class Plan:
             lengths["warmup_steps"] = str(steps // 10)
         total = steps or int(Config.model_fields["steps"].default)
         settings = {
-            "dev_sequences": "200", "dev_attributes": "200", "evaluate_every": str(max(1, total // SCORED)),
-            "log_every": str(max(1, total // WRITTEN)), "attributes": ",".join(self.attributes),
-            "languages": ",".join(self.languages), **lengths, **given,
-            "corpus": ",".join(map(str, self.corpus)), "seed": str(seed), "batch": str(batch), **row.settings,
-        }  # fmt: skip
+            "dev_sequences": "200",
+            "dev_attributes": "200",
+            "evaluate_every": str(max(1, total // SCORED)),
+            "log_every": str(max(1, total // WRITTEN)),
+            "attributes": ",".join(self.attributes),
+            "languages": ",".join(self.languages),
+            **lengths,
+            **given,
+            "corpus": ",".join(map(str, self.corpus)),
+            "seed": str(seed),
+            "batch": str(batch),
+            **row.settings,
+        }
         if not row.rho:
             settings["dev_attributes"] = "0"
         if self.encoder:
@@ -160,11 +168,15 @@ class Plan:
         """Return what every figure depends on, whatever its row and seed."""
         return {
             "terminology": artefact.open_manifest(self.terminology, "terminology")["content_hash"],
-            "corpus": {path.name: artefact.hash_file(path) for path in self.corpus}, **self.chosen,
-            "steps": self.steps, "settings": list(self.settings), "tuning": list(self.tuning),
-            "ranking": list(self.ranking), "most": self.most,
+            "corpus": {path.name: artefact.hash_file(path) for path in self.corpus},
+            **self.chosen,
+            "steps": self.steps,
+            "settings": list(self.settings),
+            "tuning": list(self.tuning),
+            "ranking": list(self.ranking),
+            "most": self.most,
             **({"encoder": self.encoder} if self.encoder else {}),
-        }  # fmt: skip
+        }
 
 
 def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None], *, searches: bool) -> None:
@@ -188,9 +200,16 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None], *, searc
         given = [f"held_out={split}", f"attributes={','.join(plan.attributes)}", *plan.ranking]
         sets = [word for item in given if not item.endswith("=") for word in ("--set", f"{RANKING_OF}.{item}")]
         alphita(
-            "evaluate", RANKING_OF, "--model", f"{system},name={MODEL}", "--terminology", plan.terminology, "--output",
-            folder / RANKING, *sets,
-        )  # fmt: skip
+            "evaluate",
+            RANKING_OF,
+            "--model",
+            f"{system},name={MODEL}",
+            "--terminology",
+            plan.terminology,
+            "--output",
+            folder / RANKING,
+            *sets,
+        )
     if searches and not (folder / SEARCHED).is_file():
         _train(plan, row, seed, model, split, alphita)
         say(f"searching with {system}, and fine-tuning it")
@@ -219,17 +238,29 @@ def _train(plan: Plan, row: Row, seed: int, model: Path, split: Path, alphita: C
         sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         start = ("--encoder", plan.encoder) if plan.encoder else ()
         alphita(
-            "train", RECIPE, "--terminology", plan.terminology, *start, "--output", model, "--split", split, "--resume",
+            "train",
+            RECIPE,
+            "--terminology",
+            plan.terminology,
+            *start,
+            "--output",
+            model,
+            "--split",
+            split,
+            "--resume",
             *sets,
-        )  # fmt: skip
+        )
     manifest = artefact.open_manifest(model, "model")
     with atomic_file(model.parent / LOG, "w") as file:
         file.write((model / LOG).read_text(encoding="utf-8"))
     asked = config.resolve(Config, sets=[f"{key}={value}" for key, value in settings.items()])
     figures = {
-        "figures": manifest["figures"], "batch": asked.batch, "steps": asked.steps,
-        "text": manifest["sequences"], "products": manifest.get("products"),
-    }  # fmt: skip
+        "figures": manifest["figures"],
+        "batch": asked.batch,
+        "steps": asked.steps,
+        "text": manifest["sequences"],
+        "products": manifest.get("products"),
+    }
     report.write(
         model.parent / PRETRAINING, figures, provenance=report.provenance(config=manifest["config"], seed=seed)
     )
@@ -246,10 +277,16 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
                 ranked = report_figures(folder / RANKING).get(MODEL, {})
                 found[seed] = electra_table.figures_in(read(folder / PRETRAINING), ranked, searched)
         if found:
-            rows.append({
-                "name": row.name, "title": row.title, "rho": row.rho, "gamma": row.gamma, "seeds": list(found),
-                "figures": by_column(found),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "name": row.name,
+                    "title": row.title,
+                    "rho": row.rho,
+                    "gamma": row.gamma,
+                    "seeds": list(found),
+                    "figures": by_column(found),
+                }
+            )
     return rows
 
 

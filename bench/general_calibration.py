@@ -145,14 +145,20 @@ def held_out(terms: store.Terminology, model: Path | None = None, *, one_in: int
         one_in: else one in so many.
     """
     table = terms.terms
-    frame = pl.DataFrame({
-        "concept": terms.term_concept, "key": terms.term_key,
-        "preferred": table.column("preferred").to_numpy(zero_copy_only=False),
-        "exact": pc.equal(table.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False),
-    })  # fmt: skip
-    frame = frame.with_row_index().filter(
-        (pl.col("concept").n_unique().over("key") == 1) & ~pl.col("preferred").any().over("key")
-    ).filter("exact").unique("key", keep="first", maintain_order=True)  # fmt: skip
+    frame = pl.DataFrame(
+        {
+            "concept": terms.term_concept,
+            "key": terms.term_key,
+            "preferred": table.column("preferred").to_numpy(zero_copy_only=False),
+            "exact": pc.equal(table.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False),
+        }
+    )
+    frame = (
+        frame.with_row_index()
+        .filter((pl.col("concept").n_unique().over("key") == 1) & ~pl.col("preferred").any().over("key"))
+        .filter("exact")
+        .unique("key", keep="first", maintain_order=True)
+    )
     strings = clean_many(table.column("string").take(frame["index"].to_numpy()).to_pylist())
     ids = terms.concept_ids.take(pa.array(frame["concept"].to_numpy())).to_pylist()
     chosen = {string: one for string, one in zip(strings, ids, strict=True) if string}

@@ -119,12 +119,18 @@ def vocabulary(path: Path, encoder: TermEncoder, cache: Path | None, seed: int) 
         Variants(vectors[part], rows[part]) for part in (slice(0, LEARNED_VARIANTS), slice(LEARNED_VARIANTS, None))
     )
     return Vocabulary(
-        path.stem, encoded(strings, "names"),
+        path.stem,
+        encoded(strings, "names"),
         np.repeat(np.arange(len(strings)), np.diff(content.offsets)),
-        content.terms.column("concept").to_numpy().astype(np.int64), np.stack([own.string, own.concept], axis=1),
-        is_held_back(strings) & ~preferred, np.sort(draw.permutation(asked)[:ASKED]), kept,
-        learned, others, {"strings": len(strings), "terminology": terminology.content_hash, "held out": len(asked)},
-    )  # fmt: skip
+        content.terms.column("concept").to_numpy().astype(np.int64),
+        np.stack([own.string, own.concept], axis=1),
+        is_held_back(strings) & ~preferred,
+        np.sort(draw.permutation(asked)[:ASKED]),
+        kept,
+        learned,
+        others,
+        {"strings": len(strings), "terminology": terminology.content_hash, "held out": len(asked)},
+    )
 
 
 def taught(words: Vocabulary, row: Row, seed: int) -> Learned:
@@ -134,9 +140,13 @@ def taught(words: Vocabulary, row: Row, seed: int) -> Learned:
     own = words.own[place[words.own[:, 0]] >= 0]
     variants = Variants(words.variants.vectors, place[words.variants.of]) if row.variants else None
     return learn(
-        words.vectors[words.kept], (place[own[:, 0]], own[:, 1]), words.held_back[words.kept], noised=variants,
-        seed=seed, settings=row.settings,
-    )  # fmt: skip
+        words.vectors[words.kept],
+        (place[own[:, 0]], own[:, 1]),
+        words.held_back[words.kept],
+        noised=variants,
+        seed=seed,
+        settings=row.settings,
+    )
 
 
 def found(words: Vocabulary, seen: Callable[[Floats], Floats]) -> dict[str, float]:

@@ -88,17 +88,27 @@ def graph(given: argparse.Namespace) -> None:
         for name in italian_graph.MODELS
     }
     facts: dict[str, Any] = {
-        "terminology": terminology["content_hash"], "relations": terminology["counts"]["relations"],
-        "settings": given.settings, "scoring": given.scoring, "models": resolved,
-    }  # fmt: skip
+        "terminology": terminology["content_hash"],
+        "relations": terminology["counts"]["relations"],
+        "settings": given.settings,
+        "scoring": given.scoring,
+        "models": resolved,
+    }
     cells.begin(facts, given.output)
     alphita = cells.caller(given.threads)
     for seed in arguments.seeds(given.seeds):
         for model in models:
             italian_graph.make(
-                given.terminology, given.output, model, seed, given.settings, given.data, given.scoring, alphita,
+                given.terminology,
+                given.output,
+                model,
+                seed,
+                given.settings,
+                given.data,
+                given.scoring,
+                alphita,
                 device=given.device,
-            )  # fmt: skip
+            )
             italian_rows.write_table(facts, given.output, given.output)
             say(f"{model}, seed {seed}: done")
 
@@ -119,10 +129,24 @@ def run(given: argparse.Namespace) -> None:
         raise UsageError("--graphs is needed: what `graph` made, for the rows that take the graph")
     settings = {phase: tuple(getattr(given, phase)) for phase in ("ext", "margin", "injection")}
     plan = italian_rows.Plan(
-        given.terminology, given.output, tuple(given.corpus), given.language, given.target_language, given.graphs,
-        given.split, given.cut, given.data, given.encoder, given.steps, given.sequence_tokens, settings,
-        tuple(benchmarks), tuple(given.scoring), given.threads, given.keep_models,
-    )  # fmt: skip
+        given.terminology,
+        given.output,
+        tuple(given.corpus),
+        given.language,
+        given.target_language,
+        given.graphs,
+        given.split,
+        given.cut,
+        given.data,
+        given.encoder,
+        given.steps,
+        given.sequence_tokens,
+        settings,
+        tuple(benchmarks),
+        tuple(given.scoring),
+        given.threads,
+        given.keep_models,
+    )
     italian_rows.run(plan, rows, arguments.seeds(given.seeds))
     cells.show(given.output / f"{cells.TABLE}.md")
 
@@ -174,8 +198,14 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("--output", "-o", type=Path, required=True)
         one.add_argument("--data", type=Path, help="the benchmarks' files, for relatedness")
         one.add_argument("--seeds", default=seeds)
-        one.add_argument("--score", dest="scoring", action="append", default=[], type=setting,
-                         help="of a benchmark: BENCHMARK.key=value")  # fmt: skip
+        one.add_argument(
+            "--score",
+            dest="scoring",
+            action="append",
+            default=[],
+            type=setting,
+            help="of a benchmark: BENCHMARK.key=value",
+        )
         one.add_argument("--threads", type=int, help="of every command; all cores by default")
         return one
 

@@ -95,9 +95,15 @@ def scarce(terminology: Terminology, names: float, seed: int, queries: int) -> t
             asked.setdefault(int(owners[row]), row)
     chosen = sorted(asked.values(), key=chance.__getitem__)[:queries]
     facts = {
-        "method": "names cut away", "names": names, "seed": seed, "terminology_hash": terminology.content_hash,
-        "names_before": len(rows), "names_kept": len(first) + wanted, "concepts": len(named), "held_out": len(chosen),
-    }  # fmt: skip
+        "method": "names cut away",
+        "names": names,
+        "seed": seed,
+        "terminology_hash": terminology.content_hash,
+        "names_before": len(rows),
+        "names_kept": len(first) + wanted,
+        "concepts": len(named),
+        "held_out": len(chosen),
+    }
     test = [ids[int(owners[row])] for row in chosen]
     return tables, Split([strings[row] for row in chosen], test, ["test"] * len(chosen), facts)
 

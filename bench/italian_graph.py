@@ -62,24 +62,48 @@ def make(
     if not whole(vectors, "graph_vectors"):
         sets = [word for item in (f"seed={seed}", *settings) for word in ("--set", item)]
         alphita(
-            "graph", "train", model, "--terminology", terminology, "--output", vectors, "--device", device, "--resume",
+            "graph",
+            "train",
+            model,
+            "--terminology",
+            terminology,
+            "--output",
+            vectors,
+            "--device",
+            device,
+            "--resume",
             *sets,
-        )  # fmt: skip
+        )
     opened = load_terminology(terminology)
     if len(opened.side_table("semantic_types")) and not whole(folder / TYPES, "report"):
         alphita(
-            "evaluate", "mcsm", "--model", f"graph_vectors:{vectors},name=vectors", "--terminology", terminology,
-            "--output", folder / TYPES, "--force", *_of("mcsm", scoring),
-        )  # fmt: skip
+            "evaluate",
+            "mcsm",
+            "--model",
+            f"graph_vectors:{vectors},name=vectors",
+            "--terminology",
+            terminology,
+            "--output",
+            folder / TYPES,
+            "--force",
+            *_of("mcsm", scoring),
+        )
     if data is None or whole(folder / RELATED, "report"):
         return
     known = by_cui(EntityVectors.load(vectors), opened, concepts_of_pairs(data))
     if known:
         write_cuis(known, folder / CUIS)
         alphita(
-            "evaluate", "relatedness", "--model", f"concept_vectors:{folder / CUIS},name=vectors", "--data", data,
-            "--output", folder / RELATED, "--force",
-        )  # fmt: skip
+            "evaluate",
+            "relatedness",
+            "--model",
+            f"concept_vectors:{folder / CUIS},name=vectors",
+            "--data",
+            data,
+            "--output",
+            folder / RELATED,
+            "--force",
+        )
 
 
 def _of(benchmark: str, scoring: Sequence[str]) -> list[str]:
@@ -186,9 +210,10 @@ def rows_of_table(out: Path) -> list[dict[str, Any]]:
     rows = []
     for model in MODELS:
         made = {
-            seed: figures_of(folder) for seed, folder in seeds_in(out / model).items()
+            seed: figures_of(folder)
+            for seed, folder in seeds_in(out / model).items()
             if whole(folder / VECTORS, "graph_vectors")
-        }  # fmt: skip
+        }
         if made:
             rows.append({"name": model, "title": TITLES[model], "seeds": list(made), "figures": by_column(made)})
     return rows

@@ -23,9 +23,7 @@ from alphita.progress import say
 from cells import MODEL, PLAN, by_column, made_by, read, report_figures, seeds_in, whole
 
 REPORT, MENTIONS = "report", "mentions"
-BENCHMARKS = (
-    "mcsm", "clustering_pairs", "relatedness", "held_out_synonyms", "held_out_translations", "misspelt_names",
-)  # fmt: skip
+BENCHMARKS = ("mcsm", "clustering_pairs", "relatedness", "held_out_synonyms", "held_out_translations", "misspelt_names")
 # Of 50k batches (§4), 8 a step: what other lengths are measured by.
 MARGIN_STEPS, INJECTION_STEPS, INJECTION_WARMUP = 6_250, 40_000, 4_000
 EPOCHS = 4
@@ -145,9 +143,7 @@ class Plan:
             "steps": str(max(1, round(self.steps * INJECTION_STEPS / MARGIN_STEPS))),
             "warmup_steps": str(round(self.steps * INJECTION_WARMUP / MARGIN_STEPS)),
         }
-        of_recipe = {
-            "ext_bert": {"steps": str(2 * self.steps)}, "kge_margin": margin, "kge_injection": injection,
-        }  # fmt: skip
+        of_recipe = {"ext_bert": {"steps": str(2 * self.steps)}, "kge_margin": margin, "kge_injection": injection}
         return settings | of_recipe[row.recipe or ""]
 
     def facts(self) -> dict[str, Any]:
@@ -156,11 +152,15 @@ class Plan:
             "terminology": artefact.open_manifest(self.terminology, "terminology")["content_hash"],
             "split": artefact.open_manifest(self.split, "split")["content_hash"] if self.split else None,
             "cut": artefact.open_manifest(self.cut, "split")["content_hash"] if self.cut else None,
-            "corpus": {path.name: artefact.hash_file(path) for path in self.corpus}, "encoder": self.encoder,
-            "language": self.language, "steps": self.steps, "sequence_tokens": self.sequence_tokens,
+            "corpus": {path.name: artefact.hash_file(path) for path in self.corpus},
+            "encoder": self.encoder,
+            "language": self.language,
+            "steps": self.steps,
+            "sequence_tokens": self.sequence_tokens,
             "settings": {phase: list(items) for phase, items in sorted(self.settings.items()) if items},
-            "benchmarks": list(self.benchmarks), "scoring": list(self.scoring),
-        }  # fmt: skip
+            "benchmarks": list(self.benchmarks),
+            "scoring": list(self.scoring),
+        }
 
 
 def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> None:
@@ -183,13 +183,12 @@ def make(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> None:
 def _scoring(plan: Plan) -> list[str]:
     """Return the settings of the benchmarks that follow from the plan."""
     settings = {
-        "mcsm": ["candidates=types"], "clustering_pairs": [f"languages={plan.language}"],
+        "mcsm": ["candidates=types"],
+        "clustering_pairs": [f"languages={plan.language}"],
         "held_out_synonyms": [f"split={plan.cut}"],
-        "held_out_translations": [
-            f"split={plan.split}", f"language={plan.language}", f"target_language={plan.target}",
-        ],
+        "held_out_translations": [f"split={plan.split}", f"language={plan.language}", f"target_language={plan.target}"],
         "misspelt_names": [f"language={plan.language}"],
-    }  # fmt: skip
+    }
     return [f"{name}.{item}" for name in plan.benchmarks for item in settings.get(name, [])]
 
 
@@ -205,17 +204,39 @@ def trained(plan: Plan, row: Row, seed: int, alphita: Callable[..., None]) -> Pa
         mentions = plan.out / MENTIONS / str(seed)
         if not whole(mentions, "mentions"):
             alphita(
-                "mentions", *plan.corpus, "--terminology", plan.terminology, "--encoder", extended, "--language",
-                plan.language, "--sequence-tokens", str(plan.sequence_tokens), "--seed", str(seed), "--output",
-                mentions, "--force", *held_out,
-            )  # fmt: skip
+                "mentions",
+                *plan.corpus,
+                "--terminology",
+                plan.terminology,
+                "--encoder",
+                extended,
+                "--language",
+                plan.language,
+                "--sequence-tokens",
+                str(plan.sequence_tokens),
+                "--seed",
+                str(seed),
+                "--output",
+                mentions,
+                "--force",
+                *held_out,
+            )
     sets = [word for key, value in plan.training(row, seed).items() for word in ("--set", f"{key}={value}")]
     shutil.rmtree(model, ignore_errors=True)
     model.parent.mkdir(parents=True, exist_ok=True)
     alphita(
-        "train", str(row.recipe), "--terminology", plan.terminology, "--encoder", start, "--output", model, "--resume",
-        *held_out, *sets,
-    )  # fmt: skip
+        "train",
+        str(row.recipe),
+        "--terminology",
+        plan.terminology,
+        "--encoder",
+        start,
+        "--output",
+        model,
+        "--resume",
+        *held_out,
+        *sets,
+    )
     if not plan.keep_models:
         shutil.rmtree(model.with_name(f"{MODEL}.phases"), ignore_errors=True)
     return model
@@ -226,18 +247,23 @@ def rows_of(out: Path) -> list[dict[str, Any]]:
     rows = []
     for row in ROWS:
         scored = {
-            seed: path for seed, folder in seeds_in(out / row.name).items()
-            if whole(path := folder / REPORT, "report")
-        }  # fmt: skip
+            seed: path for seed, folder in seeds_in(out / row.name).items() if whole(path := folder / REPORT, "report")
+        }
         if row.recipe is None:
             # What has no seed has one figure.
             scored = dict(list(scored.items())[:1])
         found = {seed: italian_table.figures_in(report_figures(path).get(MODEL, {})) for seed, path in scored.items()}
         if scored:
-            rows.append({
-                "name": row.name, "title": row.title, "seeds": list(scored), "seeded": row.recipe is not None,
-                "made": {seed: made_by(path) for seed, path in scored.items()}, "figures": by_column(found),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "name": row.name,
+                    "title": row.title,
+                    "seeds": list(scored),
+                    "seeded": row.recipe is not None,
+                    "made": {seed: made_by(path) for seed, path in scored.items()},
+                    "figures": by_column(found),
+                }
+            )
     return rows
 
 

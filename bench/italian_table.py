@@ -64,12 +64,16 @@ COLUMNS = (
 )
 GRAPH_COLUMNS = (
     *(Column(name, name, "", name, digits=3) for name in ("hits@1", "hits@3", "hits@10")),
-    Column("MR", "MR", "", "MR", digits=0), Column("MRR", "MRR", "", "MRR", digits=3),
+    Column("MR", "MR", "", "MR", digits=0),
+    Column("MRR", "MRR", "", "MRR", digits=3),
     Column("MCSM", "MCSM", "", "MCSM"),
-    *(Column(one.subset.removeprefix("dataset="), one.title, "", "Spearman") for one in COLUMNS
-      if one.benchmark == "relatedness"),
+    *(
+        Column(one.subset.removeprefix("dataset="), one.title, "", "Spearman")
+        for one in COLUMNS
+        if one.benchmark == "relatedness"
+    ),
     Column("CUIs", "CUIs", "", "CUIs", digits=0),
-)  # fmt: skip
+)
 MAYO = ("mayo", "mini_physicians", "mini_coders")
 RELATED = (*MAYO, "umnsrs")
 
@@ -103,13 +107,16 @@ ORDERINGS = (
     Ordering("v3", "injected", ("mcsm", "f1"), "tables 4 and 5"),
     Ordering("pipelined", "v3", (AVERAGE, "mcsm", "f1", *RELATED), "tables 4 and 5"),
     Ordering("pipelined", "injected", (AVERAGE, "mcsm", "f1", *RELATED), "tables 4 and 5"),
-    *(Ordering(one, f"{one}_{other}", (AVERAGE,), "§4: ComplEx is the best in it")
-      for one in ("v3", "injected") for other in ("transe", "rotate", "simple")),
+    *(
+        Ordering(one, f"{one}_{other}", (AVERAGE,), "§4: ComplEx is the best in it")
+        for one in ("v3", "injected")
+        for other in ("transe", "rotate", "simple")
+    ),
     Ordering("pipelined", "pipelined_cls", ("mcsm", "f1"), "§4: [CLS] loses on these"),
     Ordering("pipelined_cls", "pipelined", RELATED, "§4: [CLS] wins on these"),
     Ordering("pipelined_16", "pipelined", ("f1",), "§4, footnote 2: 16 epochs for 4"),
     Ordering("pipelined", "pipelined_16", ("mcsm", *RELATED), "§4: longer training harms these"),
-)  # fmt: skip
+)
 
 
 def figures_in(found: Mapping[tuple[str, str, str], float]) -> dict[str, float]:
@@ -119,9 +126,10 @@ def figures_in(found: Mapping[tuple[str, str, str], float]) -> dict[str, float]:
         found: (benchmark, metric, subset) -> value.
     """
     figures = {
-        one.name: found[one.benchmark, one.metric, one.subset] for one in COLUMNS
+        one.name: found[one.benchmark, one.metric, one.subset]
+        for one in COLUMNS
         if (one.benchmark, one.metric, one.subset) in found
-    }  # fmt: skip
+    }
     for (benchmark, metric, subset), value in sorted(found.items()):
         if (benchmark, metric) == ("mcsm", "MCSM") and subset.startswith("type="):
             figures[f"{BY_TYPE}{subset.removeprefix('type=')}"] = value

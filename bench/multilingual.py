@@ -83,9 +83,10 @@ def questions(terminology: Terminology, split: Split, *, seed: int = SEED) -> Qu
     """
     if split.facts.get("method") != "hold_out_concepts":
         raise InputError(
-            "this split does not hold out whole concepts", value=split.facts.get("method"),
+            "this split does not hold out whole concepts",
+            value=split.facts.get("method"),
             remedy="make one: alphita terminology split --concepts 0.1",
-        )  # fmt: skip
+        )
     if split.facts.get("terminology_hash") != terminology.content_hash:
         raise InputError("the split was made of another terminology", file=terminology.path, remedy="make it of this")
     held = set(rows_of(terminology, split.concept_ids).values())
@@ -120,18 +121,21 @@ def questions(terminology: Terminology, split: Split, *, seed: int = SEED) -> Qu
     for concept, strings in sorted(own.items()):
         # A homonym has no one answer.
         single = [
-            string for string in dict.fromkeys(strings)
+            string
+            for string in dict.fromkeys(strings)
             if len(named[string]) == 1 and string != label.get(concept, strings[0])
-        ]  # fmt: skip
+        ]
         if single:
             asked[ALL].append((single[int(rng.integers(len(single)))], concept))
     asked[HELD_OUT] = [row for row in asked[ALL] if row[1] in held]
     return Questions(
-        list(named), [frozenset(found) for found in named.values()],
+        list(named),
+        [frozenset(found) for found in named.values()],
         {group: [string for string, _ in rows] for group, rows in asked.items() if rows},
         {group: [concept for _, concept in rows] for group, rows in asked.items() if rows},
-        dict(sorted(official.items())), untranslated,
-    )  # fmt: skip
+        dict(sorted(official.items())),
+        untranslated,
+    )
 
 
 def _is(terminology: Terminology, column: str, value: str) -> NDArray[np.bool_]:
@@ -176,9 +180,10 @@ def scored(name: str, given: Questions, made_of: Mapping[str, Any], out: Path, p
         training = {key: manifest[key] for key in ("config", "seed", "pairs", "split", "teacher") if key in manifest}
     if training.get("split", made_of["split"]) != made_of["split"]:
         raise InputError(
-            "this model was trained with another split, so it may know what is asked", file=name,
+            "this model was trained with another split, so it may know what is asked",
+            file=name,
             remedy="train it with --split, and give that split",
-        )  # fmt: skip
+        )
     data = {**made_of, "model": encoder.content_hash, "precision": encoder.precision}
     file = out / SCORES / f"{encoder.content_hash[:16]}.json"
     if file.is_file():
@@ -202,12 +207,15 @@ def rows_of_table(
     trained = {tag for one in after for tag in one["training"].get("pairs", {})}
     for group, queries in given.asked.items():
         row: dict[str, Any] = {
-            "group": group, "official": given.official.get(group), "queries": len(queries),
-            "untranslated": given.untranslated.get(group), "trained": group in trained,
+            "group": group,
+            "official": given.official.get(group),
+            "queries": len(queries),
+            "untranslated": given.untranslated.get(group),
+            "trained": group in trained,
             "before": [float(np.mean(one["right"][group])) for one in before],
             "before_interval": list(bootstrap_interval(before[0]["right"][group])),
             "after": [float(np.mean(one["right"][group])) for one in after],
-        }  # fmt: skip
+        }
         if after:
             mean = np.mean([one["right"][group] for one in after], axis=0)
             gain = paired_difference(mean, before[0]["right"][group])
@@ -221,18 +229,21 @@ def means(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     named = [row for row in rows if (row["official"] or 0) >= LEAST]
     latin = [row for row in named if scripts.LATIN in scripts.scripts_of_language(row["group"])]
     groups = {
-        f"mean of languages with {LEAST:,}": named, "mean of those in Latin script": latin,
+        f"mean of languages with {LEAST:,}": named,
+        "mean of those in Latin script": latin,
         "mean of those trained, in Latin script": [row for row in latin if row["trained"]],
-    }  # fmt: skip
+    }
     return [
         {
-            "group": title, "languages": [row["group"] for row in of_title],
+            "group": title,
+            "languages": [row["group"] for row in of_title],
             "before": np.mean([row["before"] for row in of_title], axis=0).tolist(),
             "after": np.mean([row["after"] for row in of_title], axis=0).tolist(),
             **({"gain": float(np.mean([row["gain"] for row in of_title]))} if "gain" in of_title[0] else {}),
         }
-        for title, of_title in groups.items() if of_title
-    ]  # fmt: skip
+        for title, of_title in groups.items()
+        if of_title
+    ]
 
 
 def markdown(figures: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
@@ -309,18 +320,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         rows = rows_of_table(given, before, after)
         models = {
-            title: [{"name": one["name"], "hash": one["provenance"]["data"]["model"], "training": one["training"]}
-                    for one in of_title]
+            title: [
+                {"name": one["name"], "hash": one["provenance"]["data"]["model"], "training": one["training"]}
+                for one in of_title
+            ]
             for title, of_title in (("before", before), ("after", after))
-        }  # fmt: skip
+        }
         figures = {"models": models, "rows": rows, "means": means(rows), "searched": len(given.names)}
         sources = [
             {key: one.get(key) for key in ("name", "version", "sha256")} for one in terminology.manifest["sources"]
         ]
         data = made_of | {
-            "sources": sources, "split_seed": split.facts["seed"],
+            "sources": sources,
+            "split_seed": split.facts["seed"],
             "held_out_concepts": split.facts["held_out_concepts"],
-        }  # fmt: skip
+        }
         written = report.write(
             words.output / f"{TABLE}.json", figures, provenance=report.provenance(seed=SEED, data=data)
         )

@@ -70,11 +70,26 @@ def main() -> None:
     write_file(source, distinct[: arguments.distinct], arguments.rows, arguments.seed)
     start = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "alphita", "normalize", str(source), "--index", str(arguments.index), "--ranking",
-         arguments.ranking, "--precision", arguments.precision, "-o", str(out), "--force", "--report",
-         str(arguments.output / "job.json")],
+        [
+            sys.executable,
+            "-m",
+            "alphita",
+            "normalize",
+            str(source),
+            "--index",
+            str(arguments.index),
+            "--ranking",
+            arguments.ranking,
+            "--precision",
+            arguments.precision,
+            "-o",
+            str(out),
+            "--force",
+            "--report",
+            str(arguments.output / "job.json"),
+        ],
         check=True,
-    )  # fmt: skip
+    )
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     normalizer = Normalizer(index, ranking=arguments.ranking, precision=arguments.precision)
@@ -85,14 +100,20 @@ def main() -> None:
         normalizer.normalize([mention])
         times.append(time.perf_counter() - begin)
     figures = {
-        "rows": arguments.rows, "distinct": arguments.distinct, "ranking": normalizer.ranking,
+        "rows": arguments.rows,
+        "distinct": arguments.distinct,
+        "ranking": normalizer.ranking,
         "precision": arguments.precision,
-        "strings in the index": len(index), "seconds": round(seconds, 1), "rows/s": round(arguments.rows / seconds),
-        "distinct/s": round(arguments.distinct / seconds), "peak GB": round(peak / 1e9, 2),
+        "strings in the index": len(index),
+        "seconds": round(seconds, 1),
+        "rows/s": round(arguments.rows / seconds),
+        "distinct/s": round(arguments.distinct / seconds),
+        "peak GB": round(peak / 1e9, 2),
         "single p50 ms": round(1e3 * float(np.median(times)), 2),
-        "single p95 ms": round(1e3 * float(np.quantile(times, 0.95)), 2), "machine": machine.describe(),
+        "single p95 ms": round(1e3 * float(np.quantile(times, 0.95)), 2),
+        "machine": machine.describe(),
         "index": index.content_hash,
-    }  # fmt: skip
+    }
     (arguments.output / "speed.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(figures, indent=1))
 

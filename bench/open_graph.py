@@ -43,9 +43,13 @@ def write_tables(terms: Path, relations: Path, folder: Path, definitions: Path |
     links = _read(relations, ("head", "relation", "tail"))
     exact = links.filter(pl.col("relation") == EXACT_MATCH)
     told = known.select(
-        "id", "term", language="lang", scope=pl.col("type").replace_strict(SCOPES),
-        status=pl.col("status").replace_strict(STATUSES), preferred=(pl.col("type") == "pref").cast(pl.Int8),
-    )  # fmt: skip
+        "id",
+        "term",
+        language="lang",
+        scope=pl.col("type").replace_strict(SCOPES),
+        status=pl.col("status").replace_strict(STATUSES),
+        preferred=(pl.col("type") == "pref").cast(pl.Int8),
+    )
     written = {TERMS: told}
     left_out = {"terms left out": len(names) - len(known)}
     if definitions is not None:

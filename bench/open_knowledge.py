@@ -31,14 +31,21 @@ from open_names import INDEX_SOURCE
 
 # Source in the tables -> what it is, its version and its licence.
 PERMISSIVE = {
-    "HPOtrans": ("HPO", "2026", "HPO licence: attribution, unaltered"), "HPO2024": ("HPO", "2024", "HPO licence"),
-    "MONDO2026": ("MONDO", "2026", "CC-BY-4.0"), "DOID2026": ("DOID", "2026", "CC0-1.0"),
-    "DOID2018": ("DOID", "2018", "CC0-1.0"), "ORDO2018": ("ORDO", "2018", "CC-BY-4.0"),
-    "NCIT2018": ("NCIt, diseases", "2018", "CC-BY-4.0"), "MESH2020": ("MeSH, descriptors", "2020", "NLM, open"),
-    "MAXO2024": ("MAxO", "2024", "CC-BY-4.0"), "UBERON": ("Uberon", "2021", "CC-BY-3.0"),
-    "SYMP": ("SYMP", "", "CC0-1.0"), "GARD": ("GARD", "", "public domain"),
-    "ICD9CM_EN": ("ICD-9-CM", "", "public domain"), "ICD9CM": ("ICD-9-CM", "", "public domain"),
-}  # fmt: skip
+    "HPOtrans": ("HPO", "2026", "HPO licence: attribution, unaltered"),
+    "HPO2024": ("HPO", "2024", "HPO licence"),
+    "MONDO2026": ("MONDO", "2026", "CC-BY-4.0"),
+    "DOID2026": ("DOID", "2026", "CC0-1.0"),
+    "DOID2018": ("DOID", "2018", "CC0-1.0"),
+    "ORDO2018": ("ORDO", "2018", "CC-BY-4.0"),
+    "NCIT2018": ("NCIt, diseases", "2018", "CC-BY-4.0"),
+    "MESH2020": ("MeSH, descriptors", "2020", "NLM, open"),
+    "MAXO2024": ("MAxO", "2024", "CC-BY-4.0"),
+    "UBERON": ("Uberon", "2021", "CC-BY-3.0"),
+    "SYMP": ("SYMP", "", "CC0-1.0"),
+    "GARD": ("GARD", "", "public domain"),
+    "ICD9CM_EN": ("ICD-9-CM", "", "public domain"),
+    "ICD9CM": ("ICD-9-CM", "", "public domain"),
+}
 # Where a phrase's standard name names several concepts, the first of these has it.
 FIRST = ("HP:", "MESH:", "NCIT:", "DOID:", "MONDO:")
 INDEX_TERMS, LAY_TERMS = "index.terms.tsv", "lay.terms.tsv"
@@ -57,8 +64,11 @@ def write(given: argparse.Namespace) -> tuple[dict[str, int], pl.DataFrame]:
     terms = names.filter(pl.col("lang") == "en")
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        parts = {"terms": names, "relations": read_table(given.relations).filter(of_ours),
-                 "definitions": read_table(given.definitions).filter(of_ours & (pl.col("lang") == "en"))}  # fmt: skip
+        parts = {
+            "terms": names,
+            "relations": read_table(given.relations).filter(of_ours),
+            "definitions": read_table(given.definitions).filter(of_ours & (pl.col("lang") == "en")),
+        }
         for part, frame in parts.items():
             frame.write_csv(work / part, separator="\t", quote_style="never")
         rows = write_tables(work / "terms", work / "relations", given.output, work / "definitions")
@@ -85,10 +95,12 @@ def _sources(parts: dict[str, pl.DataFrame]) -> pl.DataFrame:
 def _of_names(manifest: Path, counts: dict[str, int]) -> pl.DataFrame:
     """Return the sources that the table of names brings, with the version and licence that its manifest gives."""
     about = {one["name"]: one for one in json.loads(manifest.read_text(encoding="utf-8"))["sources"]}
-    return _table([
-        (source, OF_NAMES[source], about[source]["version"], about[source]["licence"], count, 0, 0)
-        for source, count in counts.items()
-    ])  # fmt: skip
+    return _table(
+        [
+            (source, OF_NAMES[source], about[source]["version"], about[source]["licence"], count, 0, 0)
+            for source, count in counts.items()
+        ]
+    )
 
 
 def _table(rows: list[tuple[str | int, ...]]) -> pl.DataFrame:
@@ -101,12 +113,14 @@ def _lay(phrases: pl.DataFrame, terms: pl.DataFrame) -> pl.DataFrame:
     exact = terms.filter(pl.col("type").is_in(["pref", "syn"])).select(
         "id", "term", is_preferred=pl.col("type") == "pref"
     )
-    rank = pl.coalesce(*(pl.when(pl.col("id").str.starts_with(one)).then(place) for place, one in enumerate(FIRST)),
-                       pl.lit(len(FIRST)))  # fmt: skip
+    rank = pl.coalesce(
+        *(pl.when(pl.col("id").str.starts_with(one)).then(place) for place, one in enumerate(FIRST)), pl.lit(len(FIRST))
+    )
     named = (
         exact.with_columns(key=pl.Series(clean_many(exact["term"].to_list())), rank=rank)
-        .sort(~pl.col("is_preferred"), "rank", maintain_order=True).unique("key", keep="first", maintain_order=True)
-    )  # fmt: skip
+        .sort(~pl.col("is_preferred"), "rank", maintain_order=True)
+        .unique("key", keep="first", maintain_order=True)
+    )
     keyed = phrases.with_columns(key=pl.Series(clean_many(phrases["name"].to_list())))
     found = keyed.join(named.select("key", "rank", concept="id"), on="key")
     concept = found.sort("rank", maintain_order=True).unique("id", keep="first", maintain_order=True)

@@ -40,8 +40,14 @@ def write(given: argparse.Namespace) -> None:
     """Write the folder."""
     hpo = load_terminology(given.hpo)
     about = hpo.manifest["sources"][0]
-    sources = [{"name": "HPO", "version": about["version"], "licence": about["licence"],
-                "note": HPO_NOTE.format(version=about["version"])}]  # fmt: skip
+    sources = [
+        {
+            "name": "HPO",
+            "version": about["version"],
+            "licence": about["licence"],
+            "note": HPO_NOTE.format(version=about["version"]),
+        }
+    ]
     frames = [names_of(hpo, "HPO")]
     terms, relations = read_table(given.terms), read_table(given.relations)
     for name, one in SOURCES.items():
@@ -79,10 +85,13 @@ def _of_graph(
         pl.col("source").is_in(list(labels)) & (pl.col("relation") == "is_a") & pl.col("tail").is_in(list(without))
     )["head"]
     own = terms.filter(
-        pl.col("source").is_in(list(labels)) & (pl.col("lang") == "en") & pl.col("type").is_in(["pref", "syn"])
-        & (pl.col("status") == "OFFICIAL") & ~pl.col("id").is_in(gone.to_list())
+        pl.col("source").is_in(list(labels))
+        & (pl.col("lang") == "en")
+        & pl.col("type").is_in(["pref", "syn"])
+        & (pl.col("status") == "OFFICIAL")
+        & ~pl.col("id").is_in(gone.to_list())
         & (pl.col("term").str.len_chars() >= SHORTEST)
-    ).sort(pl.col("type") != "pref", maintain_order=True)  # fmt: skip
+    ).sort(pl.col("type") != "pref", maintain_order=True)
     return own.select(source=pl.lit(name), id="id", name="term", language="lang")
 
 

@@ -65,8 +65,10 @@ TRIES = 50
 SPLIT, SCORES, TABLE = "held_out.split", "scores", "table"
 KNOWN, MISSING = "known", "missing"
 DEPTH = 10
-TERMS = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-                   r"|[^\W_\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")  # fmt: skip
+TERMS = re.compile(
+    r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    r"|[^\W_\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
 
 
 @dataclass(frozen=True)
@@ -107,9 +109,8 @@ def read(found: Catalogue) -> Table:
     strings = found.value_names.strings.to_pylist()
     offsets, rows = found.value_names.offsets.tolist(), found.value_names.rows.tolist()
     names = {
-        value: [strings[row] for row in rows[offsets[value] : offsets[value + 1]]]
-        for value in range(len(found.values))
-    }  # fmt: skip
+        value: [strings[row] for row in rows[offsets[value] : offsets[value + 1]]] for value in range(len(found.values))
+    }
     titles: dict[str, str] = {}
     values: dict[str, list[int]] = {}
     having: dict[str, set[str]] = {}
@@ -200,16 +201,19 @@ def write_sets(
             drawn, said, lonely = pairs(table, name, part, seed=seed, most=sizes[name][part])
             if not drawn:
                 raise InputError(
-                    f"no pair for {name}, part {part}", file=terminology.path,
+                    f"no pair for {name}, part {part}",
+                    file=terminology.path,
                     remedy="name other attributes, or give more products",
-                )  # fmt: skip
+                )
             if part == "test":
                 held |= set(said)
             files[f"{name}.{part}"] = drawn
             apart = sum(not terms(one.query) & terms(one.title) for one in drawn if one.label == "1")
             counts[f"{name}.{part}"] = {
-                "pairs": len(drawn), "positives_without_a_query_term": 2 * apart / len(drawn), "no_negative": lonely,
-            }  # fmt: skip
+                "pairs": len(drawn),
+                "positives_without_a_query_term": 2 * apart / len(drawn),
+                "no_negative": lonely,
+            }
     facts = {"method": "qtrel", "seed": seed, "terminology_hash": terminology.content_hash}
     split = Split([], [], [], facts, sorted(held))
     if (out / SPLIT).exists() and Split.load(out / SPLIT).hash != split.hash:
@@ -329,11 +333,15 @@ def scored(
     files = {path.name: artefact.hash_file(path) for path in sorted(out.glob("QTRel-*.tsv"))}
     projection = Path(encoder.folder) / f"{NAME}.safetensors"
     data = {
-        "terminology": terminology.content_hash, "split": Split.load(out / SPLIT).hash, "files": files,
-        **chosen, "settings": settings, "model": encoder.content_hash,
+        "terminology": terminology.content_hash,
+        "split": Split.load(out / SPLIT).hash,
+        "files": files,
+        **chosen,
+        "settings": settings,
+        "model": encoder.content_hash,
         "projection": artefact.hash_file(projection) if projection.is_file() else None,
         "precision": encoder.precision,
-    }  # fmt: skip
+    }
     file = out / SCORES / f"{artefact.hash_json(data)[:16]}.json"
     if file.is_file():
         kept: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -350,20 +358,31 @@ def scored(
 def markdown(models: Sequence[Mapping[str, Any]], counts: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     """Return the tables as Markdown, with what they were made with below."""
     lines = [
-        [text(one["name"]), *(_average(one["fine_tuned"][name][measure])
-                              for name in SETS for measure in ("accuracy", "f1"))]
-        for one in models if "fine_tuned" in one
-    ]  # fmt: skip
+        [
+            text(one["name"]),
+            *(_average(one["fine_tuned"][name][measure]) for name in SETS for measure in ("accuracy", "f1")),
+        ]
+        for one in models
+        if "fine_tuned" in one
+    ]
     heads = ["model", *(f"{name} {measure}" for name in SETS for measure in ("accuracy", "F1"))]
     parts = ["# Query-title relevance"]
     if lines:
         parts += ["", "Average/maximum of the runs, in percent.", "", markdown_table(heads, lines)]
     for setting in (KNOWN, MISSING):
         rows = [
-            [text(one["name"]), route, *(f"{100 * one['search'][setting][name][route][measure]:.1f}"
-                                         for name in SETS for measure in ("recall@10", "mrr"))]
-            for one in models for route in one["search"][setting][EASY]
-        ]  # fmt: skip
+            [
+                text(one["name"]),
+                route,
+                *(
+                    f"{100 * one['search'][setting][name][route][measure]:.1f}"
+                    for name in SETS
+                    for measure in ("recall@10", "mrr")
+                ),
+            ]
+            for one in models
+            for route in one["search"][setting][EASY]
+        ]
         heads = ["model", "route", *(f"{name} {measure}" for name in SETS for measure in ("recall@10", "MRR"))]
         told = "the table as it is" if setting == KNOWN else "the values asked for are taken out of the table"
         parts += ["", f"Search, {setting}: {told}; in percent.", "", markdown_table(heads, rows)]
@@ -371,11 +390,12 @@ def markdown(models: Sequence[Mapping[str, Any]], counts: Mapping[str, Any], ori
         f"{name} " + " / ".join(f"{counts[f'{name}.{part}']['pairs']:,}" for part in PARTS) for name in SETS
     )
     parts += [
-        "", f"- pairs (train / dev / test): {sizes}; {counts['titles']:,} titles, {counts['values']:,} values",
+        "",
+        f"- pairs (train / dev / test): {sizes}; {counts['titles']:,} titles, {counts['values']:,} values",
         f"- terminology `{origin['data']['terminology']}`, seed {origin['seed']}, settings "
         f"{origin['data']['settings'] or 'as they are'}",
         f"- commit {origin['commit']}; {origin['machine']['processor']}, {origin['machine']['cores']} cores",
-    ]  # fmt: skip
+    ]
     return "\n".join(parts) + "\n"
 
 
@@ -410,13 +430,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for spec in words.model
         ]
         data = {
-            "terminology": terminology.content_hash, **chosen, "settings": words.settings,
+            "terminology": terminology.content_hash,
+            **chosen,
+            "settings": words.settings,
             "sources": terminology.manifest.get("sources", []),
-        }  # fmt: skip
+        }
         origin = report.provenance(seed=words.seed, data=data)
-        written = report.write(
-            words.output / f"{TABLE}.json", {"sets": counts, "models": models}, provenance=origin
-        )  # fmt: skip
+        written = report.write(words.output / f"{TABLE}.json", {"sets": counts, "models": models}, provenance=origin)
         if not models:
             say(f"{words.output}: {json.dumps(counts)}")
             return 0

@@ -62,11 +62,15 @@ TREES: dict[str, dict[str, Any]] = {
     "lightgbm_lambdarank": {"objective": "lambdarank", "num_leaves": 31, "learning_rate": 0.1},
     "lightgbm_lambdarank_small": {"objective": "lambdarank", "num_leaves": 8, "learning_rate": 0.1},
     "lightgbm_lambdarank_slow": {
-        "objective": "lambdarank", "num_leaves": 15, "learning_rate": 0.05, "feature_fraction": 0.5,
-        "bagging_fraction": 0.7, "bagging_freq": 1,
+        "objective": "lambdarank",
+        "num_leaves": 15,
+        "learning_rate": 0.05,
+        "feature_fraction": 0.5,
+        "bagging_fraction": 0.7,
+        "bagging_freq": 1,
     },
     "lightgbm_softmax": {"objective": "softmax", "num_leaves": 15, "learning_rate": 0.1, "feature_fraction": 0.5},
-}  # fmt: skip
+}
 
 Score = Callable[[NDArray[np.float32]], Float]
 
@@ -192,9 +196,13 @@ def _ranking_trees(settings: Mapping[str, Any], data: Training, seed: int) -> tu
         return "loss", float(ranker_training.loss(predicted, parts[1])[0]), False
 
     made = lightgbm.train(
-        given, sets[0], MOST_TREES, valid_sets=[sets[1]], feval=loss if own else None,
+        given,
+        sets[0],
+        MOST_TREES,
+        valid_sets=[sets[1]],
+        feval=loss if own else None,
         callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
-    )  # fmt: skip
+    )
     score: Score = partial(made.predict, raw_score=True, num_threads=1)
     return _sharpened(score, parts[1]), len(made.model_to_string())
 
@@ -208,9 +216,12 @@ def _nil_trees(known: NDArray[np.float32], data: Training, seed: int) -> tuple[S
     ]
     given = {"objective": "binary", "metric": "binary_logloss", "num_leaves": 15, "learning_rate": 0.1}
     made = lightgbm.train(
-        given | _common(seed), sets[0], MOST_TREES, valid_sets=[sets[1]],
+        given | _common(seed),
+        sets[0],
+        MOST_TREES,
+        valid_sets=[sets[1]],
         callbacks=[lightgbm.early_stopping(PATIENCE, verbose=False)],
-    )  # fmt: skip
+    )
     return partial(made.predict, raw_score=True, num_threads=1), len(made.model_to_string())
 
 
@@ -244,9 +255,11 @@ def _lightgbm() -> Any:  # noqa: ANN401
 
 
 RANKERS: dict[str, Callable[[Training, int], Fitted]] = {
-    "network": network, "linear": linear, "sum": plain_sum,
+    "network": network,
+    "linear": linear,
+    "sum": plain_sum,
     **{name: partial(trees, settings) for name, settings in TREES.items()},
-}  # fmt: skip
+}
 
 
 # Leaving out one vocabulary after another.
@@ -270,8 +283,9 @@ def compare(held: Mapping[str, Held], fit: Callable[[Training, int], Fitted], se
         others = [*crossed[:number], *crossed[number + 1 :]]
         left_out[name] = general._leave_out(general._draft(_as_ranker(fits[number]), others, seed), others, one.tested)
     draft = general._draft(_as_ranker(fits[0]), crossed, seed)
-    given, right = (np.concatenate([getattr(one.tested, name) for one in left_out.values()])
-                    for name in ("given", "right"))  # fmt: skip
+    given, right = (
+        np.concatenate([getattr(one.tested, name) for one in left_out.values()]) for name in ("given", "right")
+    )
     pooled = fitting.certify(draft, fitting.together(crossed), given, right)
     told = [one.certificates for one in left_out.values() if len(one.tested.right) >= general.LEAST_TESTED]
     threshold = general.thresholds([pooled, *told])[ERROR]
@@ -284,8 +298,10 @@ def compare(held: Mapping[str, Held], fit: Callable[[Training, int], Fitted], se
         "pooled": {
             "expected_calibration_error": reliability.expected_calibration_error(confidence, right),
             "log_loss": reliability.log_loss(np.clip(confidence, 1e-6, 1 - 1e-6), right),
-            "auroc": reliability.auroc(confidence, right), "right": float(right.mean()),
-            "threshold": threshold, "accepted": float(taken.mean()),
+            "auroc": reliability.auroc(confidence, right),
+            "right": float(right.mean()),
+            "threshold": threshold,
+            "accepted": float(taken.mean()),
             "accepted_wrong": float((~right[taken]).mean()) if taken.any() else None,
             "coverage": risk_coverage.coverage_at_error(given, right, ERROR),
         },
@@ -293,7 +309,7 @@ def compare(held: Mapping[str, Held], fit: Callable[[Training, int], Fitted], se
         "fit_seconds": {"mean": float(np.mean(seconds)), "each": [round(one, 1) for one in seconds]},
         "seconds_per_10000": _score_seconds(fits[0], next(iter(held.values())).tested),
         "bytes": int(np.mean([one.size for one in fits])),
-    }  # fmt: skip
+    }
 
 
 def _as_ranker(fitted: Fitted) -> Any:  # noqa: ANN401
@@ -317,7 +333,7 @@ def _figures(one: LeftOut, threshold: float | None) -> dict[str, float | None]:
         "accepted": float(taken.mean()),
         "accepted_wrong": float((~tested.right[taken]).mean()) if taken.any() else None,
         "coverage": risk_coverage.coverage_at_error(tested.given, tested.right, ERROR),
-    }  # fmt: skip
+    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

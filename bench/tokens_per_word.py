@@ -36,9 +36,11 @@ if TYPE_CHECKING:
 TABLE = "table"
 # Amore Bondarenko et al. 2022, §3: ple uro pol mona re -> pleuro polmonare, ipote ns ione -> ipotensione.
 EXAMPLES = {
-    "it": ("pleuropolmonare", "ipotensione"), "es": ("pleuropulmonar", "hipotensión"),
-    "de": ("Lungenfell", "Hypotonie"), "fr": ("pleuropulmonaire", "hypotension"),
-}  # fmt: skip
+    "it": ("pleuropolmonare", "ipotensione"),
+    "es": ("pleuropulmonar", "hipotensión"),
+    "de": ("Lungenfell", "Hypotonie"),
+    "fr": ("pleuropulmonaire", "hypotension"),
+}
 LETTERS = 6
 NAMES, CORPUS, MEDICAL = "names", "corpus", "medical words of the corpus"
 
@@ -79,12 +81,13 @@ def figures(words: Mapping[str, int], before: Tokenizer, after: Tokenizer) -> di
         sum(count for word, count in words.items() if one.token_to_id(word) is not None) for one in (before, after)
     ]
     return {
-        "words": counts[0].words, "distinct_words": len(words),
+        "words": counts[0].words,
+        "distinct_words": len(words),
         "tokens_a_word": [one.tokens_a_word for one in counts],
         "one_token": [one / counts[0].words for one in whole],
         "unknown": [one.unknown_share for one in counts],
         "split_otherwise": changed(words, before.model, after.model),
-    }  # fmt: skip
+    }
 
 
 def pieces(string: str, like: Tokenizer) -> list[str]:
@@ -104,20 +107,23 @@ def of_language(given: argparse.Namespace) -> dict[str, Any]:
     counted = words_in(given.terminology, given.corpus, given.language, before)
     examples = given.example or EXAMPLES.get(given.language, ())
     return {
-        "language": given.language, "before": given.before, "after": given.after,
+        "language": given.language,
+        "before": given.before,
+        "after": given.after,
         "tokens": [one.get_vocab_size() for one in (before, after)],
         "texts": {name: figures(words, before, after) for name, words in counted.items()},
         "examples": [[word, pieces(word, before), pieces(word, after)] for word in examples],
-    }  # fmt: skip
+    }
 
 
 def markdown(languages: Sequence[Mapping[str, Any]]) -> str:
     """Return the tables of figures and of examples."""
     lines = [
-        "# Tokens a word", "",
+        "# Tokens a word",
+        "",
         "| language | words of | words | tokens a word | after | one token | after | unknown | after | split anew |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]  # fmt: skip
+    ]
     for one in languages:
         for name, found in one["texts"].items():
             cells = [one["language"], name, f"{found['words']:,}"]
@@ -128,8 +134,10 @@ def markdown(languages: Sequence[Mapping[str, Any]]) -> str:
     for one in languages:
         for word, before, after in one["examples"]:
             lines.append(f"| {one['language']} | {text(word)} | {' '.join(before)} | {' '.join(after)} |")
-    lines += ["", *(f"- {one['language']}: {one['tokens'][0]:,} tokens before, {one['tokens'][1]:,} after"
-                    for one in languages)]  # fmt: skip
+    lines += [
+        "",
+        *(f"- {one['language']}: {one['tokens'][0]:,} tokens before, {one['tokens'][1]:,} after" for one in languages),
+    ]
     return "\n".join(lines) + "\n"
 
 

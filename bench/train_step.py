@@ -125,9 +125,13 @@ LADDER = {
     "+ repeats once": {"padded": False, "repeats": False, "precision": "fp32", "own_loss": False, "fused": False},
     "+ bf16": {"padded": False, "repeats": False, "precision": "auto", "own_loss": False, "fused": False},
     "+ own loss, fused AdamW": {
-        "padded": False, "repeats": False, "precision": "auto", "own_loss": True, "fused": True,
+        "padded": False,
+        "repeats": False,
+        "precision": "auto",
+        "own_loss": True,
+        "fused": True,
     },
-}  # fmt: skip
+}
 
 
 def sentence_transformers_step() -> Step | None:
@@ -163,9 +167,16 @@ def sentence_transformers_step() -> Step | None:
     def step(strings: list[str], concept: torch.Tensor) -> float:
         data = datasets.Dataset.from_dict({"sentence": strings, "label": concept.tolist()})
         arguments = SentenceTransformerTrainingArguments(
-            output_dir=folder.name, per_device_train_batch_size=len(strings), max_steps=1, use_cpu=True,
-            bf16=machine.fast_bf16(), report_to="none", save_strategy="no", logging_strategy="no", disable_tqdm=True,
-        )  # fmt: skip
+            output_dir=folder.name,
+            per_device_train_batch_size=len(strings),
+            max_steps=1,
+            use_cpu=True,
+            bf16=machine.fast_bf16(),
+            report_to="none",
+            save_strategy="no",
+            logging_strategy="no",
+            disable_tqdm=True,
+        )
         clock = Clock()
         trainer = SentenceTransformerTrainer(
             model=model, args=arguments, train_dataset=data, loss=Loss(), callbacks=[clock]

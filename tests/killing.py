@@ -17,9 +17,19 @@ SECONDS = 120
 def train_command(recipe: str, terminology: Path, model: Path, settings: Mapping[str, Any]) -> list[str]:
     """Return the words of `alphita train RECIPE`, but for the output."""
     return [
-        sys.executable, "-m", "alphita", "train", recipe, "-t", str(terminology), "--encoder", str(model),
-        "--threads", "1", *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "alphita",
+        "train",
+        recipe,
+        "-t",
+        str(terminology),
+        "--encoder",
+        str(model),
+        "--threads",
+        "1",
+        *(f"--set={key}={value}" for key, value in settings.items()),
+    ]
 
 
 class Runs(NamedTuple):

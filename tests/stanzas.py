@@ -55,9 +55,7 @@ def defined(folder: Path, *, definitions: bool = True, relations: bool = True) -
     return ontology(
         folder,
         [
-            Stanza(
-                one.number, one.names, one.definition if definitions else "", one.parents if relations else ()
-            )
+            Stanza(one.number, one.names, one.definition if definitions else "", one.parents if relations else ())
             for one in stanzas
         ],
-    )  # fmt: skip
+    )

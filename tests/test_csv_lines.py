@@ -17,8 +17,10 @@ def read(text: str, delimiter: str = ",", first: int = 1) -> list[Record]:
 
 def test_the_header_is_row_0_and_empty_lines_are_none():
     assert read('a,b\n1,"two\nlines"\n\n"3,",4\n') == [
-        Record(0, 1, ["a", "b"]), Record(1, 2, ["1", "two\nlines"]), Record(2, 5, ["3,", "4"])
-    ]  # fmt: skip
+        Record(0, 1, ["a", "b"]),
+        Record(1, 2, ["1", "two\nlines"]),
+        Record(2, 5, ["3,", "4"]),
+    ]
 
 
 def test_lines_may_be_counted_from_a_later_one():

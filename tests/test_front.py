@@ -84,12 +84,14 @@ def test_load_gives_a_normaliser(source):
 @pytest.mark.parametrize(
     ("mentions", "options", "problem"),
     [
-        ("headache", {}, "list of strings"), (["a"], {"column": "x"}, "goes with a data frame"),
+        ("headache", {}, "list of strings"),
+        (["a"], {"column": "x"}, "goes with a data frame"),
         (pl.DataFrame({"a": ["b"]}), {}, "which column"),
         (pl.DataFrame({"a": ["b"]}), {"column": "x"}, "unknown column"),
-        (["a"], {"top_k": 0}, "top_k"), (["a"], {"error": 0.3}, "choose from"),
+        (["a"], {"top_k": 0}, "top_k"),
+        (["a"], {"error": 0.3}, "choose from"),
     ],
-)  # fmt: skip
+)
 def test_wrong_use_is_told(source, mentions, options, problem):
     with pytest.raises(UsageError, match=problem):
         alphita.normalize(mentions, to=source, **options)

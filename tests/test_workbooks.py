@@ -34,15 +34,33 @@ def test_rows_and_their_numbers_are_those_of_the_spreadsheet(tmp_path):
 
 def test_what_is_no_text_becomes_text(tmp_path):
     cells = [
-        1.5, 250, -3, 1e17, True, datetime.date(2020, 1, 2), datetime.datetime(2020, 1, 2, 3, 4, 5),
-        datetime.time(3, 4), "=1/0", "007", " x ",
-    ]  # fmt: skip
+        1.5,
+        250,
+        -3,
+        1e17,
+        True,
+        datetime.date(2020, 1, 2),
+        datetime.datetime(2020, 1, 2, 3, 4, 5),
+        datetime.time(3, 4),
+        "=1/0",
+        "007",
+        " x ",
+    ]
     path = book(tmp_path / "x.xlsx", A=[["mention", "other"], *([cell, "x"] for cell in cells)])
     assert [row.mention for row in read(path)] == [
-        "1.5", "250", "-3", "100000000000000000", "TRUE", "2020-01-02", "2020-01-02T03:04:05", "03:04:00",
+        "1.5",
+        "250",
+        "-3",
+        "100000000000000000",
+        "TRUE",
+        "2020-01-02",
+        "2020-01-02T03:04:05",
+        "03:04:00",
         # A formula that no spreadsheet has worked out.
-        "", "007", " x ",
-    ]  # fmt: skip
+        "",
+        "007",
+        " x ",
+    ]
 
 
 def test_a_bad_count_sets_the_row_aside_under_its_number(tmp_path):

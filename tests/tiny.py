@@ -33,9 +33,15 @@ def tiny_model(folder: Path, *, dropout: float = 0.1, dim: int = 32) -> Path:
     tokenizer.save(str(folder / "tokenizer.json"))
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(vocabulary), hidden_size=dim, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-        max_position_embeddings=64, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
-    )  # fmt: skip
+        vocab_size=len(vocabulary),
+        hidden_size=dim,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+    )
     BertModel(config).save_pretrained(folder)
     return folder
 
@@ -68,9 +74,14 @@ def tiny_terminology(
         ]
         for plain, learned in FINDINGS:
             lines += [
-                "[Term]", f"id: T:{next(numbers):07d}", f"name: {plain} of the {site}",
-                f'synonym: "{site} {plain}" EXACT []', f'synonym: "{site} {learned}" EXACT []', f"is_a: {parent}", "",
-            ]  # fmt: skip
+                "[Term]",
+                f"id: T:{next(numbers):07d}",
+                f"name: {plain} of the {site}",
+                f'synonym: "{site} {plain}" EXACT []',
+                f'synonym: "{site} {learned}" EXACT []',
+                f"is_a: {parent}",
+                "",
+            ]
     if not relations:
         lines = [line for line in lines if not line.startswith("is_a:")]
     if not synonyms:

@@ -135,8 +135,9 @@ def run_all(options: argparse.Namespace, data: tables.Tables, peers: Sequence[st
             outcome.measures.append(measures)
             print(
                 f"round {number}, {name}: built in {measures['build_seconds']:.1f} s, asked in "
-                f"{measures['query_seconds']:.2f} s, {measures['peak_bytes'] / 2**20:,.0f} MiB", flush=True,
-            )  # fmt: skip
+                f"{measures['query_seconds']:.2f} s, {measures['peak_bytes'] / 2**20:,.0f} MiB",
+                flush=True,
+            )
     return outcomes
 
 
@@ -236,10 +237,15 @@ def markdown(report: dict[str, Any]) -> str:
         beside = row.get("ours_on_the_same_queries")
         ours = " / ".join(f"{beside[f'accuracy@{k}']:.1%}" for k in KS) if beside else ""
         cells = [
-            name, f"{row['queries']:,}", *(_percent(row[f"accuracy@{k}"]) for k in KS),
-            f"{row['answered']['value']:.1%}", ours, f"{row['median_build_seconds']:,.1f}",
-            f"{row['queries_per_second']:,.0f}", f"{row['peak_bytes'] / 2**20:,.0f}",
-        ]  # fmt: skip
+            name,
+            f"{row['queries']:,}",
+            *(_percent(row[f"accuracy@{k}"]) for k in KS),
+            f"{row['answered']['value']:.1%}",
+            ours,
+            f"{row['median_build_seconds']:,.1f}",
+            f"{row['queries_per_second']:,.0f}",
+            f"{row['peak_bytes'] / 2**20:,.0f}",
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 import argparse
 
 from protocol import Answer, Dictionary, Search, run
-from scispacy.candidate_generation import (  # type: ignore[import-not-found]
-    CandidateGenerator,
-    create_tfidf_ann_index,
-)
+from scispacy.candidate_generation import CandidateGenerator, create_tfidf_ann_index  # type: ignore[import-not-found]
 from scispacy.linking_utils import Entity, KnowledgeBase  # type: ignore[import-not-found]
 
 # Aliases looked up, and the breadth of that search: the defaults of EntityLinker and CandidateGenerator.

@@ -97,9 +97,13 @@ def from_split(terminology: Path, split: Path) -> Tables:
     content = segment.collect(opened, DEFAULT_RULES, held_out.cleaned)
     ids = content.concepts.table.column("id").take(content.terms.column("concept")).to_pylist()
     terms = sorted(
-        zip(ids, (not one for one in content.terms.column("preferred").to_pylist()),
-            content.terms.column("string").to_pylist(), strict=True)
-    )  # fmt: skip
+        zip(
+            ids,
+            (not one for one in content.terms.column("preferred").to_pylist()),
+            content.terms.column("string").to_pylist(),
+            strict=True,
+        )
+    )
     targets = Targets([one for one, _, _ in terms], [name for _, _, name in terms])
     return _tables(data.queries, targets, dict(data.notes) | {"split_hash": held_out.hash})
 

@@ -121,8 +121,9 @@ def open_manifest(path: Path | str, kind: str) -> dict[str, Any]:
     if version not in READABLE_VERSIONS:
         raise InputError(
             f"format version {version} cannot be read by this alphita (it reads {list(READABLE_VERSIONS)})",
-            file=path, remedy=f"build it again: {REBUILD.get(kind, 'alphita')}",
-        )  # fmt: skip
+            file=path,
+            remedy=f"build it again: {REBUILD.get(kind, 'alphita')}",
+        )
     try:
         genuine = manifest["content_hash"] == _content_hash(manifest)
         sizes = {name: facts["size"] for name, facts in files.items()}
@@ -167,9 +168,14 @@ def hash_json(value: Any) -> str:  # noqa: ANN401 - any JSON value
 
 @contextmanager
 def atomic_file(
-    path: Path | str, mode: str = "wb", *, private: bool = False, force: bool = True, newline: str | None = None,
+    path: Path | str,
+    mode: str = "wb",
+    *,
+    private: bool = False,
+    force: bool = True,
+    newline: str | None = None,
     so_far: str = "nothing was changed",
-) -> Iterator[IO[Any]]:  # fmt: skip
+) -> Iterator[IO[Any]]:
     """Write one file whole or not at all: aside, fsynced, renamed.
 
     Args:

@@ -53,8 +53,13 @@ class InputError(AlphitaError):
             remedy: what would be right, or the command to run.
         """
         self.problem, self.file, self.line, self.field, self.value, self.remedy = (
-            problem, file, line, field, value, remedy,
-        )  # fmt: skip
+            problem,
+            file,
+            line,
+            field,
+            value,
+            remedy,
+        )
         where = ":".join(str(part) for part in (file, line) if part is not None)
         what = "".join(
             [

@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any
 
 THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS", "POLARS_MAX_THREADS",
-)  # fmt: skip
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "RAYON_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+)
 # How often a thread of GNU OpenMP looks for work before it sleeps. The default keeps it spinning for milliseconds, and
 # where another program uses a core a training step then takes some ten times as long (docs/log.md).
 SPIN_COUNT = "20000"

@@ -98,9 +98,13 @@ def bar(
                 return Text(speed(task.speed or 0.0, unit), style="dim")
 
         columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(""), TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            Rate(""),
+            TimeRemainingColumn(),
             TextColumn("{task.fields[text]}", style="dim"),
-        )  # fmt: skip
+        )
         with Progress(*columns, console=Console(stderr=True)) as screen:
             task = screen.add_task(label, total=total, completed=done, text="")
 

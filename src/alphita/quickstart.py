@@ -115,9 +115,11 @@ def _asked(codes: Path, sample: Sample) -> Asked:
         rows = list(csv.DictReader(file))
     n = len(sample.mentions)
     return Asked(
-        [row["description"] for row in rows] + sample.mentions, [row["code"] for row in rows] + [None] * n,
-        [int(row["count"]) for row in rows] + [None] * n, [row["note"] or None for row in rows] + [None] * n,
-    )  # fmt: skip
+        [row["description"] for row in rows] + sample.mentions,
+        [row["code"] for row in rows] + [None] * n,
+        [int(row["count"]) for row in rows] + [None] * n,
+        [row["note"] or None for row in rows] + [None] * n,
+    )
 
 
 def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: Normalizer) -> None:
@@ -133,9 +135,7 @@ def _write(folder: Path, asked: Asked, results: Sequence[Result], normalizer: No
         for number, (result, code, frequency) in enumerate(rows, 1):
             yield from lines(number, result, TOP_K, mention_code=code, frequency=frequency)
 
-    given = Header(
-        set_id=SET_ID, licence=LICENCE, source_vocabulary=CODES_PREFIX, prefixes={CODES_PREFIX: CODES_URI}
-    )  # fmt: skip
+    given = Header(set_id=SET_ID, licence=LICENCE, source_vocabulary=CODES_PREFIX, prefixes={CODES_PREFIX: CODES_URI})
     table = MentionFile("-", "csv", code_column="code", frequency_column="count")
     header = header_of(normalizer, Job(table, "-", explain=True, header=given), _today())
     for name, file in FORMATS.items():
@@ -198,10 +198,12 @@ def _report(folder: Path, figures: Mapping[str, Any], sample: Path, normalizer: 
 
     manifest = normalizer.index.manifest
     data = {
-        "sources": manifest.get("sources"), "terminology": manifest["terminology_hash"],
-        "index": normalizer.index.content_hash, "model": manifest["model_hash"],
+        "sources": manifest.get("sources"),
+        "terminology": manifest["terminology_hash"],
+        "index": normalizer.index.content_hash,
+        "model": manifest["model_hash"],
         "sample_sha256": artefact.hash_file(sample),
-    }  # fmt: skip
+    }
     config = {"error": normalizer.error, "assurance": normalizer.assurance}
     return report.write(folder / REPORT, dict(figures), provenance=report.provenance(config=config, seed=0, data=data))
 

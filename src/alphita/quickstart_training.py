@@ -61,11 +61,18 @@ class Paths:
     def __getattr__(self, name: str) -> Path:
         """Return the path of one output, e.g. `paths.model`."""
         names = {
-            "terminology": "hpo.terminology", "split": "held_out.split", "model": "model", "base_index": "base.index",
-            "trained_index": "trained.index", "evaluation": "evaluation.json", "open_index": "open.index",
-            "answers": "messy_terms.normalized.csv", "picture": "before_after.png", "report": "report.json",
+            "terminology": "hpo.terminology",
+            "split": "held_out.split",
+            "model": "model",
+            "base_index": "base.index",
+            "trained_index": "trained.index",
+            "evaluation": "evaluation.json",
+            "open_index": "open.index",
+            "answers": "messy_terms.normalized.csv",
+            "picture": "before_after.png",
+            "report": "report.json",
             "state": "stages.json",
-        }  # fmt: skip
+        }
         if name not in names:
             raise AttributeError(name)
         return self.folder / names[name]
@@ -105,9 +112,11 @@ class Stages:
             line = work()
             seconds = time.perf_counter() - start
             self.done[name] = {
-                "fingerprint": fingerprint, "line": line, "seconds": round(seconds, 2),
+                "fingerprint": fingerprint,
+                "line": line,
+                "seconds": round(seconds, 2),
                 "hashes": {path.name: _hash(path, kind) for path, kind in outputs.items()},
-            }  # fmt: skip
+            }
             with artefact.atomic_file(self.path, "w") as file:
                 json.dump(self.done, file, indent=1)
             note = f"{seconds:.1f} s"
@@ -199,8 +208,14 @@ def _train(paths: Paths, training: Mapping[str, Any]) -> str:
     settings = coder.Config(**training)
     if not paths.model.exists():
         say("timing a few batches …")
-        coder.train(load_terminology(paths.terminology), "minilm", paths.model, settings,
-                    split=Split.load(paths.split), dry_run=True)  # fmt: skip
+        coder.train(
+            load_terminology(paths.terminology),
+            "minilm",
+            paths.model,
+            settings,
+            split=Split.load(paths.split),
+            dry_run=True,
+        )
     say("settings: " + ", ".join(f"{key}={value}" for key, value in training.items()))
     figures = coder.train(
         load_terminology(paths.terminology), "minilm", paths.model, settings, split=Split.load(paths.split), resume=True

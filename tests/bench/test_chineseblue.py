@@ -78,7 +78,7 @@ def test_the_script_pretrains_scores_and_goes_on(data: Path, tmp_path: Path) -> 
     trained = [call for call in calls if call[:2] == ["alphita", "train"]]
     assert [call[call.index("--output") + 1] for call in trained] == [
         str(out / row / str(seed)) for seed in (0, 3) for row in ("base", "em")
-    ]  # fmt: skip
+    ]
     base, em = ({word for word in call if "=" in word} for call in trained[:2])
     assert base - em == {"entities=false", "segmenter=none"}
     assert em - base == {"segmenter=jieba"}
@@ -106,17 +106,42 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = folder / "out"
     assert blue.main(["text", str(folder), "-o", str(out), "--set", "steps=3"]) == 0
     products_of([("头痛", "有", "咳嗽")], folder / "p.terminology")
-    small = ("layers=1", "hidden=16", "heads=2", "vocabulary=120", "max_length=32", "batch=4", "steps=3", "rho=0",
-             "warmup_steps=0", "dev_sequences=4", "evaluate_every=3", f"corpus={out / 'text.jsonl'}")  # fmt: skip
+    small = (
+        "layers=1",
+        "hidden=16",
+        "heads=2",
+        "vocabulary=120",
+        "max_length=32",
+        "batch=4",
+        "steps=3",
+        "rho=0",
+        "warmup_steps=0",
+        "dev_sequences=4",
+        "evaluate_every=3",
+        f"corpus={out / 'text.jsonl'}",
+    )
     sets = [word for item in small for word in ("--set", item)]
     for row, seed in itertools.product(blue.ROWS, (0, 7)):
         model = out / row / str(seed)
         alphita("train", "electra_em_pap", "-t", folder / "p.terminology", "-o", model, "--set", f"seed={seed}", *sets)
         if (row, seed) != ("base", 7):
             alphita(
-                "evaluate", "classification", "sentence_pair", "--model", f"{model},name=model", "--data", folder,
-                "-o", f"{model}.report", "--set", "runs=2", "--set", "epochs=2", "--set", "learning_rate=1e-2",
-            )  # fmt: skip
+                "evaluate",
+                "classification",
+                "sentence_pair",
+                "--model",
+                f"{model},name=model",
+                "--data",
+                folder,
+                "-o",
+                f"{model}.report",
+                "--set",
+                "runs=2",
+                "--set",
+                "epochs=2",
+                "--set",
+                "learning_rate=1e-2",
+            )
     return out
 
 
@@ -129,8 +154,9 @@ def test_the_table_has_what_is_scored_and_judges_the_claim(finished: Path, capsy
         told = json.loads((finished / row["name"] / f"{seed}.report" / "report.json").read_text(encoding="utf-8"))
         figures = {
             (figure["metric"], figure["subset"]): figure["value"]
-            for one in told["benchmarks"] for figure in one["systems"][0]["figures"]
-        }  # fmt: skip
+            for one in told["benchmarks"]
+            for figure in one["systems"][0]["figures"]
+        }
         for name in ("cMedQQ", "cMedIC"):
             assert row["figures"][name][str(seed)] == figures["F1", f"dataset={name}"]
             assert row["figures"][f"{name}_best"][str(seed)] == figures["F1", f"dataset={name}, maximum of runs"]

@@ -53,9 +53,22 @@ SMALL = ["--set", "k=16", "--set", "m=4", "--set", "precision=fp32", "--benchmar
 
 def words(made: Path, out: Path, *more: str, rows: str = "base,ms", steps: int = 2) -> list[str]:
     return [
-        "run", "--terminology", str(made / "t.terminology"), "--split", str(made / "t.split"), "--output", str(out),
-        "--encoder", str(made / "encoder"), "--rows", rows, "--steps", str(steps), *SMALL, *more,
-    ]  # fmt: skip
+        "run",
+        "--terminology",
+        str(made / "t.terminology"),
+        "--split",
+        str(made / "t.split"),
+        "--output",
+        str(out),
+        "--encoder",
+        str(made / "encoder"),
+        "--rows",
+        rows,
+        "--steps",
+        str(steps),
+        *SMALL,
+        *more,
+    ]
 
 
 def test_a_row_and_the_encoder_are_trained_scored_and_told_and_not_done_again(
@@ -153,11 +166,12 @@ def test_relations_are_sampled_evenly_and_read_as_ddbrc(tmp_path: Path) -> None:
                 (*ends.split("\t"), relation)
                 for ends, relation in zip(
                     (folder / f"x_{part}.txt").read_text().splitlines(),
-                    (folder / f"y_{part}.txt").read_text().splitlines(), strict=True,
+                    (folder / f"y_{part}.txt").read_text().splitlines(),
+                    strict=True,
                 )
             ]
             for part in ("train", "test")
-        }  # fmt: skip
+        }
 
     few = written(10)
     assert sorted(relation for _, _, relation in few["train"]) == ["is_a"] * 8 + ["part_of"] * 8

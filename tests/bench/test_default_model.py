@@ -53,10 +53,19 @@ def test_both_folders_open_and_agree(trained, tmp_path) -> None:
     out = tmp_path / "shipped"
     known = ontology(tmp_path / "t.terminology", [Stanza(1, ["Heart pain", "cardialgia"]), Stanza(2, ["bleeding"])])
     Split(["cardialgia"], ["T:0000001"], ["test"]).save(tmp_path / "t.split")
-    default_model.main([
-        *trained[1:], "-o", str(out), "--facts", str(tmp_path / "facts.json"),
-        "--terminology", str(known.path), "--split", str(tmp_path / "t.split"),
-    ])  # fmt: skip
+    default_model.main(
+        [
+            *trained[1:],
+            "-o",
+            str(out),
+            "--facts",
+            str(tmp_path / "facts.json"),
+            "--terminology",
+            str(known.path),
+            "--split",
+            str(tmp_path / "t.split"),
+        ]
+    )
     whole = default_model.average(trained[1:]).encode(STRINGS)
     for folder, precision in ((out, "int8"), (tmp_path / "shipped-fp16", "fp16")):
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -82,9 +91,9 @@ def test_what_was_held_back_of_every_model_counts_as_not_learned(trained, tmp_pa
         Path(folder, training.FILE).write_text(json.dumps({"config": {"hold_back": True}}))
     out = tmp_path / "shipped"
     (tmp_path / "facts.json").write_text(json.dumps({"made_from": {"name": "the base"}}))
-    default_model.main([
-        *trained[1:], "-o", str(out), "--terminology", str(known.path), "--facts", str(tmp_path / "facts.json")
-    ])  # fmt: skip
+    default_model.main(
+        [*trained[1:], "-o", str(out), "--terminology", str(known.path), "--facts", str(tmp_path / "facts.json")]
+    )
     back = sorted(held_back_of(known))
     assert len(back) > 3
     assert has_learned(out, back).tolist() == [how == "some"] * len(back)

@@ -39,13 +39,21 @@ def made(folder: Path, annotations: str, texts: dict[str, str] = TEXTS) -> int:
 
 def test_entities_stand_in_their_texts(tmp_path, capsys) -> None:
     # Of the first text the annotators saw two marks more, before the second "Fever".
-    status = made(tmp_path, annotated(
-        ("validation", "layer2", "EN1", 0, "Fever"), ("validation", "layer2", "EN1", 11, "severe chest pain"),
-        ("validation", "layer2", "EN1", 18, "chest pain"), ("validation", "layer2", "EN1", 43, "Fever"),
-        ("validation", "layer2", "EN1", 55, "chest pain"), ("validation", "layer2", "EN1", 60, "nausea"),
-        ("annotation", "layer2", "EN1", 0, "Fever"), ("annotation", "layer2", "EN2", 2, "rash"),
-        ("annotation", "layer2", "EN9", 2, "rash"), ("annotation", "layer1", "EN3", 7, "coughs"),
-    ))  # fmt: skip
+    status = made(
+        tmp_path,
+        annotated(
+            ("validation", "layer2", "EN1", 0, "Fever"),
+            ("validation", "layer2", "EN1", 11, "severe chest pain"),
+            ("validation", "layer2", "EN1", 18, "chest pain"),
+            ("validation", "layer2", "EN1", 43, "Fever"),
+            ("validation", "layer2", "EN1", 55, "chest pain"),
+            ("validation", "layer2", "EN1", 60, "nausea"),
+            ("annotation", "layer2", "EN1", 0, "Fever"),
+            ("annotation", "layer2", "EN2", 2, "rash"),
+            ("annotation", "layer2", "EN9", 2, "rash"),
+            ("annotation", "layer1", "EN3", 7, "coughs"),
+        ),
+    )
     assert status == 0
     assert "1 texts, 4 entities; left out: 2 entities, 0 texts" in capsys.readouterr().err
     counts: Counter[str] = Counter()

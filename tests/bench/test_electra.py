@@ -28,8 +28,15 @@ DRUGS = ("alvexin", "borvatel", "cendril", "dormaxol", "elvanor", "fostrin", "ge
 SYMPTOMS = ("cough", "fever", "back pain", "dry skin", "itching eye", "sore throat", "cold hands", "ringing ears")
 FORMS = ("tablet", "syrup", "cream")
 # Of few steps and rows that are scored in a moment.
-SMALL = ["vocabulary=160", "max_length=32", "precision=fp32", "dev_sequences=8", "dev_attributes=12",
-         "evaluate_every=20", "attribute_batch=8"]  # fmt: skip
+SMALL = [
+    "vocabulary=160",
+    "max_length=32",
+    "precision=fp32",
+    "dev_sequences=8",
+    "dev_attributes=12",
+    "evaluate_every=20",
+    "attribute_batch=8",
+]
 QUICK = ["runs=2", "epochs=1"]
 
 
@@ -59,12 +66,32 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def words(made: Path, out: Path, *more: str) -> list[str]:
-    options = [word for option, items in (("--set", SMALL), ("--qtrel", QUICK)) for item in items
-               for word in (option, item)]  # fmt: skip
+    options = [
+        word for option, items in (("--set", SMALL), ("--qtrel", QUICK)) for item in items for word in (option, item)
+    ]
     return [
-        "run", "-t", str(made / "p.terminology"), "--corpus", str(made / "notes.txt"), "-o", str(out), "--steps", "40",
-        "--layers", "2", "--hidden", "32", "--heads", "2", "--most", "24", "--threads", "1", *options, *more,
-    ]  # fmt: skip
+        "run",
+        "-t",
+        str(made / "p.terminology"),
+        "--corpus",
+        str(made / "notes.txt"),
+        "-o",
+        str(out),
+        "--steps",
+        "40",
+        "--layers",
+        "2",
+        "--hidden",
+        "32",
+        "--heads",
+        "2",
+        "--most",
+        "24",
+        "--threads",
+        "1",
+        *options,
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +110,19 @@ def finished(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_rows_are_trained_and_scored(made: Path, finished: Path) -> None:
     calls = json.loads((finished / "calls.json").read_text())
-    assert [call[:2] for call in calls[:4]] == [
-        ["train", "electra_em_pap"], ["evaluate", "attribute_ranking"],
-    ] * 2  # fmt: skip
+    assert [call[:2] for call in calls[:4]] == [["train", "electra_em_pap"], ["evaluate", "attribute_ranking"]] * 2
     assert len(calls) == 2 * (2 * 2 + 3)
     # Seeds are the outer loop.
     trained = [Path(call[call.index("--output") + 1]) for call in calls if call[0] == "train"]
     assert [(path.parts[-3], path.parts[-2]) for path in trained] == [
-        ("em", "0"), ("em_pap", "0"), ("em", "1"), ("em_pap", "1"), ("base", "1"), ("em_128", "1"), ("rho_15", "1"),
-    ]  # fmt: skip
+        ("em", "0"),
+        ("em_pap", "0"),
+        ("em", "1"),
+        ("em_pap", "1"),
+        ("base", "1"),
+        ("em_128", "1"),
+        ("rho_15", "1"),
+    ]
     # No row sees what is asked, and all are asked the same.
     split = str(finished / "qtrel" / qtrel.SPLIT)
     assert all(call[call.index("--split") + 1] == split for call in calls if call[0] == "train")
@@ -102,15 +133,22 @@ def test_rows_are_trained_and_scored(made: Path, finished: Path) -> None:
 
     table = json.loads((finished / "table.json").read_text())
     assert [(row["name"], row["seeds"]) for row in table["rows"]] == [
-        ("base", [1]), ("em", [0, 1]), ("em_pap", [0, 1]), ("em_128", [1]), ("rho_15", [1]),
-    ]  # fmt: skip
+        ("base", [1]),
+        ("em", [0, 1]),
+        ("em_pap", [0, 1]),
+        ("em_128", [1]),
+        ("rho_15", [1]),
+    ]
     by_name = {row["name"]: row["figures"] for row in table["rows"]}
     # The figures are those that training, report and sets tell, looked up here by hand.
     assert by_name["em_pap"]["auc"]["1"] == manifest["figures"]["dev_replaced_auc"]
     assert by_name["em_pap"]["attribute_dev"]["1"] == manifest["figures"]["dev_attribute_acc1"]
     (report,) = json.loads((finished / "em_pap" / "1" / "ranking" / "report.json").read_text())["benchmarks"]
-    (value,) = [one["value"] for one in report["systems"][0]["figures"]
-                if (one["metric"], one["subset"]) == ("accuracy@1", "all")]  # fmt: skip
+    (value,) = [
+        one["value"]
+        for one in report["systems"][0]["figures"]
+        if (one["metric"], one["subset"]) == ("accuracy@1", "all")
+    ]
     assert by_name["em_pap"]["ranking_1"]["1"] == value
     assert {"frequency_ranking_1", "ranking_apart", "ranking_mrr", "ranking_10"} <= set(by_name["base"])
     assert by_name["base"]["frequency_ranking_1"]["1"] == by_name["em_pap"]["frequency_ranking_1"]["1"]
@@ -209,8 +247,7 @@ def test_cases_lie_side_by_side(made: Path, finished: Path) -> None:
     written = json.loads((finished / "cases.json").read_text())
     assert written["models"] == ["base", "em_pap"]
     assert 0 < len(written["cases"]) <= 8
-    tested = [tuple(line.split("\t")) for line in
-              (finished / "qtrel" / "QTRel-hard.test.tsv").read_text().splitlines()]  # fmt: skip
+    tested = [tuple(line.split("\t")) for line in (finished / "qtrel" / "QTRel-hard.test.tsv").read_text().splitlines()]
     for one in written["cases"]:
         assert (one["query"], one["title"], one["label"]) in tested
         assert len(one["scores"]) == 2
@@ -256,14 +293,30 @@ def test_every_row_has_settings_that_the_recipe_takes(made: Path, row: Any) -> N
     assert (paper.layers, paper.hidden, paper.heads, paper.warmup_steps) == (12, 768, 12, 10_000)
     assert (paper.learning_rate, paper.max_length, paper.seed) == (2e-4, 128, 7)
     assert (paper.entities, paper.segmenter) == ((False, "none") if row.name.startswith("base") else (True, "words"))
-    assert paper.rho == row.rho == {"base": 0, "em": 0, "base_128": 0, "em_128": 0, "rho_1": 0.01, "rho_10": 0.1,
-                                    "rho_15": 0.15, "rho_50": 0.5}.get(row.name, 0.05)  # fmt: skip
+    assert (
+        paper.rho
+        == row.rho
+        == {
+            "base": 0,
+            "em": 0,
+            "base_128": 0,
+            "em_128": 0,
+            "rho_1": 0.01,
+            "rho_10": 0.1,
+            "rho_15": 0.15,
+            "rho_50": 0.5,
+        }.get(row.name, 0.05)
+    )
     assert paper.gamma == (float(row.name[-1]) if row.name.startswith("gamma") else 4.0)
     assert row.gamma == (paper.gamma if paper.rho else 0)
     assert bool(paper.dev_attributes) == bool(paper.rho)
     # Fewer steps, as many sequences; further settings, but for what makes the row.
-    short = resolved(steps=800, settings=("batch=32", "rho=0.5", "entities=true", "learning_rate=1e-3"),
-                     attributes=("form", "indication"), languages=("en",))  # fmt: skip
+    short = resolved(
+        steps=800,
+        settings=("batch=32", "rho=0.5", "entities=true", "learning_rate=1e-3"),
+        attributes=("form", "indication"),
+        languages=("en",),
+    )
     assert short.batch * short.steps == 800 * 32
     assert (short.warmup_steps, short.evaluate_every) == (short.steps // 10, short.steps // 20)
     assert (short.learning_rate, short.rho) == (1e-3, row.rho)

@@ -29,8 +29,13 @@ def models(out: Path, *names: str) -> None:
 @pytest.fixture
 def opened(tmp_path: Path) -> Path:
     data = tmp_path / "my data"
-    for name in ("products/it_drug_products.tsv.gz", "ontologies/phenotype.hpoa", "text/e3c/English.layer2.jsonl",
-                 "text/e3c/Italian.layer2.jsonl.gz", "text/e3c/Italian.layer3.jsonl.gz"):  # fmt: skip
+    for name in (
+        "products/it_drug_products.tsv.gz",
+        "ontologies/phenotype.hpoa",
+        "text/e3c/English.layer2.jsonl",
+        "text/e3c/Italian.layer2.jsonl.gz",
+        "text/e3c/Italian.layer3.jsonl.gz",
+    ):
         (data / name).parent.mkdir(parents=True, exist_ok=True)
         (data / name).write_text('{"text": "one"}\n' * 3)
     for layer, words in ((2, ["first", "second"]), (3, ["one"] * 3)):
@@ -66,8 +71,11 @@ def test_the_open_script_does_all_its_steps_and_goes_on(opened: Path, tmp_path: 
     assert texts == ['{"text": "first"}', '{"text": "second"}', '{"text": "one"}', '{"text": "one"}']
     assert len(diseases.corpus[0].read_text().splitlines()) == 3
     assert (cases.out, cases.terminology, cases.seed, cases.models) == (
-        out / "drugs", drugs.terminology, 0, "base,em_pap"
-    )  # fmt: skip
+        out / "drugs",
+        drugs.terminology,
+        0,
+        "base,em_pap",
+    )
     # Without the models there are no cases.
     assert "left out: the cases, for there is no model of base" in done.stderr
 

@@ -23,10 +23,12 @@ def judged(rows: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def test_one_row_over_another_is_judged_seed_by_seed() -> None:
-    found = judged([
-        row("base", easy_f1=[0.50, 0.60, 0.70], hard_f1=[0.3, 0.3, 0.3]),
-        row("em", easy_f1=[0.52, 0.62, 0.74], hard_f1=[0.3, 0.2, 0.4]),
-    ])  # fmt: skip
+    found = judged(
+        [
+            row("base", easy_f1=[0.50, 0.60, 0.70], hard_f1=[0.3, 0.3, 0.3]),
+            row("em", easy_f1=[0.52, 0.62, 0.74], hard_f1=[0.3, 0.2, 0.4]),
+        ]
+    )
     easy = found["EM over BASE", "QTRel-easy F1"]
     # Differences 2, 2, 4: mean 8 / 3, deviations 2/3, 2/3, 4/3, of which the squares sum to 24 / 9.
     assert easy["mean"] == pytest.approx(0.08 / 3)
@@ -79,9 +81,20 @@ def test_figures_stand_where_the_reports_have_them() -> None:
     found = table.figures_in(
         trained, ranked, {"fine_tuned": {"QTRel-hard": runs}, "search": {"known": {"QTRel-easy": routes}}}
     )
-    assert found == pytest.approx({
-        "sequences": 8000, "auc": 0.8, "attribute_dev": 0.4, "ranking_1": 0.5, "ranking_apart": 0.25,
-        "frequency_ranking_1": 0.125, "frequency_ranking_mrr": 0.375, "hard_f1": 0.6, "hard_best": 0.7,
-        "hard_accuracy": 0.65, "known|QTRel-easy|titles|recall@10": 0.1, "known|QTRel-easy|titles|mrr": 0.2,
-    })  # fmt: skip
+    assert found == pytest.approx(
+        {
+            "sequences": 8000,
+            "auc": 0.8,
+            "attribute_dev": 0.4,
+            "ranking_1": 0.5,
+            "ranking_apart": 0.25,
+            "frequency_ranking_1": 0.125,
+            "frequency_ranking_mrr": 0.375,
+            "hard_f1": 0.6,
+            "hard_best": 0.7,
+            "hard_accuracy": 0.65,
+            "known|QTRel-easy|titles|recall@10": 0.1,
+            "known|QTRel-easy|titles|mrr": 0.2,
+        }
+    )
     assert set(table.figures_in(trained, {}, {})) == {"sequences", "auc", "attribute_dev"}

@@ -49,9 +49,15 @@ def made(tmp_path_factory) -> Path:
     lines += ["[Term]", "id: T:0000100", "name: disorder"]
     (folder / "linked.obo").write_text("\n".join(lines) + "\n")
     alphita(
-        "terminology", "import", "obo", folder / "linked.obo", "-o", folder / "linked.terminology",
-        "--set", "semantic_type=T:0000100",
-    )  # fmt: skip
+        "terminology",
+        "import",
+        "obo",
+        folder / "linked.obo",
+        "-o",
+        folder / "linked.terminology",
+        "--set",
+        "semantic_type=T:0000100",
+    )
     words = ["scarce", str(folder / "linked.terminology"), "-o", str(folder / "t.terminology"), "--names", "1.6"]
     assert italian.main([*words, "--held-out", str(folder / "cut.split")]) == 0
     scarce = load_terminology(folder / "t.terminology")
@@ -76,16 +82,40 @@ def graph_words(made: Path, out: Path, *more: str) -> list[str]:
 
 def run_words(made: Path, out: Path, graph: Path, *more: str) -> list[str]:
     settings = {
-        "--ext": [*FAST, "vocabulary=160", "batch=8", "max_length=32", "dev_share=0"], "--margin": MARGIN,
+        "--ext": [*FAST, "vocabulary=160", "batch=8", "max_length=32", "dev_share=0"],
+        "--margin": MARGIN,
         "--injection": [*FAST, "nearest=4", "batch=4"],
-    }  # fmt: skip
+    }
     sets = [word for option, items in settings.items() for item in items for word in (option, item)]
     return [
-        "run", "--terminology", str(made / "t.terminology"), "--corpus", str(made / "notes.txt"), "-o", str(out),
-        "--graphs", str(graph), "--data", str(made), "--cut", str(made / "cut.split"), "--language", "en",
-        "--encoder", str(made / "encoder"), "--steps", "2", "--sequence-tokens", "24", "--benchmarks",
-        "mcsm,clustering_pairs,relatedness,held_out_synonyms", "--score", "mcsm.k=5", *sets, *more,
-    ]  # fmt: skip
+        "run",
+        "--terminology",
+        str(made / "t.terminology"),
+        "--corpus",
+        str(made / "notes.txt"),
+        "-o",
+        str(out),
+        "--graphs",
+        str(graph),
+        "--data",
+        str(made),
+        "--cut",
+        str(made / "cut.split"),
+        "--language",
+        "en",
+        "--encoder",
+        str(made / "encoder"),
+        "--steps",
+        "2",
+        "--sequence-tokens",
+        "24",
+        "--benchmarks",
+        "mcsm,clustering_pairs,relatedness,held_out_synonyms",
+        "--score",
+        "mcsm.k=5",
+        *sets,
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +136,10 @@ def test_graph_models_are_trained_scored_and_told_and_not_made_again(
     words = graph_words(made, out, "--models", "transe,complex", "--seeds", "0,1", "--score", "mcsm.k=5")
     assert italian.main(words) == 0
     assert [call[:3] for call in CALLS[:3]] == [
-        ["graph", "train", "transe"], ["evaluate", "mcsm", "--model"], ["evaluate", "relatedness", "--model"],
-    ]  # fmt: skip
+        ["graph", "train", "transe"],
+        ["evaluate", "mcsm", "--model"],
+        ["evaluate", "relatedness", "--model"],
+    ]
     assert "mcsm.k=5" in CALLS[1]
     written = json.loads((out / "table.json").read_text())
     transe, compl = written["graphs"]
@@ -118,8 +150,11 @@ def test_graph_models_are_trained_scored_and_told_and_not_made_again(
     assert transe["figures"]["MRR"]["1"] == facts["figures"]["test"]["MRR"]
     assert facts["config"]["seed"] == 1
     (scored,) = json.loads((out / "complex" / "0" / "types" / "report.json").read_text())["benchmarks"]
-    (value,) = [one["value"] for one in scored["systems"][0]["figures"]
-                if (one["metric"], one["subset"]) == ("MCSM", "mean of types")]  # fmt: skip
+    (value,) = [
+        one["value"]
+        for one in scored["systems"][0]["figures"]
+        if (one["metric"], one["subset"]) == ("MCSM", "mean of types")
+    ]
     assert compl["figures"]["MCSM"]["0"] == value
     assert "| ComplEx | 2 |" in (out / "table.md").read_text()
     done = len(CALLS)
@@ -137,8 +172,11 @@ def test_a_cui_has_the_vectors_of_its_concepts(tmp_path: Path) -> None:
     source = tmp_path / "x.obo"
     text = ["format-version: 1.2", "ontology: x", ""]
     for number, name, extra in (
-        (1, "one", "xref: UMLS:C10"), (2, "two", "xref: UMLS:C10"), (3, "three", ""), (4, "four", "xref: UMLS:C14"),
-    ):  # fmt: skip
+        (1, "one", "xref: UMLS:C10"),
+        (2, "two", "xref: UMLS:C10"),
+        (3, "three", ""),
+        (4, "four", "xref: UMLS:C14"),
+    ):
         text += ["[Term]", f"id: X:{number}", f"name: {name}", *filter(None, [extra]), ""]
     source.write_text("\n".join(text))
     alphita("terminology", "import", "obo", source, "-o", tmp_path / "x.terminology")
@@ -164,8 +202,12 @@ def test_rows_are_trained_scored_and_told_and_not_made_again(
     assert italian.main(words) == 0
     table = json.loads((out / "table.json").read_text())
     assert [(row["name"], row["seeds"]) for row in table["rows"]] == [
-        ("base", [0]), ("v1", [0]), ("v3", [0]), ("pipelined", [0]), ("pipelined_cls", [0]),
-    ]  # fmt: skip
+        ("base", [0]),
+        ("v1", [0]),
+        ("v3", [0]),
+        ("pipelined", [0]),
+        ("pipelined_cls", [0]),
+    ]
     wanted = {"mcsm", "f1", "theta", "f1_tuned", "theta_tuned", "umnsrs", "synonyms_1", "synonyms_5", "average"}
     for row in table["rows"]:
         assert {name for name in row["figures"] if not name.startswith("MCSM type=")} == wanted
@@ -177,8 +219,10 @@ def test_rows_are_trained_scored_and_told_and_not_made_again(
     assert next(call for call in CALLS if call[0] == "mentions")[5] == str(out / "ext" / "0" / "model")
     assert len([call for call in CALLS if call[0] == "mentions"]) == 1
     assert [call[call.index("--encoder") + 1] for call in trained] == [
-        str(made / "encoder"), *[str(out / "ext" / "0" / "model")] * 3, *[str(out / "injected" / "0" / "model")] * 2,
-    ]  # fmt: skip
+        str(made / "encoder"),
+        *[str(out / "ext" / "0" / "model")] * 3,
+        *[str(out / "injected" / "0" / "model")] * 2,
+    ]
     assert f"graph={graph / 'complex' / '0' / 'vectors'}" in trained[2]
     assert not any(item.startswith("graph=") for item in trained[1])
     # Models that nothing starts from go; those of ext and injected stay.
@@ -265,8 +309,11 @@ def test_every_row_has_settings_that_its_recipe_takes(made: Path, graph: Path, r
     if row.graph:
         assert paper.graph == str(graph / row.graph / "0" / "vectors")
     # Fewer steps, all in proportion; further settings by phase, but for what makes the row.
-    settings = {"margin": ("learning_rate=1e-3", "pooling=mean"), "injection": ("learning_rate=1e-2", "nearest=9"),
-                "ext": ("batch=4",)}  # fmt: skip
+    settings = {
+        "margin": ("learning_rate=1e-3", "pooling=mean"),
+        "injection": ("learning_rate=1e-2", "nearest=9"),
+        "ext": ("batch=4",),
+    }
     few = resolved(steps=100, settings=settings)
     if row.recipe == "kge_margin":
         assert (few.steps, few.refresh_every) == (400 if row.name == "pipelined_16" else 100, 25)

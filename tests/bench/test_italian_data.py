@@ -87,13 +87,19 @@ def test_cut_names_are_found_by_the_benchmark(tiny: Terminology, tmp_path: Path)
 def spoken(folder: Path) -> Terminology:
     rows = [
         # concept, string, language, scope, status
-        ("T:1", "Heart pain", "en", "exact", "official"), ("T:1", "Dolore cardiaco", "it", "exact", "official"),
-        ("T:2", "Skin pain", "en", "exact", "official"), ("T:2", "Dolore cutaneo", "it", "exact", "machine"),
-        ("T:3", "Dolore osseo", "it", "exact", "official"), ("T:4", "Coma", "en", "exact", "official"),
-        ("T:4", "Coma", "it", "exact", "official"), ("T:4", "Schlaf", "de", "exact", "official"),
-        ("T:5", "Eye pain", "en", "exact", "official"), ("T:6", "Lung pain", "en", "related", "official"),
-        ("T:7", "Bone ache", "en", "exact", "official"), ("T:7", "Male alle ossa", "it", "exact", "official"),
-    ]  # fmt: skip
+        ("T:1", "Heart pain", "en", "exact", "official"),
+        ("T:1", "Dolore cardiaco", "it", "exact", "official"),
+        ("T:2", "Skin pain", "en", "exact", "official"),
+        ("T:2", "Dolore cutaneo", "it", "exact", "machine"),
+        ("T:3", "Dolore osseo", "it", "exact", "official"),
+        ("T:4", "Coma", "en", "exact", "official"),
+        ("T:4", "Coma", "it", "exact", "official"),
+        ("T:4", "Schlaf", "de", "exact", "official"),
+        ("T:5", "Eye pain", "en", "exact", "official"),
+        ("T:6", "Lung pain", "en", "related", "official"),
+        ("T:7", "Bone ache", "en", "exact", "official"),
+        ("T:7", "Male alle ossa", "it", "exact", "official"),
+    ]
     columns = ("concept", "string", "language", "scope", "status")
     terms = pl.DataFrame(rows, schema=columns, orient="row").with_columns(source=pl.lit("T"))
     concepts = pl.DataFrame({"id": [f"T:{n}" for n in range(1, 8)]}).with_columns(source=pl.lit("T"))
@@ -126,22 +132,36 @@ def test_both_languages_of_the_concepts_of_one(tmp_path: Path) -> None:
 
 
 def umls(folder: Path) -> Terminology:
-    rows = [("UMLS:C1", "cuore", "MDRITA"), ("UMLS:C1", "Cuore", "LNC-IT-IT"), ("UMLS:C2", "febbre", "MSHITA"),
-            ("UMLS:C3", "polmonite", "ICPCITA"), ("UMLS:C4", "sodio", "LNC-IT-IT"), ("UMLS:C5", "medico", "MSHITA"),
-            ("UMLS:C6", "tumore", "MSHITA")]  # fmt: skip
+    rows = [
+        ("UMLS:C1", "cuore", "MDRITA"),
+        ("UMLS:C1", "Cuore", "LNC-IT-IT"),
+        ("UMLS:C2", "febbre", "MSHITA"),
+        ("UMLS:C3", "polmonite", "ICPCITA"),
+        ("UMLS:C4", "sodio", "LNC-IT-IT"),
+        ("UMLS:C5", "medico", "MSHITA"),
+        ("UMLS:C6", "tumore", "MSHITA"),
+    ]
     terms = pl.DataFrame(rows, schema=("concept", "string", "source"), orient="row").with_columns(language=pl.lit("it"))
     concepts = pl.DataFrame({"id": [f"UMLS:C{n}" for n in range(1, 7)]}).with_columns(source=pl.lit("UMLS"))
     types = pl.DataFrame(
-        [("UMLS:C1", "Body Part, Organ, or Organ Component", "T023"), ("UMLS:C2", "Sign or Symptom", "T184"),
-         ("UMLS:C3", "Disease or Syndrome", "T047"), ("UMLS:C4", "Inorganic Chemical", "T197"),
-         ("UMLS:C5", "Professional or Occupational Group", "T097"), ("UMLS:C6", "Neoplastic Process", "T191"),
-         ("UMLS:C6", "Pathologic Function", "T046"), ("UMLS:C6", "Age Group", "T100")],
-        schema=("concept", "semantic_type", "code"), orient="row",
-    ).with_columns(source=pl.lit("UMLS"))  # fmt: skip
+        [
+            ("UMLS:C1", "Body Part, Organ, or Organ Component", "T023"),
+            ("UMLS:C2", "Sign or Symptom", "T184"),
+            ("UMLS:C3", "Disease or Syndrome", "T047"),
+            ("UMLS:C4", "Inorganic Chemical", "T197"),
+            ("UMLS:C5", "Professional or Occupational Group", "T097"),
+            ("UMLS:C6", "Neoplastic Process", "T191"),
+            ("UMLS:C6", "Pathologic Function", "T046"),
+            ("UMLS:C6", "Age Group", "T100"),
+        ],
+        schema=("concept", "semantic_type", "code"),
+        orient="row",
+    ).with_columns(source=pl.lit("UMLS"))
     relations = pl.DataFrame(
         [("UMLS:C3", "finding_site_of", "UMLS:C1"), ("UMLS:C6", "isa", "UMLS:C3"), ("UMLS:C4", "isa", "UMLS:C3")],
-        schema=("head", "relation", "tail"), orient="row",
-    ).with_columns(source=pl.lit("SNOMEDCT_US"))  # fmt: skip
+        schema=("head", "relation", "tail"),
+        orient="row",
+    ).with_columns(source=pl.lit("SNOMEDCT_US"))
     store.save(Tables(concepts, terms, relations, semantic_types=types), folder)
     return load_terminology(folder)
 
@@ -158,9 +178,11 @@ def test_the_thirteen_groups(tmp_path: Path) -> None:
     types = made.side_table("semantic_types")
     found = sorted(zip(types["concept"].to_pylist(), types["semantic_type"].to_pylist(), strict=True))
     assert found == [
-        (0, "Body Part, Organ, or Organ Component"), (1, "Sign or Symptom"), (2, "Pathologic Function"),
+        (0, "Body Part, Organ, or Organ Component"),
+        (1, "Sign or Symptom"),
+        (2, "Pathologic Function"),
         (3, "Pathologic Function"),
-    ]  # fmt: skip
+    ]
     # Relations of whatever source.
     assert len(made.triples) == 2
     with pytest.raises(InputError, match="ICPCGER"):

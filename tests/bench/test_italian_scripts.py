@@ -49,9 +49,12 @@ class Script:
         """Run it and return how it ended, and the words of each call."""
         self.log.unlink(missing_ok=True)
         done = subprocess.run(
-            ["bash", str(self.path), *map(str, words)], env=self.environment | environment, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            ["bash", str(self.path), *map(str, words)],
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return done, [shlex.split(line) for line in lines]
 
@@ -75,9 +78,15 @@ def named(given: argparse.Namespace) -> str:
 @pytest.fixture
 def opened(tmp_path: Path) -> Path:
     data = tmp_path / "my data"
-    for name in ("open_graph/terms.tsv.gz", "open_graph/relations.tsv", "text/e3c/English.layer2.jsonl",
-                 "text/e3c/Italian.layer2.jsonl.gz", "text/e3c/Italian.layer3.jsonl.gz",
-                 "text/e3c/Spanish.layer2.jsonl", "benchmarks/relatedness/UMNSRS_relatedness.csv"):  # fmt: skip
+    for name in (
+        "open_graph/terms.tsv.gz",
+        "open_graph/relations.tsv",
+        "text/e3c/English.layer2.jsonl",
+        "text/e3c/Italian.layer2.jsonl.gz",
+        "text/e3c/Italian.layer3.jsonl.gz",
+        "text/e3c/Spanish.layer2.jsonl",
+        "benchmarks/relatedness/UMNSRS_relatedness.csv",
+    ):
         (data / name).parent.mkdir(parents=True, exist_ok=True)
         (data / name).touch()
     return data

@@ -18,24 +18,41 @@ def row(name: str, *, seeded: bool = True, **figures: dict[int, float]) -> dict[
 
 
 def test_the_figures_of_a_report_are_put_into_columns() -> None:
-    found = table.figures_in({
-        ("mcsm", "MCSM", "mean of types"): 5.0, ("mcsm", "MCSM", "type=b"): 4.0, ("mcsm", "MCSM", "type=a"): 6.0,
-        ("mcsm", "standard deviation", "type=a"): 1.0, ("clustering_pairs", "F1", "all"): 0.25,
-        ("clustering_pairs", "theta", "all"): 0.9, ("clustering_pairs", "F1, tuned theta", "all"): 0.2,
-        ("relatedness", "Spearman", "dataset=MiniMayoSRS physicians"): 0.4,
-        ("relatedness", "Spearman", "dataset=MiniMayoSRS coders"): 0.6,
-        ("relatedness", "Spearman", "dataset=UMNSRS relatedness"): 0.3, ("relatedness", "Pearson", "all"): 0.9,
-        ("held_out_synonyms", "accuracy@1", "all"): 0.7,
-    })  # fmt: skip
+    found = table.figures_in(
+        {
+            ("mcsm", "MCSM", "mean of types"): 5.0,
+            ("mcsm", "MCSM", "type=b"): 4.0,
+            ("mcsm", "MCSM", "type=a"): 6.0,
+            ("mcsm", "standard deviation", "type=a"): 1.0,
+            ("clustering_pairs", "F1", "all"): 0.25,
+            ("clustering_pairs", "theta", "all"): 0.9,
+            ("clustering_pairs", "F1, tuned theta", "all"): 0.2,
+            ("relatedness", "Spearman", "dataset=MiniMayoSRS physicians"): 0.4,
+            ("relatedness", "Spearman", "dataset=MiniMayoSRS coders"): 0.6,
+            ("relatedness", "Spearman", "dataset=UMNSRS relatedness"): 0.3,
+            ("relatedness", "Pearson", "all"): 0.9,
+            ("held_out_synonyms", "accuracy@1", "all"): 0.7,
+        }
+    )
     average = found.pop("average")
     assert found == {
-        "mcsm": 5.0, "f1": 0.25, "theta": 0.9, "f1_tuned": 0.2, "mini_physicians": 0.4, "mini_coders": 0.6,
-        "umnsrs": 0.3, "synonyms_1": 0.7, "MCSM type=a": 6.0, "MCSM type=b": 4.0,
-    }  # fmt: skip
+        "mcsm": 5.0,
+        "f1": 0.25,
+        "theta": 0.9,
+        "f1_tuned": 0.2,
+        "mini_physicians": 0.4,
+        "mini_coders": 0.6,
+        "umnsrs": 0.3,
+        "synonyms_1": 0.7,
+        "MCSM type=a": 6.0,
+        "MCSM type=b": 4.0,
+    }
     # The sum of 1 / log2(i + 1) for i = 1..40 is 11.09; both raters of MiniMayoSRS count as one set.
     assert average == pytest.approx((5.0 / 11.09 + 0.25 + 0.5 + 0.3) / 4, abs=1e-4)
-    both = {("relatedness", "Spearman", f"dataset={name}"): value
-            for name, value in (("MayoSRS", 0.1), ("MiniMayoSRS coders", 0.9))}  # fmt: skip
+    both = {
+        ("relatedness", "Spearman", f"dataset={name}"): value
+        for name, value in (("MayoSRS", 0.1), ("MiniMayoSRS coders", 0.9))
+    }
     assert table.figures_in(both)["average"] == pytest.approx(0.1)
     assert table.figures_in({}) == {}
 
@@ -75,9 +92,12 @@ def test_orderings_of_rows_that_are_there() -> None:
     ]
     found = {(one["first"], one["second"], one["column"]): one for one in table.orderings(rows)}
     assert {key: one["verdict"] for key, one in found.items()} == {
-        ("V3", "V1", "mcsm"): "holds", ("V1", "V3", "mayo"): "within the spread", ("BASE", "EXT", "mcsm"): "holds",
-        ("BASE", "EXT", "f1"): "within the spread", ("V3", "EXT", "mcsm"): "holds",
-    }  # fmt: skip
+        ("V3", "V1", "mcsm"): "holds",
+        ("V1", "V3", "mayo"): "within the spread",
+        ("BASE", "EXT", "mcsm"): "holds",
+        ("BASE", "EXT", "f1"): "within the spread",
+        ("V3", "EXT", "mcsm"): "holds",
+    }
     # 0.3 and 0.2; the base stands beside each seed.
     assert found["V3", "V1", "mcsm"]["mean"] == pytest.approx(0.25)
     assert found["V3", "V1", "mcsm"]["sd"] == pytest.approx(0.0707, abs=1e-4)
@@ -93,9 +113,17 @@ def test_the_tables_are_those_of_the_numbers() -> None:
         row("v3", mcsm={0: 6.0, 1: 6.0, 2: 8.0}, f1={0: 0.5}),
     ]
     graphs = [
-        row("complex", **{"hits@1": {0: 0.0714}, "MR": {0: 1918.4}, "MRR": {0: 0.16}, "MCSM": {0: 9.96},
-                          "UMNSRS relatedness": {0: 0.449}}),
-    ]  # fmt: skip
+        row(
+            "complex",
+            **{
+                "hits@1": {0: 0.0714},
+                "MR": {0: 1918.4},
+                "MRR": {0: 0.16},
+                "MCSM": {0: 9.96},
+                "UMNSRS relatedness": {0: 0.449},
+            },
+        )
+    ]
     text = table.markdown(rows, graphs, table.orderings(rows))
     lines = text.splitlines()
     assert "| row | n | MCSM | clustering F1 |" in lines

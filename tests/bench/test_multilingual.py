@@ -38,16 +38,27 @@ bench = load()
 
 ROWS = [
     # concept, string, language, preferred, scope, status
-    ("T:1", "Cardiac pain", "en", False), ("T:1", "Heart pain", "en", True), ("T:1", "Angina", "en", False),
+    ("T:1", "Cardiac pain", "en", False),
+    ("T:1", "Heart pain", "en", True),
+    ("T:1", "Angina", "en", False),
     ("T:1", "Heart", "en", False, "broad"),
-    ("T:1", "Dolore cardiaco", "it", True), ("T:1", "dolore  Cardiaco", "it", False), ("T:1", "Angina", "it", False),
-    ("T:1", "Herzschmerz", "de", True, "exact", "machine"), ("T:1", "Mal di cuore", "it", False, "exact", "candidate"),
+    ("T:1", "Dolore cardiaco", "it", True),
+    ("T:1", "dolore  Cardiaco", "it", False),
+    ("T:1", "Angina", "it", False),
+    ("T:1", "Herzschmerz", "de", True, "exact", "machine"),
+    ("T:1", "Mal di cuore", "it", False, "exact", "candidate"),
     ("T:1", "Cuore", "it", False, "related"),
-    ("T:2", "Skin pain", "en", True), ("T:2", "Dermal pain", "en", False), ("T:2", "Angina", "en", False),
+    ("T:2", "Skin pain", "en", True),
+    ("T:2", "Dermal pain", "en", False),
+    ("T:2", "Angina", "en", False),
     ("T:2", "Dolore della pelle", "it", True),
-    ("T:3", "Bone pain", "en", True), ("T:3", "Schmerz", "de", True), ("T:3", "Old pain", "en", False),
-    ("T:4", "Gone", "en", True), ("T:4", "Andato", "it", True), ("T:4", "Lost", "en", False),
-]  # fmt: skip
+    ("T:3", "Bone pain", "en", True),
+    ("T:3", "Schmerz", "de", True),
+    ("T:3", "Old pain", "en", False),
+    ("T:4", "Gone", "en", True),
+    ("T:4", "Andato", "it", True),
+    ("T:4", "Lost", "en", False),
+]
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +90,13 @@ def test_what_is_asked_and_searched(terminology: Terminology) -> None:
     named = dict(zip(given.names, given.concepts, strict=True))
     # Exact, official names of live concepts; a homonym stands once, with both concepts.
     assert named == {
-        "cardiac pain": {0}, "heart pain": {0}, "angina": {0, 1}, "skin pain": {1}, "dermal pain": {1},
+        "cardiac pain": {0},
+        "heart pain": {0},
+        "angina": {0, 1},
+        "skin pain": {1},
+        "dermal pain": {1},
         "bone pain": {2},
-    }  # fmt: skip
+    }
     # Not the machine's, the candidate, the related one, the one spelt as in English, nor those of T:2.
     assert given.asked["it"] == ["dolore cardiaco"]
     assert given.asked["de"] == ["schmerz"]
@@ -132,9 +147,10 @@ def cell(right: dict[str, list[int]], **training: Any) -> dict[str, Any]:
 def test_gains_and_means_are_those_of_the_numbers(monkeypatch) -> None:
     groups = {"it": 4, "ja": 2, "nna": 2, bench.ALL: 4}
     given = SimpleNamespace(
-        asked={group: ["x"] * n for group, n in groups.items()}, official={"it": 1200, "ja": 5000, "nna": 3},
+        asked={group: ["x"] * n for group, n in groups.items()},
+        official={"it": 1200, "ja": 5000, "nna": 3},
         untranslated={"it": 1, "ja": 0, "nna": 0},
-    )  # fmt: skip
+    )
     before = [
         cell({"it": [1, 0, 0, 0], "ja": [0, 0], "nna": [1, 1], bench.ALL: [1, 1, 1, 0]}),
         cell({"it": [0, 0, 0, 0], "ja": [1, 0], "nna": [1, 1], bench.ALL: [1, 1, 1, 0]}),
@@ -175,9 +191,18 @@ def test_models_are_scored_once_and_told(terminology: Terminology, tmp_path: Pat
         multilingual.train(terminology, str(model), models[-1], config.model_copy(update={"seed": seed}), split=split)
     out = tmp_path / "out"
     words = [
-        "--terminology", str(terminology.path), "--split", str(tmp_path / "t.split"), "--before", str(model),
-        *(word for one in models for word in ("--after", str(one))), "-o", str(out), "--threads", "1",
-    ]  # fmt: skip
+        "--terminology",
+        str(terminology.path),
+        "--split",
+        str(tmp_path / "t.split"),
+        "--before",
+        str(model),
+        *(word for one in models for word in ("--after", str(one))),
+        "-o",
+        str(out),
+        "--threads",
+        "1",
+    ]
     assert bench.main(words) == 0
     printed = capsys.readouterr().out
     assert printed.strip() == (out / "table.md").read_text().strip()

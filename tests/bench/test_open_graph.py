@@ -57,10 +57,12 @@ def test_tables_of_an_open_graph_are_read_by_the_loader(written: Path) -> None:
     columns = ("string", "language", "scope", "status", "preferred")
     found = set(zip(*(read.terms[name].to_pylist() for name in columns), strict=True))
     assert found == {
-        ('a "quoted" name', "en", "exact", "official", True), ("un nome", "it", "exact", "machine", False),
-        ("wide", "en", "broad", "official", False), ("second", "en", "exact", "candidate", True),
+        ('a "quoted" name', "en", "exact", "official", True),
+        ("un nome", "it", "exact", "machine", False),
+        ("wide", "en", "broad", "official", False),
+        ("second", "en", "exact", "candidate", True),
         ("the same", "en", "exact", "official", True),
-    }  # fmt: skip
+    }
     assert sorted(read.relation_labels) == ["exact_match", "is_a"]
     assert (written / "out" / "exact.sssom.tsv").read_text() == (
         "subject_id\tpredicate_id\tobject_id\nA:2\tskos:exactMatch\tB:2\n"

@@ -52,10 +52,24 @@ def test_each_source_is_said_with_its_version_its_licence_and_its_rows(tables, t
     out = tmp_path / "out"
     assert open_knowledge.main([*tables, "-o", str(out)]) == 0
     doid, symp, index, phrases = read(out / "sources.tsv")
-    assert doid == {"source": "DOID2026", "name": "DOID", "version": "2026", "licence": "CC0-1.0", "terms": "2",
-                    "relations": "1", "definitions": "1"}  # fmt: skip
-    assert symp == {"source": "SYMP", "name": "SYMP", "version": "", "licence": "CC0-1.0", "terms": "1",
-                    "relations": "0", "definitions": "0"}  # fmt: skip
+    assert doid == {
+        "source": "DOID2026",
+        "name": "DOID",
+        "version": "2026",
+        "licence": "CC0-1.0",
+        "terms": "2",
+        "relations": "1",
+        "definitions": "1",
+    }
+    assert symp == {
+        "source": "SYMP",
+        "name": "SYMP",
+        "version": "",
+        "licence": "CC0-1.0",
+        "terms": "1",
+        "relations": "0",
+        "definitions": "0",
+    }
     assert (index["name"], index["version"]) == ("ICD-10-CM, alphabetical index", "2025")
     assert "public domain" in index["licence"]
     assert int(index["terms"]) == len(read(out / "index.terms.tsv")) > 40_000
@@ -68,15 +82,24 @@ def test_each_source_is_said_with_its_version_its_licence_and_its_rows(tables, t
 
 def test_a_phrase_is_a_name_of_the_concept_that_its_standard_name_names():
     names = [
-        ("DOID:1", "Palpitations", "syn"), ("MESH:1", "Palpitations", "pref"), ("HP:1", "palpitations", "pref"),
-        ("HP:2", "Dyspnea", "pref"), ("HP:2", "out of breath", "syn"), ("HP:3", "Fever", "syn_broad"),
-    ]  # fmt: skip
+        ("DOID:1", "Palpitations", "syn"),
+        ("MESH:1", "Palpitations", "pref"),
+        ("HP:1", "palpitations", "pref"),
+        ("HP:2", "Dyspnea", "pref"),
+        ("HP:2", "out of breath", "syn"),
+        ("HP:3", "Fever", "syn_broad"),
+    ]
     terms = pl.DataFrame(names, ["id", "term", "type"], orient="row")
     phrases = [
-        ("alphita:1", "Palpitations"), ("alphita:1", "butterflies in the chest"), ("alphita:2", "Dyspnea"),
-        ("alphita:2", "Out of breath"), ("alphita:3", "Fever"), ("alphita:3", "burning up"),
-    ]  # fmt: skip
-    found = open_knowledge._lay(pl.DataFrame(phrases, ["id", "name"], orient="row").with_columns(language=pl.lit("en")),
-                                terms)  # fmt: skip
+        ("alphita:1", "Palpitations"),
+        ("alphita:1", "butterflies in the chest"),
+        ("alphita:2", "Dyspnea"),
+        ("alphita:2", "Out of breath"),
+        ("alphita:3", "Fever"),
+        ("alphita:3", "burning up"),
+    ]
+    found = open_knowledge._lay(
+        pl.DataFrame(phrases, ["id", "name"], orient="row").with_columns(language=pl.lit("en")), terms
+    )
     # The preferred name goes first, and of these HPO's; what is a name already is left out; a broad name names nothing.
     assert found.rows() == [("HP:1", "butterflies in the chest", "en")]

@@ -113,9 +113,7 @@ def test_what_the_test_parts_ask_is_held_out(terminology: Terminology, made: Pat
     found = catalogue.collect(terminology)
     names = dict(zip([*found.product_ids, *found.value_ids], [*found.titles, *found.values], strict=True))
     held = {(clean(names[tail]), names[head]) for head, _, tail in Split.load(made / bench.SPLIT).triples}
-    asked = {
-        row[:2] for name in bench.SETS for row in rows_of(made / f"{name}.test.tsv") if row[2] == "1"
-    }  # fmt: skip
+    asked = {row[:2] for name in bench.SETS for row in rows_of(made / f"{name}.test.tsv") if row[2] == "1"}
     assert held == asked
     # Written once more they are the same; by another seed others, which the folder does not take.
     before = {path.name: path.read_bytes() for path in made.glob("*.tsv")}
@@ -139,8 +137,11 @@ def test_the_benchmark_reads_the_sets(made: Path) -> None:
         assert len(one.test) == len(rows_of(made / f"{one.name}.test.tsv"))
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abcd")), min_size=1, max_size=12),
-       st.sets(st.sampled_from("abcd"), min_size=1), st.sets(st.sampled_from("abcd")))  # fmt: skip
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from("abcd")), min_size=1, max_size=12),
+    st.sets(st.sampled_from("abcd"), min_size=1),
+    st.sets(st.sampled_from("abcd")),
+)
 def test_recall_and_reciprocal_rank_by_hand(rows: list[tuple[int, str]], right: set[str], ignored: set[str]) -> None:
     score, titles = np.array([float(one) for one, _ in rows]), [title for _, title in rows]
     ranking: list[str] = []
@@ -159,8 +160,20 @@ def test_products_that_a_route_does_not_know_have_no_place() -> None:
 
 def test_models_are_fine_tuned_and_searched_with(terminology: Terminology, tmp_path: Path, capsys) -> None:
     model = tiny_model(tmp_path / "tiny")
-    words = ["-t", str(terminology.path), "-o", str(tmp_path / "out"), "--attribute", "indication", "--most", "16",
-             "--model", str(model), "--threads", "1"]  # fmt: skip
+    words = [
+        "-t",
+        str(terminology.path),
+        "-o",
+        str(tmp_path / "out"),
+        "--attribute",
+        "indication",
+        "--most",
+        "16",
+        "--model",
+        str(model),
+        "--threads",
+        "1",
+    ]
     for one in ("runs=2", "epochs=1", "max_length=32", "batch_size=8"):
         words += ["--set", one]
     assert bench.main(words) == 0
@@ -200,8 +213,9 @@ def test_accuracy_is_that_of_the_benchmark(made: Path, tmp_path: Path) -> None:
     module = load_benchmark("sentence_pair")
     options = config.resolve(module.Options, sets=sets)
     data = module.load(Source(made, None, "sentence_pair", ""), options)
-    found = {(one.metric, one.subset): one.value
-             for one in figures_of(module.evaluate(data, load_system(model), options))}  # fmt: skip
+    found = {
+        (one.metric, one.subset): one.value for one in figures_of(module.evaluate(data, load_system(model), options))
+    }
     for name in bench.SETS:
         assert np.mean(figures[name]["accuracy"]) == pytest.approx(found["accuracy", f"dataset={name}"])
         assert np.mean(figures[name]["f1"]) == pytest.approx(found["F1", f"dataset={name}"])

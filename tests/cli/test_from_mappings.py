@@ -39,9 +39,21 @@ def reviewed(tmp_path):
 def train(recipe, reviewed, out, *more):
     base, model, store = reviewed
     return alphita(
-        "train", recipe, "-t", base.path, "--encoder", model, "--threads", 1, "-o", out, "--from-mappings", store,
-        "--set=precision=fp32", *more,
-    )  # fmt: skip
+        "train",
+        recipe,
+        "-t",
+        base.path,
+        "--encoder",
+        model,
+        "--threads",
+        1,
+        "-o",
+        out,
+        "--from-mappings",
+        store,
+        "--set=precision=fp32",
+        *more,
+    )
 
 
 def test_a_recipe_learns_accepted_mentions_and_says_what_it_gained(reviewed, tmp_path, capsys):

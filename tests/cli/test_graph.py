@@ -34,8 +34,12 @@ def test_vectors_are_trained_and_figures_printed(terminology, tmp_path, capsys) 
     printed = capsys.readouterr().out
     assert printed.startswith(f"vectors: {out}\n  MRR: ")
     assert [line.split(":")[0].strip() for line in printed.splitlines()[1:]] == [
-        "MRR", "hits@1", "hits@3", "hits@10", "MR",
-    ]  # fmt: skip
+        "MRR",
+        "hits@1",
+        "hits@3",
+        "hits@10",
+        "MR",
+    ]
     vectors = EntityVectors.load(out, dim=8)
     assert vectors.model == "complex"
     assert vectors.facts["config"]["epochs"] == 2

@@ -16,9 +16,11 @@ from tests.tiny import tiny_model
 from tests.training.mention_terms import terminology_of
 
 ROWS = [
-    ("T:1", "dolore del cuore", "it"), ("T:1", "cardiodinia", "it"), ("T:1", "heart pain", "en"),
+    ("T:1", "dolore del cuore", "it"),
+    ("T:1", "cardiodinia", "it"),
+    ("T:1", "heart pain", "en"),
     ("T:2", "città", "it"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")

@@ -30,8 +30,9 @@ def test_columns_explanation_and_abbreviations(index_path, source, tmp_path, cap
     with open(out, newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["mention"], row["concept_id"], row["frequency"], row["expansion"]) for row in rows] == [
-        ("Headache", "T:2", "3", ""), ("SZ", "T:1", "", "seizure"),
-    ]  # fmt: skip
+        ("Headache", "T:2", "3", ""),
+        ("SZ", "T:1", "", "seizure"),
+    ]
     assert all(row["explanation"] for row in rows)
 
 

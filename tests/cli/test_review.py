@@ -79,8 +79,9 @@ def test_import(answers, tmp_path):
         rows = [one.row for one in opened.queue("toes", order="row")[1]]
     assert (project.source, project.column, project.blind, project.release) == ("LAB", "text", True, "")
     assert [(one.code, one.frequency, one.context) for one in rows] == [
-        ("T1", 3, {"ward": "B", "note": "left"}), ("T2", 2, {})
-    ]  # fmt: skip
+        ("T1", 3, {"ward": "B", "note": "left"}),
+        ("T2", 2, {}),
+    ]
     assert run(*words).stdout == "toes: 0 rows added, 2 known\n"
 
 
@@ -92,9 +93,10 @@ def test_what_was_decided_before_is_taken_over(tmp_path):
     )
     words = ("import", given, "-m", store, "--project", "p", "--source", "LAB")
     assert run(*words).stdout.splitlines() == [
-        "p: 1 rows added, 0 known", "  1 decisions taken over from lab.usagi.csv",
+        "p: 1 rows added, 0 known",
+        "  1 decisions taken over from lab.usagi.csv",
         "  not held:          1  further approved mappings of a row",
-    ]  # fmt: skip
+    ]
     with ReviewStore.open(store) as opened:
         assert [(one.status, one.reviewer, one.concept_id) for one in opened.mappings("p")] == [
             ("approved", "ann", "OMOP:5")
@@ -115,8 +117,11 @@ def test_import_with_an_index(tmp_path):
     with ReviewStore.open(store) as opened:
         project, row = opened.project("p"), opened.queue("p")[1][0].row
     assert (project.release, project.terminology, project.model, project.blind) == (
-        "TEST 1", index.manifest["terminology_hash"], index.manifest["model_hash"], False
-    )  # fmt: skip
+        "TEST 1",
+        index.manifest["terminology_hash"],
+        index.manifest["model_hash"],
+        False,
+    )
     assert row.types == ("Sign",)
 
 
@@ -196,9 +201,12 @@ def test_a_concept_map(imported, tmp_path):
     assert (document["url"], document["date"], document["version"]) == ("https://example.org/maps/1", "2026-01-31", "2")
     assert document["group"][0]["source"] == "urn:alphita:source:LAB"
     assert document["group"][0]["element"] == [
-        {"code": "T1", "display": "sore toe",
-         "target": [{"code": "100", "display": "Toe pain", "equivalence": "equivalent"}]}
-    ]  # fmt: skip
+        {
+            "code": "T1",
+            "display": "sore toe",
+            "target": [{"code": "100", "display": "Toe pain", "equivalence": "equivalent"}],
+        }
+    ]
 
 
 def test_omop_ids_come_from_athena(imported, tmp_path):
@@ -212,8 +220,9 @@ def test_omop_ids_come_from_athena(imported, tmp_path):
     assert run(*words, "--concepts", concepts).exit_code == 0
     with open(out, newline="") as file:
         assert [(row["conceptId"], row["mappingStatus"]) for row in csv.DictReader(file)] == [
-            ("31", "APPROVED"), ("0", "APPROVED")
-        ]  # fmt: skip
+            ("31", "APPROVED"),
+            ("0", "APPROVED"),
+        ]
 
 
 def test_bad_exports(imported, tmp_path):
@@ -234,9 +243,12 @@ def test_bad_exports(imported, tmp_path):
 
 def test_progress(imported, tmp_path):
     decide(
-        imported, (0, "ann", "accept", "SNOMEDCT:100", None), (0, "bob", "nil", None, None),
-        (1, "ann", "nil", None, None), (1, "bob", "nil", None, None),
-    )  # fmt: skip
+        imported,
+        (0, "ann", "accept", "SNOMEDCT:100", None),
+        (0, "bob", "nil", None, None),
+        (1, "ann", "nil", None, None),
+        (1, "bob", "nil", None, None),
+    )
     report = tmp_path / "report.json"
     result = run("progress", "-m", imported, "--report", report)
     assert result.exit_code == 0, result.output

@@ -63,9 +63,12 @@ def test_json_and_files(
     first = answers[0]["products"][0]
     assert (first["title"], first["why"]) == ("Nasalin spray", "indication: nasal congestion 1.00")
     assert first["matches"][0] == {
-        "route": "values", "attribute": "indication", "text": "nasal congestion", "name": "nasal congestion",
+        "route": "values",
+        "attribute": "indication",
+        "text": "nasal congestion",
+        "name": "nasal congestion",
         "similarity": 1.0,
-    }  # fmt: skip
+    }
     assert [len(answer["products"]) for answer in answers] == [2, 2]
     monkeypatch.setattr("sys.stdin", io.StringIO(f"\ufeff{text}"))
     assert alphita(*words, "--file", "-") == 0

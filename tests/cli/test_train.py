@@ -26,8 +26,12 @@ def words(tmp_path_factory) -> list[str]:
     settings = {
         "mentions": mentions_of(terminology, model, folder / "x.mentions"),
         "graph": graph_of(ids, folder / "x.vectors"),
-        "layer": 1, "nearest": 5, "steps": 4, "warmup_steps": 1, "precision": "fp32",
-    }  # fmt: skip
+        "layer": 1,
+        "nearest": 5,
+        "steps": 4,
+        "warmup_steps": 1,
+        "precision": "fp32",
+    }
     sets = [f"--set={key}={value}" for key, value in settings.items()]
     return ["train", "kge_injection", "-t", str(terminology.path), "--encoder", str(model), "--threads", "1", *sets]
 

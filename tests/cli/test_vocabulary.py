@@ -32,10 +32,13 @@ def terminology(tmp_path_factory) -> Path:
     rows = []
     for number, (english, italian, german) in enumerate(zip(SITES, ITALIAN, GERMAN, strict=True)):
         rows += [
-            (f"T:{number}", f"disorder of the {english}", "en"), (f"T:{number}", f"{english} pain", "en"),
-            (f"T:{number}", f"malattia del {italian}", "it"), (f"T:{number}", f"dolore del {italian}", "it-CH"),
-            (f"T:{number}", f"{german}krankheit", "de"), (f"T:{number}", "odd", "it"),
-        ]  # fmt: skip
+            (f"T:{number}", f"disorder of the {english}", "en"),
+            (f"T:{number}", f"{english} pain", "en"),
+            (f"T:{number}", f"malattia del {italian}", "it"),
+            (f"T:{number}", f"dolore del {italian}", "it-CH"),
+            (f"T:{number}", f"{german}krankheit", "de"),
+            (f"T:{number}", "odd", "it"),
+        ]
     terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
     concepts = pl.DataFrame({"id": [f"T:{number}" for number in range(len(SITES))]}).with_columns(source=pl.lit("T"))
     path = tmp_path_factory.mktemp("vocabulary") / "t.terminology"

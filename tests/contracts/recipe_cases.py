@@ -21,9 +21,16 @@ from tests.tiny import FINDINGS, SITES, tiny_model, tiny_terminology
 from tests.training.linked_texts import graph_of, mentions_of
 
 COMMON: dict[str, Any] = {
-    "steps": 80, "warmup_steps": 5, "accumulation": 1, "learning_rate": 2e-3, "pooling": "mean", "precision": "fp32",
-    "log_every": 5, "checkpoint_every": 10, "schedule": "linear",
-}  # fmt: skip
+    "steps": 80,
+    "warmup_steps": 5,
+    "accumulation": 1,
+    "learning_rate": 2e-3,
+    "pooling": "mean",
+    "precision": "fp32",
+    "log_every": 5,
+    "checkpoint_every": 10,
+    "schedule": "linear",
+}
 
 
 @dataclass(frozen=True)
@@ -101,10 +108,11 @@ class Given:
         corpus.write_text("".join(f"day {day}: {one[0]} of the {site} again\n" for day, site, one in places))
         ids = [self.terminology.concept_id(row) for row in range(self.terminology.n_concepts) if row % 8]
         self.files = {
-            "corpus": corpus, "graph": graph_of(ids, self.folder / "x.vectors"),
+            "corpus": corpus,
+            "graph": graph_of(ids, self.folder / "x.vectors"),
             "mentions": mentions_of(self.terminology, self.model, self.folder / "x.mentions"),
             "teachers": tiny_model(self.folder / "teacher", dropout=0.0),
-        }  # fmt: skip
+        }
 
     def to(self, recipe: ModuleType) -> Terminology:
         """Return the terminology that a recipe learns from."""

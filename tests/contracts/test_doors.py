@@ -16,8 +16,11 @@ from tests.contracts import doors
 from tests.contracts.findings import write
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "defaults": {}, "three candidates": {"top_k": 3}, "more errors": {"error": 0.1}, "both": {"top_k": 3, "error": 0.1},
-}  # fmt: skip
+    "defaults": {},
+    "three candidates": {"top_k": 3},
+    "more errors": {"error": 0.1},
+    "both": {"top_k": 3, "error": 0.1},
+}
 MENTIONS = list(doors.MENTIONS.values())
 PROCESSES = "command line, processes"
 OTHERS = [door for door in doors.DOORS if door not in (doors.REFERENCE, PROCESSES)]

@@ -134,9 +134,11 @@ def test_a_terminology_without_what_it_needs_is_a_clear_error(
 ) -> None:
     name = name_of(recipe)
     terminology = tiny_terminology(
-        tmp_path / "poor.terminology", types=lacking != "types", relations=lacking != "relations",
+        tmp_path / "poor.terminology",
+        types=lacking != "types",
+        relations=lacking != "relations",
         synonyms=lacking != "synonyms",
-    )  # fmt: skip
+    )
     settings = given.config(recipe, steps=2)
     if lacking in NEEDS[name]:
         told = {"relations": "relation", "synonyms": "name", "types": "semantic type"}[lacking]

@@ -12,9 +12,23 @@ from alphita.index.store import build
 from tests.doubles import HashEncoder, small_terminology
 
 MENTIONS = [
-    "Seizure", "seizures", "headach", "cold", "T2DM", "qqqqq", "", "diabetes type 1", None, "common  cold", "COLD",
-    "chronic obstructive lung disease (COLD)", "Fits", "epileptic seizur", "low temperature", "a\0b",
-]  # fmt: skip
+    "Seizure",
+    "seizures",
+    "headach",
+    "cold",
+    "T2DM",
+    "qqqqq",
+    "",
+    "diabetes type 1",
+    None,
+    "common  cold",
+    "COLD",
+    "chronic obstructive lung disease (COLD)",
+    "Fits",
+    "epileptic seizur",
+    "low temperature",
+    "a\0b",
+]
 CONTEXTS = [None, "", "cold (common) of today", "chronic obstructive lung disease (COLD) since 1990"]
 
 

@@ -179,7 +179,14 @@ def a_missing_index_is_told_at_the_start(engine: Engine, folder: Path) -> None:
 
 
 CASES: list[Callable[[Engine, Path], None]] = [
-    every_task_is_done_once, no_task_gives_nothing, facts_are_told, the_words_of_an_error_come_through,
-    the_words_of_a_fault_come_through, a_killed_worker_costs_its_own_task, a_task_that_kills_its_workers_is_given_up,
-    closing_stops_what_is_at_work, another_version_is_refused, a_missing_index_is_told_at_the_start,
-]  # fmt: skip
+    every_task_is_done_once,
+    no_task_gives_nothing,
+    facts_are_told,
+    the_words_of_an_error_come_through,
+    the_words_of_a_fault_come_through,
+    a_killed_worker_costs_its_own_task,
+    a_task_that_kills_its_workers_is_given_up,
+    closing_stops_what_is_at_work,
+    another_version_is_refused,
+    a_missing_index_is_told_at_the_start,
+]

@@ -79,9 +79,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
-@pytest.mark.parametrize(
-    "engine", ["processes", "ray", pytest.param("spark", marks=pytest.mark.slow)]
-)  # fmt: skip
+@pytest.mark.parametrize("engine", ["processes", "ray", pytest.param("spark", marks=pytest.mark.slow)])
 def test_every_engine_writes_the_same_bytes(engine, small_index, source, wanted, tmp_path, monkeypatch):
     pytest.importorskip({"processes": "multiprocessing", "spark": "pyspark"}.get(engine, engine))
     monkeypatch.setattr(job, "FEW_ROWS", run_shards.FEW_ROWS)

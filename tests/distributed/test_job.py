@@ -78,9 +78,13 @@ def test_answers_are_those_of_one_process(shards, folder, tmp_path, columns):
     told = shards.settings
     normalizer = Normalizer(Index.open(told.index), encoder=HashEncoder(), abbreviations=told.abbreviations)
     table = MentionFile(
-        whole, column="mention", code_column="code", frequency_column="frequency",
-        context_column=told.context, language_column=told.language,
-    )  # fmt: skip
+        whole,
+        column="mention",
+        code_column="code",
+        frequency_column="frequency",
+        context_column=told.context,
+        language_column=told.language,
+    )
     out = tmp_path / "one.parquet"
     summary = jobs.run(normalizer, jobs.Job(table, out, top_k=2, explain=True))
     made, wanted = pl.read_parquet(f"{shards.out}/part-*.parquet"), pl.read_parquet(out)
@@ -164,8 +168,10 @@ def test_equal_questions_are_answered_once(shards, monkeypatch):
         def __init__(self, settings):
             self.normalizer = load(settings)
             self.index, self.ranking, self.encoder = (
-                self.normalizer.index, self.normalizer.ranking, self.normalizer.encoder
-            )  # fmt: skip
+                self.normalizer.index,
+                self.normalizer.ranking,
+                self.normalizer.encoder,
+            )
 
         def normalize(self, mentions, *, contexts, languages, **options):
             asked.update(zip(mentions, contexts, languages, strict=True))
@@ -458,10 +464,8 @@ def test_rows_are_counted_by_method_and_decision():
     methods = ["exact", "exact", "nearest", "nil", "abbreviation"]
     made = pa.table(
         {"rank": [1, 2, 1, 1, 1], "method": methods, "decision": ["accept", None, "review", "nil", "accept"]}
-    )  # fmt: skip
-    assert joining._counts(made) == {
-        "exact": 1, "nearest": 1, "nil": 1, "abbreviation": 1, "accepted": 2, "review": 1,
-    }  # fmt: skip
+    )
+    assert joining._counts(made) == {"exact": 1, "nearest": 1, "nil": 1, "abbreviation": 1, "accepted": 2, "review": 1}
 
 
 def test_buckets_depend_on_rows_alone(monkeypatch):

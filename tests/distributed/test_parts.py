@@ -67,9 +67,10 @@ def test_parts_are_read_as_they_were_cut(folder):
 
 @settings(max_examples=60)
 @given(
-    rows=st.lists(st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS), max_size=12), line=st.integers(0, 3),
+    rows=st.lists(st.tuples(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS), max_size=12),
+    line=st.integers(0, 3),
     buckets=st.integers(1, 4),
-)  # fmt: skip
+)
 def test_rows_are_those_of_a_table(tmp_path_factory, rows, line, buckets):
     """The rows of `MentionFile`, which are read and checked one by one, are the oracle."""
     file = str(tmp_path_factory.getbasetemp() / "rows.parquet")
@@ -77,9 +78,13 @@ def test_rows_are_those_of_a_table(tmp_path_factory, rows, line, buckets):
     texts = [pa.Array.from_buffers(pa.string(), len(rows), column.buffers()) for column in columns]
     pq.write_table(pa.table(texts, names=EVERY.names), file)
     table = MentionFile(
-        file, column="mention", code_column="code", context_column="context", language_column="language",
+        file,
+        column="mention",
+        code_column="code",
+        context_column="context",
+        language_column="language",
         frequency_column="frequency",
-    )  # fmt: skip
+    )
     wanted = list(table.rows())[line:]
     parts = cut(sources([Place(file)], EVERY), 10_000)
     part = parts[0]

@@ -89,9 +89,11 @@ def test_workers_end_with_a_killed_driver(tmp_path):
     notes = tmp_path / "notes"
     notes.mkdir()
     driver = subprocess.Popen(
-        [sys.executable, str(script), str(notes)], stdout=subprocess.PIPE, text=True,
+        [sys.executable, str(script), str(notes)],
+        stdout=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    )
     pid = int(driver.stdout.readline())
     driver.kill()
     driver.wait()

@@ -235,14 +235,20 @@ def caused(error, cause):
 @pytest.mark.parametrize(
     ("raised", "kind", "words"),
     [
-        (RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9\n    Python: 3.9"), UsageError,
-         "Ray: 2.9 Python: 3.9"),
+        (
+            RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.9\n    Python: 3.9"),
+            UsageError,
+            "Ray: 2.9 Python: 3.9",
+        ),
         (ConnectionError("Could not find any running Ray instance.\nMore"), AlphitaError, "any running Ray instance"),
         (RuntimeError("The port is taken"), AlphitaError, "The port is taken"),
-        (caused(ConnectionError("Failed to connect"), RuntimeError("RPC error: InvalidAuthToken: missing")), UsageError,
-         "RAY_AUTH_MODE=token"),
+        (
+            caused(ConnectionError("Failed to connect"), RuntimeError("RPC error: InvalidAuthToken: missing")),
+            UsageError,
+            "RAY_AUTH_MODE=token",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_ray_refuses_is_said_in_a_line(raised, kind, words, monkeypatch):
     def init(**options):
         raise raised

@@ -253,9 +253,15 @@ def test_a_lost_java_is_told():
 
 
 ROWS = [
-    (1, "pain of the heart", "en"), (2, None, "en"), (3, "skin ache", None), (4, "pain of the heart", "en"),
-    (5, "", None), (6, "sweling of the liver", "en"), (7, None, None), (8, "pain of the heart", None),
-]  # fmt: skip
+    (1, "pain of the heart", "en"),
+    (2, None, "en"),
+    (3, "skin ache", None),
+    (4, "pain of the heart", "en"),
+    (5, "", None),
+    (6, "sweling of the liver", "en"),
+    (7, None, None),
+    (8, "pain of the heart", None),
+]
 
 
 @pytest.fixture(scope="module")
@@ -264,10 +270,21 @@ def index(tmp_path_factory) -> str:
     tiny_terminology(folder / "t.terminology")
     tiny_model(folder / "model")
     subprocess.run(
-        [sys.executable, "-m", "alphita", "index", "--model", folder / "model",
-         "--terminology", folder / "t.terminology", "-o", folder / "x.index"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "alphita",
+            "index",
+            "--model",
+            folder / "model",
+            "--terminology",
+            folder / "t.terminology",
+            "-o",
+            folder / "x.index",
+        ],
+        check=True,
+        capture_output=True,
+    )
     return str(folder / "x.index")
 
 

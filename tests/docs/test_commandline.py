@@ -141,14 +141,15 @@ def test_blocks_know_their_place_language_and_whether_they_run(tmp_path):
         ("make test  # all of it", [(0, ["make", "test"])]),
         ("a b\n\nc 'd e'", [(0, ["a", "b"]), (2, ["c", "d e"])]),
         ("a \\\n  --b \\\n  c\nd", [(0, ["a", "--b", "c"]), (3, ["d"])]),
-        ('echo "x | y" | alphita normalize - && ls; pwd', [
-            (0, ["echo", "x | y"]), (0, ["alphita", "normalize", "-"]), (0, ["ls"]), (0, ["pwd"]),
-        ]),
+        (
+            'echo "x | y" | alphita normalize - && ls; pwd',
+            [(0, ["echo", "x | y"]), (0, ["alphita", "normalize", "-"]), (0, ["ls"]), (0, ["pwd"])],
+        ),
         ("X=1 Y=2 a k=v > out.csv 2> err.txt --z", [(0, ["a", "k=v", "--z"])]),
         ("a --top 2 < in.csv 2>&1", [(0, ["a", "--top", "2"])]),
         ("X=1", []),
     ],
-)  # fmt: skip
+)
 def test_shell_lines_are_divided_into_commands(text, found):
     assert commands(text) == found
 

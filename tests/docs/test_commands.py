@@ -135,8 +135,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
 def cloned(folder: Path) -> Path:
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +165,14 @@ def test_the_pages_work_as_written(block: Block, copy, tmp_path):
     folder = copy(block.file)
     program = ["bash", "-euo", "pipefail", "-c"] if block.language == "sh" else [sys.executable, "-c"]
     done = subprocess.run(
-        [*program, block.text], cwd=folder, env=environment(folder, tmp_path), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS, check=False,
-    )  # fmt: skip
+        [*program, block.text],
+        cwd=folder,
+        env=environment(folder, tmp_path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout[-4000:]}"

@@ -31,10 +31,21 @@ LETTERS = list(string.ascii_lowercase)
 VOCABULARY = [*SPECIAL, *WORDS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
 
 TERMS = [
-    "heart attack", "Heart Attack", "attacks of the heart", "lung", "cold", "chronic disease of the lung type 2",
-    "carditis", "a", "", "diseased lungs", "heart attack", "type 1", "mal di schiena",
+    "heart attack",
+    "Heart Attack",
+    "attacks of the heart",
+    "lung",
+    "cold",
+    "chronic disease of the lung type 2",
+    "carditis",
+    "a",
+    "",
+    "diseased lungs",
+    "heart attack",
+    "type 1",
+    "mal di schiena",
     "the heart of the cold lung disease",
-]  # fmt: skip
+]
 
 
 def write_tokenizer(folder: Path) -> None:
@@ -55,9 +66,15 @@ def bert_config(**changes):
     from transformers import BertConfig
 
     facts = {
-        "vocab_size": len(VOCABULARY), "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
-        "intermediate_size": 48, "max_position_embeddings": 40, "initializer_range": 0.3, "pad_token_id": 0,
-    }  # fmt: skip
+        "vocab_size": len(VOCABULARY),
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "max_position_embeddings": 40,
+        "initializer_range": 0.3,
+        "pad_token_id": 0,
+    }
     return BertConfig(**(facts | changes))
 
 

@@ -16,9 +16,16 @@ from alphita.errors import InputError, UsageError
 from tests.tiny import tiny_model
 
 SIZES = {
-    "vocab_size": 60, "hidden_size": 36, "num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 54,
-    "max_position_embeddings": 40, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "pad_token_id": 0,
-}  # fmt: skip
+    "vocab_size": 60,
+    "hidden_size": 36,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "intermediate_size": 54,
+    "max_position_embeddings": 40,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "pad_token_id": 0,
+}
 ROWS = [[2, 10, 11, 12, 3], [2, 9, 3], [2, *range(20, 40), 3]]
 NEW = {"layers": 2, "hidden": 24, "heads": 3, "intermediate": 40, "positions": 30, "seed": 5}
 
@@ -50,10 +57,12 @@ def theirs(generator: Generator, model: Any) -> Any:
     state = {f"electra.embeddings.{name}": value for name, value in model.embeddings.state_dict().items()}
     for name, value in generator.state_dict().items():
         for ours, published in (
-            ("layers.", "electra.encoder.layer."), ("project.", "electra.embeddings_project."),
-            ("dense.", "generator_predictions.dense."), ("norm.", "generator_predictions.LayerNorm."),
+            ("layers.", "electra.encoder.layer."),
+            ("project.", "electra.embeddings_project."),
+            ("dense.", "generator_predictions.dense."),
+            ("norm.", "generator_predictions.LayerNorm."),
             ("bias", "generator_lm_head.bias"),
-        ):  # fmt: skip
+        ):
             if name.startswith(ours):
                 state[published + name.removeprefix(ours)] = value
     missing, unexpected = own.load_state_dict(state, strict=False)
@@ -62,9 +71,10 @@ def theirs(generator: Generator, model: Any) -> Any:
     return own
 
 
-@pytest.mark.parametrize(("kind", "embedding", "share"), [
-    ("bert", 36, 1 / 3), ("bert", 36, 1.0), ("electra", 18, 1 / 3), ("electra", 18, 0.5), ("electra", 36, 1 / 6),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "embedding", "share"),
+    [("bert", 36, 1 / 3), ("bert", 36, 1.0), ("electra", 18, 1 / 3), ("electra", 18, 0.5), ("electra", 36, 1 / 6)],
+)
 def test_the_generator_guesses_as_transformers_own(kind: str, embedding: int, share: float) -> None:
     model = discriminator(kind, embedding)
     generator = Generator.of(model, share=share, seed=1).eval()
@@ -130,9 +140,7 @@ def test_embeddings_are_one_module_with_one_gradient(kind: str) -> None:
 
 
 def test_sizes_are_a_third_with_heads_of_the_same_size() -> None:
-    facts = SIZES | {
-        "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "num_hidden_layers": 1,
-    }  # fmt: skip
+    facts = SIZES | {"hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "num_hidden_layers": 1}
     base = transformers.BertModel(transformers.BertConfig(**facts))
     config = Generator.of(base, seed=0).config
     sizes = (config.hidden_size, config.num_attention_heads, config.intermediate_size, config.num_hidden_layers)

@@ -79,9 +79,12 @@ def test_the_step_is_the_printed_one() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(
-    m=st.integers(0, 5), count=st.integers(1, 40), seed=st.integers(0, 10**6), block=st.integers(1, 50),
+    m=st.integers(0, 5),
+    count=st.integers(1, 40),
+    seed=st.integers(0, 10**6),
+    block=st.integers(1, 50),
     share=st.floats(0, 1),
-)  # fmt: skip
+)
 def test_nearest_entities_are_those_of_a_full_sort(m, count, seed, block, share) -> None:
     n = max(1, round(share * count))
     entities, queries = entity_vectors(count, 3, seed), entity_vectors(max(1, m), 3, seed + 1)[:m]
@@ -203,8 +206,10 @@ def test_a_mention_does_not_depend_on_its_neighbours() -> None:
     noise = torch.where(mask.bool(), ids, 17)
     torch.testing.assert_close(
         model(noise, mask, mentions).last_hidden_state[mask.bool()],
-        together.last_hidden_state[mask.bool()], atol=1e-5, rtol=1e-4,
-    )  # fmt: skip
+        together.last_hidden_state[mask.bool()],
+        atol=1e-5,
+        rtol=1e-4,
+    )
     order = torch.tensor([3, 1, 0, 2])
     shuffled = model(*batch(others), mentions[order])
     torch.testing.assert_close(shuffled.projected, together.projected[order], atol=1e-5, rtol=1e-4)
@@ -326,8 +331,10 @@ some_rows = st.lists(
 @given(rows=some_rows, seed=st.integers(0, 99))
 def test_without_padding_it_is_the_same(rows: list[list[int]], seed: int) -> None:
     model, packing, random = injected(nearest=30), packing_of(rows), np.random.default_rng(seed)
-    drawn = [(row, *sorted(random.choice(len(rows[row]) + 1, 2, replace=False))) for row in random.integers(
-        len(rows), size=len(rows))]  # fmt: skip
+    drawn = [
+        (row, *sorted(random.choice(len(rows[row]) + 1, 2, replace=False)))
+        for row in random.integers(len(rows), size=len(rows))
+    ]
     with torch.no_grad():
         for mentions in (None, torch.tensor(drawn, dtype=torch.int64)):
             found, expected = model.packed(packing, mentions), model(*batch(rows), mentions)
@@ -335,8 +342,10 @@ def test_without_padding_it_is_the_same(rows: list[list[int]], seed: int) -> Non
                 first = int(packing.first[row])
                 torch.testing.assert_close(
                     found.last_hidden_state[first : first + len(tokens)],
-                    expected.last_hidden_state[row, : len(tokens)], atol=2e-5, rtol=1e-3,
-                )  # fmt: skip
+                    expected.last_hidden_state[row, : len(tokens)],
+                    atol=2e-5,
+                    rtol=1e-3,
+                )
             torch.testing.assert_close(found.projected, expected.projected, atol=2e-5, rtol=1e-3)
             # Nearest first; which of two that are as near comes first is open.
             torch.testing.assert_close(found.logits, expected.logits, atol=1e-4, rtol=1e-3)

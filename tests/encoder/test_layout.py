@@ -42,9 +42,13 @@ def test_plain_layout_gets_the_mean(tmp_path):
 
 @pytest.mark.parametrize(
     ("facts", "positions"),
-    [({"model_type": "mpnet", "pad_token_id": 1}, 512), ({"model_type": "roberta"}, 512), ({"model_type": "bert"}, 514),
-     ({"model_type": "xlm-roberta", "pad_token_id": None}, 512)],
-)  # fmt: skip
+    [
+        ({"model_type": "mpnet", "pad_token_id": 1}, 512),
+        ({"model_type": "roberta"}, 512),
+        ({"model_type": "bert"}, 514),
+        ({"model_type": "xlm-roberta", "pad_token_id": None}, 512),
+    ],
+)
 def test_positions_that_stand_behind_the_paddings_are_fewer(tmp_path, facts, positions):
     (tmp_path / "config.json").write_text(json.dumps({"max_position_embeddings": 514, **facts}))
     assert layout.read(tmp_path, max_length=999)[1].max_length == positions

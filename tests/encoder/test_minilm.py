@@ -14,10 +14,21 @@ pytestmark = pytest.mark.skipif(
 )
 
 TERMS = [
-    "Seizure", "seizure", "epileptic fit", "Type 2 diabetes mellitus", "T2DM", "mal di schiena", "β-thalassaemia", "",
-    "chronic obstructive pulmonary disease with (acute) lower respiratory infection", "心筋梗塞", "Ménière's disease",
-    "x " * 400, "a" * 300, "heart\tattack\n",
-]  # fmt: skip
+    "Seizure",
+    "seizure",
+    "epileptic fit",
+    "Type 2 diabetes mellitus",
+    "T2DM",
+    "mal di schiena",
+    "β-thalassaemia",
+    "",
+    "chronic obstructive pulmonary disease with (acute) lower respiratory infection",
+    "心筋梗塞",
+    "Ménière's disease",
+    "x " * 400,
+    "a" * 300,
+    "heart\tattack\n",
+]
 
 
 @pytest.fixture(scope="module")

@@ -81,9 +81,15 @@ def test_roberta(tmp_path):
     from .conftest import VOCABULARY, write_tokenizer
 
     config = RobertaConfig(
-        vocab_size=len(VOCABULARY), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
-        max_position_embeddings=40, initializer_range=0.3, pad_token_id=1,
-    )  # fmt: skip
+        vocab_size=len(VOCABULARY),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=40,
+        initializer_range=0.3,
+        pad_token_id=1,
+    )
     RobertaModel(config).save_pretrained(tmp_path / "m")
     write_tokenizer(tmp_path / "m")
     encoder = TermEncoder.load(tmp_path / "m", precision="fp32")

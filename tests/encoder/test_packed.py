@@ -12,16 +12,23 @@ from alphita.encoder import flat_bert, packed
 from alphita.encoder.batches import by_token_budget
 
 SIZES = {
-    "vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40,
+    "vocab_size": 50,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
     "max_position_embeddings": 48,
-}  # fmt: skip
+}
 
 
 # ELECTRA with embeddings as wide as its layers, and narrower.
 KINDS = {
-    "bert": ("BertModel", {}), "roberta": ("RobertaModel", {}), "xlm": ("XLMRobertaModel", {}),
-    "electra": ("ElectraModel", {"embedding_size": 24}), "projected": ("ElectraModel", {"embedding_size": 16}),
-}  # fmt: skip
+    "bert": ("BertModel", {}),
+    "roberta": ("RobertaModel", {}),
+    "xlm": ("XLMRobertaModel", {}),
+    "electra": ("ElectraModel", {"embedding_size": 24}),
+    "projected": ("ElectraModel", {"embedding_size": 16}),
+}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -110,16 +117,15 @@ def test_parts_hold_each_row_once_within_the_budget() -> None:
 def test_sizes_are_rounded_so_that_few_occur() -> None:
     packings = [packing_of([[1] * 9] * count) for count in range(33, 49)]
     assert {(len(packing.ids), *(group.shape for group in packing.groups)) for packing in packings} == {
-        (384, (48, 12)), (512, (48, 12)),
-    }  # fmt: skip
+        (384, (48, 12)),
+        (512, (48, 12)),
+    }
 
 
 def test_rows_of_near_lengths_attend_together() -> None:
     rows = [[1] * length for length in [3] * 20 + [20] * 2 + [9] * 40 + [4] * 5 + [18] * 15]
     groups = packing_of(rows).groups
-    assert [(group.shape, group.tokens) for group in groups] == [
-        ((32, 4), 80), ((48, 12), 360), ((32, 20), 310),
-    ]  # fmt: skip
+    assert [(group.shape, group.tokens) for group in groups] == [((32, 4), 80), ((48, 12), 360), ((32, 20), 310)]
     few = packing_of([[1] * length for length in range(1, 11)]).groups
     assert [group.shape for group in few] == [(16, 12)]
 

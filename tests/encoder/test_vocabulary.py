@@ -41,8 +41,13 @@ def test_new_tokens_are_found_by_the_greedy_split(extended, tiny):
     assert pieces(tiny, "Polmonite")[:3] == ["p", "##o", "##l"]
     assert [token for token in pieces(extended, "Polmonite") if token != "[PAD]"] == ["polmonite"]
     assert [token for token in pieces(extended, "bromonite, lungs") if token != "[PAD]"] == [
-        "b", "##r", "##o", "##monite", "[UNK]", "lungs",
-    ]  # fmt: skip
+        "b",
+        "##r",
+        "##o",
+        "##monite",
+        "[UNK]",
+        "lungs",
+    ]
     assert pieces(extended, "肺 lung")[:2] == ["肺", "lung"]
 
 
@@ -119,8 +124,12 @@ def test_the_folder_is_a_model_that_says_where_it_comes_from(extended, tiny):
     manifest = artefact.verify(extended, "model")
     assert manifest["extended_from"] == load(tiny).content_hash != load(extended).content_hash
     assert [manifest[name] for name in ("tokens_before", "added", "composed", "left_out", "seed")] == [
-        len(OLD), 5, 4, {}, 0,
-    ]  # fmt: skip
+        len(OLD),
+        5,
+        4,
+        {},
+        0,
+    ]
     encoder = load(extended)
     assert (encoder.max_length, encoder.pooling, encoder.normalize) == (12, "mean", True)
     noted = json.loads((extended / "alphita.json").read_text())
@@ -239,9 +248,14 @@ def test_electra_has_narrower_embeddings(tmp_path):
 
     torch.manual_seed(0)
     config = ElectraConfig(
-        vocab_size=len(VOCABULARY), embedding_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=20,
-    )  # fmt: skip
+        vocab_size=len(VOCABULARY),
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=20,
+    )
     source = tmp_path / "electra"
     ElectraModel(config).save_pretrained(source)
     write_tokenizer(source)

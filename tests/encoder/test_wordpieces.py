@@ -181,13 +181,31 @@ def test_nothing_is_split_into_nothing():
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        ("heart", "known"), ("##itis", "known"), ("a", "known"), ("[CLS]", "known"), ("[M_s]", "special"),
-        ("##[X]", "special"), ("<s>", "special"), ("12", "digits"), ("##2023", "digits"), ("3", None), ("##3", None),
-        ("", "never met"), ("##", "never met"), ("Polmone", "never met"), ("perché", "never met"),
-        ("two words", "never met"), ("alpha-1", "never met"), ("x" * 101, "never met"), ("polmone", None),
-        ("##polmone", None), ("covid19", None), ("肺", None), ("肺炎", "never met"),
+        ("heart", "known"),
+        ("##itis", "known"),
+        ("a", "known"),
+        ("[CLS]", "known"),
+        ("[M_s]", "special"),
+        ("##[X]", "special"),
+        ("<s>", "special"),
+        ("12", "digits"),
+        ("##2023", "digits"),
+        ("3", None),
+        ("##3", None),
+        ("", "never met"),
+        ("##", "never met"),
+        ("Polmone", "never met"),
+        ("perché", "never met"),
+        ("two words", "never met"),
+        ("alpha-1", "never met"),
+        ("x" * 101, "never met"),
+        ("polmone", None),
+        ("##polmone", None),
+        ("covid19", None),
+        ("肺", None),
+        ("肺炎", "never met"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_added_is_told(token, reason):
     assert why_not(token, LIKE) == reason
 
@@ -281,8 +299,7 @@ def test_lower_casing_before_the_tokenizer_counts(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "kind"),
-    [(models.BPE({"a": 0}, []), "BPE"), (models.Unigram([("a", 0.0)]), "Unigram")],
+    ("model", "kind"), [(models.BPE({"a": 0}, []), "BPE"), (models.Unigram([("a", 0.0)]), "Unigram")]
 )
 def test_other_kinds_of_tokenizer_are_refused(tmp_path: Path, model, kind):
     folder = write_model(tmp_path / "m")

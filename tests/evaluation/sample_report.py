@@ -18,17 +18,22 @@ EVIL = '<script>alert("x")</script> & \'"|*_'
 def linking_result(share: float, seed: int, n: int = 60) -> Result:
     same, own = np.random.default_rng(0), np.random.default_rng(seed)
     hard = same.random(n)
-    rows = pl.DataFrame({
-        "query": range(n), "mention": ["word " * (number % 4) + EVIL for number in range(n)],
-        "gold": [f"X:{number % 7}" for number in range(n)],
-        "gold_name": [None if number % 10 == 9 else f"name {EVIL}" for number in range(n)],
-        "overlap": [None if number % 10 == 9 else number % 10 / 8 for number in range(n)],
-        "predicted": [[f"X:{number % 5}"] for number in range(n)], "matched": [[f"found {EVIL}"] for _ in range(n)],
-        "similarity": own.random(n), "covered": [number % 10 != 9 for number in range(n)],
-        **{f"right@{k}": hard < share + 0.1 * k for k in (1, 3, 5)},
-        "seen": [number % 4 == 0 for number in range(n)],
-        "language": ["it" if number % 2 else "en" for number in range(n)],
-    })  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "query": range(n),
+            "mention": ["word " * (number % 4) + EVIL for number in range(n)],
+            "gold": [f"X:{number % 7}" for number in range(n)],
+            "gold_name": [None if number % 10 == 9 else f"name {EVIL}" for number in range(n)],
+            "overlap": [None if number % 10 == 9 else number % 10 / 8 for number in range(n)],
+            "predicted": [[f"X:{number % 5}"] for number in range(n)],
+            "matched": [[f"found {EVIL}"] for _ in range(n)],
+            "similarity": own.random(n),
+            "covered": [number % 10 != 9 for number in range(n)],
+            **{f"right@{k}": hard < share + 0.1 * k for k in (1, 3, 5)},
+            "seen": [number % 4 == 0 for number in range(n)],
+            "language": ["it" if number % 2 else "en" for number in range(n)],
+        }
+    )
     metrics = tuple(Metric(f"accuracy@{k}", (f"right@{k}",)) for k in (1, 3, 5))
     notes = {"queries": n, "covered": int(rows["covered"].sum()), "own note": share}
     means = [Figure("accuracy@1", "mean of folds", share, n), Figure("theta", "best", 0.5, n)]
@@ -41,7 +46,10 @@ def linking_result(share: float, seed: int, n: int = 60) -> Result:
 def entry(name: str, results: dict[str, Result], baseline: str | None, **changes: Any) -> dict[str, Any]:
     systems: list[dict[str, Any]] = [
         {
-            "name": system, "facts": {"kind": "encoder", "pooling": "mean"}, "seconds": 83.2, "notes": result.notes,
+            "name": system,
+            "facts": {"kind": "encoder", "pooling": "mean"},
+            "seconds": 83.2,
+            "notes": result.notes,
             "figures": [dataclasses.asdict(figure) for figure in figures_of(result)],
             "against": None
             if baseline in (None, system)
@@ -59,19 +67,32 @@ def entry(name: str, results: dict[str, Result], baseline: str | None, **changes
             "metrics": [_written(metric) for metric in result.metrics],
         }
         for system, result in results.items()
-    ]  # fmt: skip
+    ]
     return {
-        "name": name, "title": f"what {name} is {EVIL}", "task": "normalization", "citation": "Somebody 2001",
-        "main_metric": "accuracy@1", "tested_on_real_data": True, "options": {"k": 5}, "published": [],
-        "not_run": None, "where": "at https://example.org", "systems": systems,
-    } | changes  # fmt: skip
+        "name": name,
+        "title": f"what {name} is {EVIL}",
+        "task": "normalization",
+        "citation": "Somebody 2001",
+        "main_metric": "accuracy@1",
+        "tested_on_real_data": True,
+        "options": {"k": 5},
+        "published": [],
+        "not_run": None,
+        "where": "at https://example.org",
+        "systems": systems,
+    } | changes
 
 
 def published(system: str, value: float, **changes: Any) -> dict[str, Any]:
     return {
-        "system": system, "metric": "accuracy@1", "value": value, "source": "Author et al. 2020, table 1",
-        "subset": "all", "differs": None, "slip": None,
-    } | changes  # fmt: skip
+        "system": system,
+        "metric": "accuracy@1",
+        "value": value,
+        "source": "Author et al. 2020, table 1",
+        "subset": "all",
+        "differs": None,
+        "slip": None,
+    } | changes
 
 
 def sample() -> dict[str, Any]:
@@ -88,15 +109,24 @@ def sample() -> dict[str, Any]:
     first["systems"].append({"name": "vectors", "not_applicable": "needs a system for text"})
     second = entry("alone", {theirs: linking_result(0.5, 3)}, None, tested_on_real_data=False, task="similarity")
     missing = entry(
-        "missing", {}, None, not_run="the benchmark missing finds no file here", tested_on_real_data=False,
+        "missing",
+        {},
+        None,
+        not_run="the benchmark missing finds no file here",
+        tested_on_real_data=False,
         published=[published("PaperBERT", 0.8)],
-    )  # fmt: skip
+    )
     return {
         "format_version": 1,
         "provenance": {
-            "commit": "a" * 40, "command": ["alphita", "evaluate", EVIL], "config": {"models": [EVIL]}, "seed": 0,
-            "data": {"links/file.txt": "b" * 64}, "machine": {"cores": 2}, "alphita_version": "0.1",
+            "commit": "a" * 40,
+            "command": ["alphita", "evaluate", EVIL],
+            "config": {"models": [EVIL]},
+            "seed": 0,
+            "data": {"links/file.txt": "b" * 64},
+            "machine": {"cores": 2},
+            "alphita_version": "0.1",
             "packages": {"numpy": "2"},
         },
         "benchmarks": [first, second, missing],
-    }  # fmt: skip
+    }

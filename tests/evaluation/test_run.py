@@ -109,9 +109,11 @@ def test_what_settings_name_has_a_hash_too(terminology, tmp_path):
     queries.write_text("heart pain\n")
     hold_out_synonyms(terminology, fraction=0.5, seed=1).save(split)
     plan = EvaluationPlan(
-        ["case_table", "held_out_synonyms"], ["exact_match"], terminology=terminology,
+        ["case_table", "held_out_synonyms"],
+        ["exact_match"],
+        terminology=terminology,
         settings=[f"queries={queries}", f"split={split}"],
-    )  # fmt: skip
+    )
     files = run.run(plan, tmp_path / "report")["provenance"]["data"]
     assert files["case_table/queries"] == artefact.hash_file(queries)
     assert files["held_out_synonyms/split"] == artefact.open_manifest(split, "split")["content_hash"]
@@ -509,8 +511,22 @@ def test_pictures_are_drawn(terminology, tmp_path):
 
 
 def test_what_cannot_be_drawn_is_said_before_anything_is_scored(folds, terminology, tmp_path, capsys):
-    assert alphita("evaluate", "psytar", "-m", "tfidf", "--data", folds, "-t", terminology.path, "--pictures",
-                   "-o", tmp_path / "report") == 2  # fmt: skip
+    assert (
+        alphita(
+            "evaluate",
+            "psytar",
+            "-m",
+            "tfidf",
+            "--data",
+            folds,
+            "-t",
+            terminology.path,
+            "--pictures",
+            "-o",
+            tmp_path / "report",
+        )
+        == 2
+    )
     said = capsys.readouterr().err
     assert "two systems with vectors" in said
     assert "psytar: tfidf" not in said
@@ -519,7 +535,7 @@ def test_what_cannot_be_drawn_is_said_before_anything_is_scored(folds, terminolo
 
 def test_a_picture_that_fails_leaves_the_figures_and_the_other_picture(
     folds, terminology, tmp_path, monkeypatch, capsys
-):  # fmt: skip
+):
     made = {"one": system("one"), "two": system("two")}
     monkeypatch.setattr(run, "load_system", made.__getitem__)
 
@@ -528,8 +544,9 @@ def test_a_picture_that_fails_leaves_the_figures_and_the_other_picture(
 
     monkeypatch.setattr(pictures.plots, "type_maps", broken)
     out = tmp_path / "report"
-    code = alphita("evaluate", "psytar", "-m", "one", "-m", "two", "--data", folds, "-t", terminology.path,
-                   "--pictures", "-o", out)  # fmt: skip
+    code = alphita(
+        "evaluate", "psytar", "-m", "one", "-m", "two", "--data", folds, "-t", terminology.path, "--pictures", "-o", out
+    )
     assert code == 1
     said = capsys.readouterr().err
     assert "pictures: Not drawn: ValueError: too few concepts" in said

@@ -152,8 +152,11 @@ def test_names_that_are_not_utf8_survive(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["alphita", odd])
     manifest = artefact.verify(make(tmp_path / "X", {odd: b"1"}, source=odd, name="é"), "terminology")
     assert (manifest["command"][1], manifest["source"], manifest["name"], list(manifest["files"])) == (
-        odd, odd, "é", [odd],
-    )  # fmt: skip
+        odd,
+        odd,
+        "é",
+        [odd],
+    )
     assert '"é"' in (tmp_path / "X" / "manifest.json").read_text(encoding="utf-8")
 
 

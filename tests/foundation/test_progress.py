@@ -79,9 +79,7 @@ def test_a_bar_without_a_total_says_no_time_left(clock, capsys):
     with progress.bar("read") as bar:
         clock[0] += 20
         bar.advance(3000)
-    assert capsys.readouterr().err.splitlines() == [
-        "read: 3,000 rows, 150.0 rows/s",
-    ]
+    assert capsys.readouterr().err.splitlines() == ["read: 3,000 rows, 150.0 rows/s"]
 
 
 def test_more_work_than_estimated_leaves_no_negative_time(clock, capsys):
@@ -123,8 +121,7 @@ def test_what_an_earlier_run_did_has_no_part_in_the_rate(clock, capsys):
 
 
 @pytest.mark.parametrize(
-    ("rate", "said"),
-    [(1234.56, "1,234.6 rows/s"), (1.0, "1.0 rows/s"), (0.04, "25.0 s each"), (0.0, "0.0 rows/s")],
+    ("rate", "said"), [(1234.56, "1,234.6 rows/s"), (1.0, "1.0 rows/s"), (0.04, "25.0 s each"), (0.0, "0.0 rows/s")]
 )
 def test_speed(rate, said):
     assert progress.speed(rate, "rows") == said

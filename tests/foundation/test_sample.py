@@ -21,10 +21,12 @@ def test_as_spreadsheets_write_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("mention,concept_id\na,HP:1\nb\n", "row 2 lacks"), ("mention,concept_id\na,\n", "row 1 lacks"),
-        ("mention,concept\na,HP:1\n", "needs the columns"), ("mention,concept_id\n", "needs the columns"),
+        ("mention,concept_id\na,HP:1\nb\n", "row 2 lacks"),
+        ("mention,concept_id\na,\n", "row 1 lacks"),
+        ("mention,concept\na,HP:1\n", "needs the columns"),
+        ("mention,concept_id\n", "needs the columns"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_sample_stops_it_at_once(tmp_path, text, problem, job):
     path = tmp_path / "sample.csv"
     path.write_text(text)
@@ -42,9 +44,13 @@ def answered(concept: str | None, decision: str, first: str | None = None) -> Re
 def test_what_it_measures():
     sample = Sample(["a"] * 6, ["X:1", "X:1", "X:1", "X:1", None, None], ["lay", "lay", "exact", "lay", "nil", "nil"])
     results = [
-        answered("X:1", "accept"), answered("X:2", "accept"), answered("X:1", "review"),
-        answered(None, "nil", first="X:1"), answered(None, "nil"), answered("X:3", "accept"),
-    ]  # fmt: skip
+        answered("X:1", "accept"),
+        answered("X:2", "accept"),
+        answered("X:1", "review"),
+        answered(None, "nil", first="X:1"),
+        answered(None, "nil"),
+        answered("X:3", "accept"),
+    ]
     assert measure(sample, results) == {
         "kinds": {
             "lay": {"n": 3, "right": 2, "nil": 1, "accepted": 2, "wrong": 1},

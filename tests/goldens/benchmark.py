@@ -14,10 +14,21 @@ from tests.normalizer import rich
 INFO = Info("strings of the tests", "normalization", "the tests", "they are here", needs=())
 PUBLISHED = ()
 ASKED = {
-    "headace": "AX:2", "pain in the head": "AX:2", "left sided headache": "AX:3", "raised temperatures": "AX:4",
-    "poison": "AX:6", "dulorin 50mg": "BX:3", "dulorin": "BX:2", "a present": "BX:1", "epileptic fit": "T:1",
-    "common colds": "T:3", "COPD": "T:5", "diabetes type 2": "T:7", "type 1 diabetes": "T:8", "broken tv": "X:1",
-}  # fmt: skip
+    "headace": "AX:2",
+    "pain in the head": "AX:2",
+    "left sided headache": "AX:3",
+    "raised temperatures": "AX:4",
+    "poison": "AX:6",
+    "dulorin 50mg": "BX:3",
+    "dulorin": "BX:2",
+    "a present": "BX:1",
+    "epileptic fit": "T:1",
+    "common colds": "T:3",
+    "COPD": "T:5",
+    "diabetes type 2": "T:7",
+    "type 1 diabetes": "T:8",
+    "broken tv": "X:1",
+}
 
 
 class Options(Config):

@@ -27,7 +27,7 @@ ASKED = [
     ("Gift", "", "en", ""),
     ("ache of the right side of the head", "", "", "2"),
     ("no fever", "", "en", ""),
-    ("fever, \t\"high\"\nsince Monday", "", "en", "7"),
+    ('fever, \t"high"\nsince Monday', "", "en", "7"),
     ("ague", "", "", ""),
     ("raised temperatur", "", "", ""),
     ("dulorin 50mg tabl.", "", "", "40"),
@@ -61,7 +61,7 @@ ASKED = [
     ("seizure", "", "", "many"),
     ("a\0b", "", "", ""),
     ("Headache", "", "en", "4"),
-]  # fmt: skip
+]
 # What ann settled of the mentions with these numbers: concept (none: NIL), relation.
 SETTLED = {2: ("AX:3", "narrow"), 7: ("AX:2", "exact"), 17: ("T:3", "exact"), 31: ("", "")}
 

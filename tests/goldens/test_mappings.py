@@ -17,18 +17,42 @@ from tests.goldens.golden import Goldens, told
 WRITTEN = registry.names("alphita.mappings.formats")
 READ = [name for name in WRITTEN if registry.load("alphita.mappings.formats", name).READS]
 HEADER = [
-    "--set-id", "https://example.org/sets/golden", "--licence", "https://example.org/licence", "--set-version", "3",
-    "--date", "2001-02-03", "--source-vocabulary", "LAB", "--source-system", "https://example.org/lab",
-    "--source-version", "7", "--target-system", "SNOMEDCT",
+    "--set-id",
+    "https://example.org/sets/golden",
+    "--licence",
+    "https://example.org/licence",
+    "--set-version",
+    "3",
+    "--date",
+    "2001-02-03",
+    "--source-vocabulary",
+    "LAB",
+    "--source-system",
+    "https://example.org/lab",
+    "--source-version",
+    "7",
+    "--target-system",
+    "SNOMEDCT",
     *(word for name in ("LAB", "LOCAL") for word in ("--prefix", f"{name}=https://example.org/{name}/")),
-]  # fmt: skip
+]
 DONE = {"status": "approved", "reviewer": "ann", "reviewed_at": "2001-02-03T04:05:06+00:00"}
 FULL = {
-    "frequency": 12, "matched_term": "toe ache", "similarity": 0.812345, "confidence": 0.934567, "decision": "accept",
-    "routes": "letters|vectors", "scope": "broad", "language": "en", "source": "SNOMEDCT", "code": "100",
-    "homonyms": "SNOMEDCT:7|SNOMEDCT:8", "expansion": "pain of the toe", "retired_concept": "SNOMEDCT:99",
-    "contradictions": "laterality: 'left' against 'right'", "explanation": "nearest to 'toe ache'; found by letters",
-}  # fmt: skip
+    "frequency": 12,
+    "matched_term": "toe ache",
+    "similarity": 0.812345,
+    "confidence": 0.934567,
+    "decision": "accept",
+    "routes": "letters|vectors",
+    "scope": "broad",
+    "language": "en",
+    "source": "SNOMEDCT",
+    "code": "100",
+    "homonyms": "SNOMEDCT:7|SNOMEDCT:8",
+    "expansion": "pain of the toe",
+    "retired_concept": "SNOMEDCT:99",
+    "contradictions": "laterality: 'left' against 'right'",
+    "explanation": "nearest to 'toe ache'; found by letters",
+}
 # Row, code, mention, concept, and what else is said.
 ROWS: list[tuple[int, str | None, str, str | None, dict[str, Any]]] = [
     (1, "T1", "sore toe", "SNOMEDCT:100", {**FULL, **DONE, "relation": "exact", "comment": 'yes, "sore"; | so\nit is'}),
@@ -87,12 +111,18 @@ def reviews(given: Path) -> Path:
     path = given / "reviews.sqlite"
     with ReviewStore.open(path) as store:
         ids = {one.row.number: one.row.id for one in store.queue("toes", order="row", state="all")[1]}
-        for place, (row, reviewer, kind, concept, relation) in enumerate([
-            (2, "ann", "choose", "SNOMEDCT:101", "narrow"), (2, "bob", "nil", None, None),
-            (3, "bob", "flag", None, None), (4, "bob", "accept", "SNOMEDCT:100", None),
-            (4, "eve", "adjudicate", "SNOMEDCT:101", "related"), (6, "ann", "reject", None, None),
-            (8, "ann", "skip", None, None), (8, "bob", "accept", "SNOMEDCT:102", None),
-        ]):  # fmt: skip
+        for place, (row, reviewer, kind, concept, relation) in enumerate(
+            [
+                (2, "ann", "choose", "SNOMEDCT:101", "narrow"),
+                (2, "bob", "nil", None, None),
+                (3, "bob", "flag", None, None),
+                (4, "bob", "accept", "SNOMEDCT:100", None),
+                (4, "eve", "adjudicate", "SNOMEDCT:101", "related"),
+                (6, "ann", "reject", None, None),
+                (8, "ann", "skip", None, None),
+                (8, "bob", "accept", "SNOMEDCT:102", None),
+            ]
+        ):
             store.decide(Decision(f"u{place}", "toes", ids[row], reviewer, kind, concept, relation, f"by {reviewer}"))
     return path
 

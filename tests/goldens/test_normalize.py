@@ -19,10 +19,18 @@ from tests.goldens.golden import Goldens, masked, of_table, told
 
 # What every format needs, and takes of its own.
 HEADER = [
-    "--set-id", "https://example.org/sets/golden", "--licence", "https://example.org/licence", "--source-vocabulary",
-    "LOCAL", "--source-system", "https://example.org/local", "--source-version", "7",
+    "--set-id",
+    "https://example.org/sets/golden",
+    "--licence",
+    "https://example.org/licence",
+    "--source-vocabulary",
+    "LOCAL",
+    "--source-system",
+    "https://example.org/local",
+    "--source-version",
+    "7",
     *(word for name in ("LOCAL", "AX", "BX", "T") for word in ("--prefix", f"{name}=https://example.org/{name}/")),
-]  # fmt: skip
+]
 FORMATS = registry.names("alphita.mappings.formats")
 PLAIN = ["--ranking", "vectors"]
 COLUMNS = ["--context-column", "note", "--language-column", "lang", "--frequency-column", "n"]
@@ -56,9 +64,17 @@ OPTIONS: dict[str, list[object]] = {
 }
 ENGINES = ["serial", "processes", pytest.param("ray", marks=pytest.mark.slow)]
 CASES = [
-    *(f"{variant}/{name}" for variant in VARIANTS for name in FORMATS), *OPTIONS, "borrowed", "stdin", "report",
-    "engine/letters", "engine/learned", "results/vectors", "results/learned", "results/borrowed",
-]  # fmt: skip
+    *(f"{variant}/{name}" for variant in VARIANTS for name in FORMATS),
+    *OPTIONS,
+    "borrowed",
+    "stdin",
+    "report",
+    "engine/letters",
+    "engine/learned",
+    "results/vectors",
+    "results/learned",
+    "results/borrowed",
+]
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +83,13 @@ def golden() -> Goldens:
 
 
 def normalized(
-    world: World, folder: Path, *options: object, out: str = "out.csv", source: Path | None = None,
+    world: World,
+    folder: Path,
+    *options: object,
+    out: str = "out.csv",
+    source: Path | None = None,
     index: Path | None = None,
-) -> str:  # fmt: skip
+) -> str:
     here = {"STORE": world.reviews, "SHORT": world.short}
     words = [source or world.source, "--to", index or world.index, "-o", folder / "out" / out, "--column", "text"]
     words += ["--code-column", "id", *(here.get(str(one), one) for one in options)]

@@ -46,9 +46,10 @@ def test_some_steps(golden: Table, given: Given, tmp_path: Path, name: str) -> N
     start, end = weights("start", steps=1, learning_rate=1e-30), weights("end", steps=STEPS)
     assert start.keys() == end.keys()
     found = (
-        len(end), float(torch.cat([one.flatten() for one in end.values()]).norm()),
+        len(end),
+        float(torch.cat([one.flatten() for one in end.values()]).norm()),
         float(torch.cat([(end[one] - start[one]).flatten() for one in end]).norm()),
-    )  # fmt: skip
+    )
     known = golden.row(name, tuple(f"{one:.9g}" for one in found))
     assert found == pytest.approx(tuple(map(float, known)), rel=CLOSE)
 

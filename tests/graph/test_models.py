@@ -97,7 +97,7 @@ def test_transe_constrains_entities_as_pykeen_does() -> None:
     _, model, config = built("transe")
     theirs = pykeen.TransE(
         embedding_dim=DIM, scoring_fct_norm=2, triples_factory=model_factory(), random_seed=config.seed
-    )  # fmt: skip
+    )
     numbers = torch.randn(N, DIM, generator=torch.Generator().manual_seed(1))
     tables = [one.entity_representations[0]._embeddings.weight for one in (model, theirs)]
     for one, table in zip((model, theirs), tables, strict=True):
@@ -148,10 +148,13 @@ def test_infonce_is_the_printed_one() -> None:
         for side in (0, 1):
             wrong = [(head, entity) if side == 0 else (entity, tail) for entity in false[side].tolist()]
             logits = [
-                (graph_scores.complex(vectors["entities"][h], vectors["relations"][relation], vectors["entities"][t])
-                 - (0.3 if place == 0 else 0)) / 0.5
+                (
+                    graph_scores.complex(vectors["entities"][h], vectors["relations"][relation], vectors["entities"][t])
+                    - (0.3 if place == 0 else 0)
+                )
+                / 0.5
                 for place, (h, t) in enumerate([(head, tail), *wrong])
-            ]  # fmt: skip
+            ]
             total += np.logaddexp.reduce(logits) - logits[0]
     assert float(kge.loss_of(module, model, triples, false)) == pytest.approx(total / (2 * len(triples)), rel=1e-4)
 

@@ -16,9 +16,13 @@ from tests.graph.graphs import ring
 def sample(ids=("R:000", "R:002", "R:003"), d: int = 4) -> EntityVectors:
     rng = np.random.default_rng(1)
     return EntityVectors(
-        list(ids), rng.normal(size=(len(ids), d)).astype(np.float32), ["far", "next"],
-        rng.normal(size=(2, d)).astype(np.float32), "complex", {"figures": {"test": {"MRR": 0.25}}},
-    )  # fmt: skip
+        list(ids),
+        rng.normal(size=(len(ids), d)).astype(np.float32),
+        ["far", "next"],
+        rng.normal(size=(2, d)).astype(np.float32),
+        "complex",
+        {"figures": {"test": {"MRR": 0.25}}},
+    )
 
 
 def test_saved_and_opened(tmp_path: Path) -> None:
@@ -26,8 +30,13 @@ def test_saved_and_opened(tmp_path: Path) -> None:
     one.save(tmp_path / "x.vectors")
     two = EntityVectors.load(tmp_path / "x.vectors", dim=4)
     assert (two.ids, two.relations, two.model, two.facts, two.dim, len(two)) == (
-        one.ids, one.relations, "complex", one.facts, 4, 3,
-    )  # fmt: skip
+        one.ids,
+        one.relations,
+        "complex",
+        one.facts,
+        4,
+        3,
+    )
     assert np.array_equal(two.vectors, one.vectors)
     assert np.array_equal(two.relation_vectors, one.relation_vectors)
     assert two.vectors.dtype == np.float32
@@ -63,8 +72,10 @@ def test_rows_of_a_terminology(graph) -> None:
     rows, missing = sample().rows_of_terminology(graph)
     assert rows.shape == (graph.n_concepts,)
     assert {graph.concept_id(row): int(rows[row]) for row in np.flatnonzero(rows >= 0)} == {
-        "R:000": 0, "R:002": 1, "R:003": 2,
-    }  # fmt: skip
+        "R:000": 0,
+        "R:002": 1,
+        "R:003": 2,
+    }
     assert missing == 41 - 3
     with pytest.raises(InputError, match=r"none of the 2 concepts of these vectors is in .*ring"):
         sample(("X:1", "X:2")).rows_of_terminology(graph)

@@ -30,9 +30,7 @@ def test_rare_inverse_retired_and_loops_are_left_out(graph) -> None:
     assert not {"R:old", "R:alone"} & set(division.entities)
     assert division.entities == sorted(division.entities)
     assert [graph.concept_id(row) for row in division.concepts] == division.entities
-    assert division.notes == {
-        "rare_relations_left_out": 1, "inverse_relations_left_out": ["before (turns next round)"],
-    }  # fmt: skip
+    assert division.notes == {"rare_relations_left_out": 1, "inverse_relations_left_out": ["before (turns next round)"]}
 
 
 def test_shares_and_what_training_sees(graph) -> None:

@@ -27,10 +27,16 @@ from alphita.terminology.language_ranges import speaks
 HALF = 5e-4
 FACTS = {"format": 1, "dim": 24, "model_hash": "m", "tokenizer_hash": "t", "cleaning_rules_hash": "c"}
 FILTERS = [
-    {"sources": ["A"]}, {"sources": ["B"], "languages": ["it"]}, {"types": ["drug", "site"]}, {"types": ["rare"]},
-    {"types": ["rare"], "sources": ["B"]}, {"sources": ["A", "B"], "types": ["disease"], "languages": ["en", "it"]},
-    {"languages": ["xx"]}, {"sources": ["nix"], "types": ["drug"]}, {"languages": ["it-CH", "fr"]},
-]  # fmt: skip
+    {"sources": ["A"]},
+    {"sources": ["B"], "languages": ["it"]},
+    {"types": ["drug", "site"]},
+    {"types": ["rare"]},
+    {"types": ["rare"], "sources": ["B"]},
+    {"sources": ["A", "B"], "types": ["disease"], "languages": ["en", "it"]},
+    {"languages": ["xx"]},
+    {"sources": ["nix"], "types": ["drug"]},
+    {"languages": ["it-CH", "fr"]},
+]
 
 
 class Rows:
@@ -84,13 +90,15 @@ def mixed_rows(count: int) -> Rows:
     for row, vector in enumerate(many(count, 16)[0]):
         terms = [
             term(
-                place, f"{row}-{place}", source=chance.choice("AAAAB"),
+                place,
+                f"{row}-{place}",
+                source=chance.choice("AAAAB"),
                 language=chance.choice(["en"] * 9 + ["it", "it-CH"]),
                 types=tuple(sorted(chance.sample(["disease", "drug", "site"], chance.randrange(3))))
                 + (("rare",) if row % (count // 4) == 3 else ()),
             )
             for place in range(chance.randint(1, 3))
-        ]  # fmt: skip
+        ]
         rows[f"{row:06d}"] = (vector, terms)
     return Rows(rows)
 
@@ -139,10 +147,12 @@ def filtered(
     found = []
     for string, (vector, terms) in content.rows.items():
         passing = [
-            one for one in terms
-            if (not sources or one.source in sources) and (not types or set(types) & set(one.types))
+            one
+            for one in terms
+            if (not sources or one.source in sources)
+            and (not types or set(types) & set(one.types))
             and (not languages or any(speaks(one.language, wanted) for wanted in languages))
-        ]  # fmt: skip
+        ]
         if passing:
             found.append((float(vector.astype(float) @ query.astype(float)), string, passing))
     found.sort(key=lambda one: (-one[0], one[1]))

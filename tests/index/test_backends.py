@@ -186,9 +186,10 @@ def test_whole_numbers_are_given_up_where_they_never_can_tell(products, monkeypa
     rounded = []
     search_by_rounded = faiss.FaissBackend._by_rounded
     monkeypatch.setattr(
-        faiss.FaissBackend, "_by_rounded",
+        faiss.FaissBackend,
+        "_by_rounded",
         lambda self, *given: rounded.append(len(given[1])) or search_by_rounded(self, *given),
-    )  # fmt: skip
+    )
     for start in range(0, 300, 10):
         nearest(backend, vectors.shape, asked[start : start + 10], 3)
     assert faiss.MOST_IN_VAIN < sum(rounded) <= faiss.MOST_IN_VAIN + 10

@@ -81,8 +81,9 @@ def test_a_concept_gets_the_other_names_of_the_same_concept_elsewhere(tmp_path):
     # name; not SOB, a short form; not "Pyrexia" nor "Raised temperature": "Cough" names two concepts of the lender, and
     # "Fever" leads to Pyrexia; not "Coryza", for "Cold" is two concepts.
     assert {(concept, name) for concept, name, _, _ in borrowed(index)} == {
-        ("X:1", "Breathlessness"), ("X:3", "Pyrexia"),
-    }  # fmt: skip
+        ("X:1", "Breathlessness"),
+        ("X:3", "Pyrexia"),
+    }
     assert index.manifest["borrowed"]["names"] == 2
     assert index.manifest["counts"]["concepts"] == 6
 
@@ -123,16 +124,32 @@ def test_a_short_form_becomes_a_meaning_and_no_name(tmp_path):
     index = indexed(tmp_path)
     assert index.rows(["sob"])[0] == -1
     assert index.segment.short_forms.to_pylist() == [
-        {"short": "SOB", "long": "Dyspnea", "share": pytest.approx(0.25), "language": None, "source": "lent",
-         "known": True}
-    ]  # fmt: skip
+        {
+            "short": "SOB",
+            "long": "Dyspnea",
+            "share": pytest.approx(0.25),
+            "language": None,
+            "source": "lent",
+            "known": True,
+        }
+    ]
 
 
 @pytest.mark.parametrize(
     ("name", "is_short"),
-    [("DM", True), ("T2DM", True), ("HbA1c", True), ("cpc", True), ("crd", True), ("itch", False), ("Zika", False),
-     ("Noma", False), ("Type 1", False), ("Breathlessness", False)],
-)  # fmt: skip
+    [
+        ("DM", True),
+        ("T2DM", True),
+        ("HbA1c", True),
+        ("cpc", True),
+        ("crd", True),
+        ("itch", False),
+        ("Zika", False),
+        ("Noma", False),
+        ("Type 1", False),
+        ("Breathlessness", False),
+    ],
+)
 def test_what_counts_as_a_short_form(name, is_short):
     from alphita.index.borrowing import _SHORT
 

@@ -16,17 +16,43 @@ from tests.doubles import HashEncoder
 
 # id, retired
 CONCEPTS = [
-    ("T:0", False), ("T:1", False), ("T:2", False), ("T:3", False), ("T:4", False), ("T:5", True), ("T:6", True),
-    ("T:7", True), ("T:8", True), ("T:9", True), ("T:X", True),
-]  # fmt: skip
+    ("T:0", False),
+    ("T:1", False),
+    ("T:2", False),
+    ("T:3", False),
+    ("T:4", False),
+    ("T:5", True),
+    ("T:6", True),
+    ("T:7", True),
+    ("T:8", True),
+    ("T:9", True),
+    ("T:X", True),
+]
 TERMS = [
-    ("T:1", "Seizure", True), ("T:1", "Fit", False), ("T:2", "Focal seizure", True), ("T:3", "Cold", True),
-    ("T:4", "Low temperature", True), ("T:4", "Chill", False), ("T:5", "Spell", True), ("T:5", "seizure", False),
-    ("T:5", "Cold", False), ("T:6", "Old spell", True), ("T:7", "Round one", True), ("T:8", "Round two", True),
-    ("T:9", "Undecided", True), ("T:X", "Gone", True),
-]  # fmt: skip
-REPLACED = [("T:5", "T:1"), ("T:6", "T:5"), ("T:7", "T:8"), ("T:8", "T:7"), ("T:9", "T:1"), ("T:9", "T:3"),
-            ("T:X", "T:404")]  # fmt: skip
+    ("T:1", "Seizure", True),
+    ("T:1", "Fit", False),
+    ("T:2", "Focal seizure", True),
+    ("T:3", "Cold", True),
+    ("T:4", "Low temperature", True),
+    ("T:4", "Chill", False),
+    ("T:5", "Spell", True),
+    ("T:5", "seizure", False),
+    ("T:5", "Cold", False),
+    ("T:6", "Old spell", True),
+    ("T:7", "Round one", True),
+    ("T:8", "Round two", True),
+    ("T:9", "Undecided", True),
+    ("T:X", "Gone", True),
+]
+REPLACED = [
+    ("T:5", "T:1"),
+    ("T:6", "T:5"),
+    ("T:7", "T:8"),
+    ("T:8", "T:7"),
+    ("T:9", "T:1"),
+    ("T:9", "T:3"),
+    ("T:X", "T:404"),
+]
 # T:0 has no term, so T:2's parent T:0 is passed through; T:3 and T:4 are each other's parents.
 IS_A = [("T:2", "T:0"), ("T:0", "T:1"), ("T:3", "T:4"), ("T:4", "T:3"), ("T:4", "T:1"), ("T:1", "T:X"), ("T:X", "T:3")]
 
@@ -117,15 +143,31 @@ def test_ids_aliases_and_retired_ids_find_their_concept(make):
     asked = ["T:1", "T:5", "T:6", "U:9", "U:1", "U:2", "T:9", "T:404", "", "T:2"]
     found = index.concept_rows(asked)
     assert [None if row < 0 else ids_of(index, [row])[0] for row in found] == [
-        "T:1", "T:1", "T:1", "T:2", "T:1", None, None, None, None, "T:2"]  # fmt: skip
+        "T:1",
+        "T:1",
+        "T:1",
+        "T:2",
+        "T:1",
+        None,
+        None,
+        None,
+        None,
+        "T:2",
+    ]
 
 
 def test_what_is_shown_of_a_concept(make):
-    index = make(tables(
-        definitions=rows(["concept", "text", "language"], ("T:1", "A sudden event.", "en"), ("T:1", "Again.", "en"),
-                         ("T:5", "Old words.", "en")),
-        semantic_types=rows(["concept", "semantic_type"], ("T:1", "Sign"), ("T:1", "Event"), ("T:1", "Sign")),
-    ))  # fmt: skip
+    index = make(
+        tables(
+            definitions=rows(
+                ["concept", "text", "language"],
+                ("T:1", "A sudden event.", "en"),
+                ("T:1", "Again.", "en"),
+                ("T:5", "Old words.", "en"),
+            ),
+            semantic_types=rows(["concept", "semantic_type"], ("T:1", "Sign"), ("T:1", "Event"), ("T:1", "Sign")),
+        )
+    )
     shown = index.concept(int(index.concept_rows(["T:1"])[0]))
     assert (shown.id, shown.name, shown.source) == ("T:1", "Seizure", "T")
     assert shown.definition == "A sudden event."
@@ -137,13 +179,19 @@ def test_what_is_shown_of_a_concept(make):
 
 
 def test_omop_columns(make):
-    index = make(tables(
-        "SNOMEDCT",
-        aliases=rows(["concept", "alias"], ("T:1", "OMOP:4029498"), ("T:2", "OMOP:77"), ("T:5", "OMOP:5")),
-        semantic_types=rows(["concept", "semantic_type", "code"], ("T:1", "Condition", "domain_id"),
-                            ("T:1", "Disorder", "concept_class_id"), ("T:2", "Condition", "domain_id")),
-        properties=rows(["concept", "name", "value"], ("T:1", "comment", "x"), ("T:1", "standard_concept", "S")),
-    ))  # fmt: skip
+    index = make(
+        tables(
+            "SNOMEDCT",
+            aliases=rows(["concept", "alias"], ("T:1", "OMOP:4029498"), ("T:2", "OMOP:77"), ("T:5", "OMOP:5")),
+            semantic_types=rows(
+                ["concept", "semantic_type", "code"],
+                ("T:1", "Condition", "domain_id"),
+                ("T:1", "Disorder", "concept_class_id"),
+                ("T:2", "Condition", "domain_id"),
+            ),
+            properties=rows(["concept", "name", "value"], ("T:1", "comment", "x"), ("T:1", "standard_concept", "S")),
+        )
+    )
     columns = ("omop_concept_id", "vocabulary", "domain", "concept_class", "standard")
     found = index.segment.concepts.select(["id", *columns]).to_pylist()
     shown = {line["id"]: tuple(line[name] for name in columns) for line in found}
@@ -158,10 +206,14 @@ def mapping_tables() -> Tables:
     pairs = {"T:3": ["T:1"], "T:4": ["T:1", "T:2", "T:1"], "T:0": ["T:3"], "T:5": ["T:2"], "T:1": ["T:2"]}
     xrefs = [(one, MAPS_TO, other) for one, others in pairs.items() for other in others]
     return tables(
-        properties=rows(["concept", "name", "value"], ("T:1", "standard_concept", "S"),
-                        ("T:2", "standard_concept", "S"), ("T:3", "standard_concept", "C")),
+        properties=rows(
+            ["concept", "name", "value"],
+            ("T:1", "standard_concept", "S"),
+            ("T:2", "standard_concept", "S"),
+            ("T:3", "standard_concept", "C"),
+        ),
         xrefs=rows(["concept", "predicate", "object"], *xrefs, ("T:3", "skos:closeMatch", "T:2")),
-    )  # fmt: skip
+    )
 
 
 def test_terms_of_non_standard_concepts_stand_for_what_these_map_to(make, tmp_path):

@@ -14,14 +14,20 @@ from alphita.index.lenders import prepared
 NAMES = prepared(
     pl.DataFrame(
         [
-            ("A", "A:1", "Fever"), ("A", "A:1", "Pyrexia"),
-            ("A", "A:2", "Appendectomy"), ("A", "A:2", "Removal of the appendix"),
-            ("A", "A:3", "Cold"), ("B", "B:1", "Cold"), ("B", "B:1", "Common cold"),
-            ("Alphita", "1", "Burning up"), ("icd index", "R50", "Heat, excessive"),
+            ("A", "A:1", "Fever"),
+            ("A", "A:1", "Pyrexia"),
+            ("A", "A:2", "Appendectomy"),
+            ("A", "A:2", "Removal of the appendix"),
+            ("A", "A:3", "Cold"),
+            ("B", "B:1", "Cold"),
+            ("B", "B:1", "Common cold"),
+            ("Alphita", "1", "Burning up"),
+            ("icd index", "R50", "Heat, excessive"),
         ],
-        ["source", "id", "name"], orient="row",
+        ["source", "id", "name"],
+        orient="row",
     ).with_columns(language=pl.lit("en"))
-)  # fmt: skip
+)
 STRINGS = pa.array(["common cold", "fever"], pa.large_string())
 
 

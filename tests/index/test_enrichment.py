@@ -87,9 +87,12 @@ def test_the_general_calibration_is_for_it_too(index):
 def test_an_update_keeps_the_head_and_so_the_vectors(index, source, tmp_path):
     own = TermEncoder.load(index.model_path)
     again = build(
-        load_terminology(source), own, tmp_path / "new.index", blocks=reusing(index, own),
+        load_terminology(source),
+        own,
+        tmp_path / "new.index",
+        blocks=reusing(index, own),
         enrichment=Enrichment(None, None, "seconds"),
-    )  # fmt: skip
+    )
     assert again.vectors.tobytes() == index.vectors.tobytes()
     assert again.manifest["head"] == {"reason": "the one of the index that was updated"}
 

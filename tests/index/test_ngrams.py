@@ -23,8 +23,11 @@ lists = st.lists(text.filter(bool), min_size=1, max_size=12, unique=True)
 def grams(string: str) -> set[str]:
     padded = f" {string} "
     found = {padded[start : start + 3] for start in range(len(padded) - 2)}
-    found |= {padded[start : start + 2] for start in range(len(padded) - 1)
-              if max(padded[start : start + 2]) >= chr(DENSE_SCRIPTS)}  # fmt: skip
+    found |= {
+        padded[start : start + 2]
+        for start in range(len(padded) - 1)
+        if max(padded[start : start + 2]) >= chr(DENSE_SCRIPTS)
+    }
     return found
 
 
@@ -42,9 +45,12 @@ def naive(strings: list[str], queries: list[str]) -> np.ndarray:
         return {piece: value / length for piece, value in known.items()}
 
     rows = [unit(string) for string in strings]
-    return np.array([
-        [sum(value * row.get(piece, 0.0) for piece, value in unit(query).items()) for row in rows] for query in queries
-    ]).reshape(len(queries), len(strings))  # fmt: skip
+    return np.array(
+        [
+            [sum(value * row.get(piece, 0.0) for piece, value in unit(query).items()) for row in rows]
+            for query in queries
+        ]
+    ).reshape(len(queries), len(strings))
 
 
 def made(strings: list[str], folder) -> Ngrams:

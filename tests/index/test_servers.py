@@ -14,14 +14,7 @@ import pytest
 from alphita import registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.index.neighbours import unit
-from alphita.index.servers import (
-    SERVERS,
-    Hit,
-    _postgres,
-    _postgres_copying,
-    _postgres_loading,
-    pgvector,
-)
+from alphita.index.servers import SERVERS, Hit, _postgres, _postgres_copying, _postgres_loading, pgvector
 from alphita.index.servers._content import IndexContent, probes_of
 from alphita.index.servers._opening import check_name, connect, module_of
 from alphita.index.servers._recall import Measure
@@ -258,9 +251,12 @@ def test_an_update_is_the_same_as_loading_anew(server, database, mixed, monkeypa
             terms_before = {(string, one) for string, (_, terms) in before.items() for one in terms}
             terms_after = {(string, one) for string, (_, terms) in rows.items() for one in terms}
             assert change == (
-                len(rows.keys() - before.keys()), len(before.keys() - rows.keys()),
-                len(terms_after - terms_before), len(terms_before - terms_after), len(terms_after & terms_before),
-            )  # fmt: skip
+                len(rows.keys() - before.keys()),
+                len(before.keys() - rows.keys()),
+                len(terms_after - terms_before),
+                len(terms_before - terms_after),
+                len(terms_after & terms_before),
+            )
             assert server.facts()["recall_at_1"] >= 0.99
     assert [one.release for one in server.releases()] == ["one", "r0", "r1", "r2"]
     assert server.releases()[-1].strings == len(rows)
@@ -436,10 +432,12 @@ def test_an_index_is_listed_and_dropped(database, mixed):
 @pytest.mark.parametrize(
     ("graph", "most", "own", "expected"),
     [
-        ("SPARSE", 8 << 20, "64MB", "64MB"), ("SPARSE", 8 << 20, "1MB", "4316kB"), ("DENSE", 8 << 20, "1MB", "8066kB"),
+        ("SPARSE", 8 << 20, "64MB", "64MB"),
+        ("SPARSE", 8 << 20, "1MB", "4316kB"),
+        ("DENSE", 8 << 20, "1MB", "8066kB"),
         ("SPARSE", 2048, "1MB", "2MB"),
     ],
-)  # fmt: skip
+)
 def test_memory_for_the_graph_is_what_it_takes_and_no_less_than_the_servers(
     server, mixed, monkeypatch, graph, most, own, expected
 ):
@@ -487,12 +485,17 @@ def test_the_servers_are_the_files():
 @pytest.mark.parametrize(
     "address",
     [
-        "postgresql://me:secr:et@host:port/db", "postgresql://me:se/cret@host/db", "postgresql://me:12/cret@host/db",
-        "postgresql://me@1:secret@host/db", "postgresql://me:secret@host:99999/db",
-        "postgresql://me:secret@127.0.0.1:1/db", "postgresql://me:secret@/db?host=/nowhere/at/all",
-        "postgresql://me:secret@127.0.0.1:1/db?nonsense=secret", "postgresql://me:secret@nowhere.invalid/db",
+        "postgresql://me:secr:et@host:port/db",
+        "postgresql://me:se/cret@host/db",
+        "postgresql://me:12/cret@host/db",
+        "postgresql://me@1:secret@host/db",
+        "postgresql://me:secret@host:99999/db",
+        "postgresql://me:secret@127.0.0.1:1/db",
+        "postgresql://me:secret@/db?host=/nowhere/at/all",
+        "postgresql://me:secret@127.0.0.1:1/db?nonsense=secret",
+        "postgresql://me:secret@nowhere.invalid/db",
     ],
-)  # fmt: skip
+)
 def test_a_wrong_address_is_said_without_the_password(address):
     with pytest.raises(AlphitaError, match=r"not well formed|cannot connect to PostgreSQL at me@") as refused:
         connect(address, "terms")

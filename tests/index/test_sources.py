@@ -73,10 +73,12 @@ def test_terminologies_and_indexes_are_taken_as_they_are(cache, table):
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("hpoo", "did you mean 'hpo'"), ("snomed", "choose from"), ("no/such.obo", "no such file or folder"),
+        ("hpoo", "did you mean 'hpo'"),
+        ("snomed", "choose from"),
+        ("no/such.obo", "no such file or folder"),
         ("none.index", "no such file or folder"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("ask", [index_of, terminology_of, located])
 def test_what_is_not_there_is_told(cache, tmp_path, monkeypatch, name, problem, ask):
     monkeypatch.chdir(tmp_path)

@@ -77,8 +77,10 @@ def test_an_index_knows_what_its_encoder_was_trained_on(index, tmp_path):
     second = build(small_terminology(), TrainedEncoder(first.model_path), tmp_path / "second.index")
     for one in (first, second):
         assert Index.open(one.path).manifest["trained"] == {
-            "recipe": "coder", "terminology": "t" * 64, "split": "s" * 64
-        }  # fmt: skip
+            "recipe": "coder",
+            "terminology": "t" * 64,
+            "split": "s" * 64,
+        }
         assert json.loads((one.model_path / "training.json").read_text()) == record
     (folder / "training.json").write_text(json.dumps({"recipe": "coder"}))
     found = build(small_terminology(), TrainedEncoder(folder), tmp_path / "third.index").manifest["trained"]
@@ -86,9 +88,7 @@ def test_an_index_knows_what_its_encoder_was_trained_on(index, tmp_path):
     for hold_back, said in ((True, {"held_back": True}), (False, {})):
         (folder / "training.json").write_text(json.dumps({**record, "config": {"hold_back": hold_back}}))
         made = build(small_terminology(), TrainedEncoder(folder), tmp_path / f"{hold_back}.index")
-        assert made.manifest["trained"] == {
-            "recipe": "coder", "terminology": "t" * 64, "split": "s" * 64, **said
-        }  # fmt: skip
+        assert made.manifest["trained"] == {"recipe": "coder", "terminology": "t" * 64, "split": "s" * 64, **said}
 
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff\xfe", b"null"])
@@ -138,8 +138,9 @@ def test_letters_are_stored_unless_left_out(index, tmp_path):
 def many_terms() -> SmallTerminology:
     parts = ["heart", "liver", "kidney", "lung", "brain", "skin", "bone", "eye", "ear", "hand", "foot", "knee"]
     kinds = ["pain", "failure", "tumor", "injury", "infection", "ulcer", "defect", "edema", "cyst", "fracture"]
-    rows = [f"{kind} of {one} and {other} grade {n}" for kind in kinds for one in parts for other in parts
-            for n in range(4)]  # fmt: skip
+    rows = [
+        f"{kind} of {one} and {other} grade {n}" for kind in kinds for one in parts for other in parts for n in range(4)
+    ]
     return SmallTerminology([(f"T:{number}", string, "exact") for number, string in enumerate(rows)])
 
 

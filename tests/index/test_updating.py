@@ -54,8 +54,11 @@ def test_half_precision_makes_no_full_one(tmp_path):
         updating.reusing(half, HashEncoder())
     encoder = HashEncoder()
     again = build(
-        small_terminology(), encoder, tmp_path / "again.index", half=True,
+        small_terminology(),
+        encoder,
+        tmp_path / "again.index",
+        half=True,
         blocks=updating.reusing(half, encoder, half=True),
-    )  # fmt: skip
+    )
     assert again.vectors.tobytes() == half.vectors.tobytes()
     assert encoder.encoded == []

@@ -116,9 +116,7 @@ def test_the_types_are_the_same_whatever_was_found(normalizer):
 
 def test_context_and_language_go_along_and_make_questions_distinct(normalizer):
     counting = Counting(normalizer)
-    frame = pl.DataFrame(
-        {"text": ["cold"] * 4, "note": ["a", "b", "a", None], "lang": ["en", "en", "en", None]}
-    )  # fmt: skip
+    frame = pl.DataFrame({"text": ["cold"] * 4, "note": ["a", "b", "a", None], "lang": ["en", "en", "en", None]})
     made = normalize_column(frame, "text", counting, context="note", language="lang", prefix="a_")
     ((mentions, options),) = counting.asked
     assert mentions == ["cold"] * 3
@@ -143,9 +141,14 @@ def test_what_was_settled_answers_first(normalizer, kind):
         made, plain = pl.from_pandas(made), pl.from_pandas(plain)
     assert made[::2][plain.columns].equals(plain[::2])
     assert made.row(1, named=True) | {"concept_id": "X:7", "relation": "broad", "method": "reviewed"} | {
-        "explanation": "reviewed: choose by ann, 2026-01-02", "status": "approved", "reviewer": "ann",
-        "reviewed_at": "2026-01-02", "comment": "seen", "similarity": None, "rank": 1,
-    } == made.row(1, named=True)  # fmt: skip
+        "explanation": "reviewed: choose by ann, 2026-01-02",
+        "status": "approved",
+        "reviewer": "ann",
+        "reviewed_at": "2026-01-02",
+        "comment": "seen",
+        "similarity": None,
+        "rank": 1,
+    } == made.row(1, named=True)
     assert made["status"].to_list() == ["unreviewed", "approved", "unreviewed"]
     assert made["mapping_type"].to_list() == ["maps_to"] * 3
     assert made["reviewer"].to_list() == [None, "ann", None]

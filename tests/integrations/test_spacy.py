@@ -21,10 +21,12 @@ from tests.doubles import HashEncoder, SmallTerminology
 from tests.integrations.conftest import HIDDEN
 
 PATTERNS = [
-    {"label": "DISEASE", "pattern": "cold"}, {"label": "DISEASE", "pattern": "T2DM"},
-    {"label": "DISEASE", "pattern": "zzzz"}, {"label": "DISEASE", "pattern": "headach"},
+    {"label": "DISEASE", "pattern": "cold"},
+    {"label": "DISEASE", "pattern": "T2DM"},
+    {"label": "DISEASE", "pattern": "zzzz"},
+    {"label": "DISEASE", "pattern": "headach"},
     {"label": "DRUG", "pattern": "Aspirin", "id": "ruled"},
-]  # fmt: skip
+]
 
 
 @pytest.fixture(autouse=True)
@@ -64,8 +66,10 @@ def added(nlp, index_path, name="alphita", **config):
 def test_entities_get_concepts(ruled, index_path, normalizer):
     doc = added(ruled, index_path, top_k=2)("A cold, T2DM and headach.")
     assert [(one.text, one.kb_id_, one._.concept_id) for one in doc.ents] == [
-        ("cold", "T:3", "T:3"), ("T2DM", "T:7", "T:7"), ("headach", "T:2", "T:2"),
-    ]  # fmt: skip
+        ("cold", "T:3", "T:3"),
+        ("T2DM", "T:7", "T:7"),
+        ("headach", "T:2", "T:2"),
+    ]
     assert [one._.alphita for one in doc.ents] == normalizer.normalize(["cold", "T2DM", "headach"], top_k=2)
     assert [len(one._.alphita.candidates) for one in doc.ents] == [2, 2, 2]
 
@@ -162,8 +166,10 @@ def test_spans_of_a_group_may_overlap(grouped):
     nlp(doc)
     group = doc.spans["sc"]
     assert [(one.text, one.label_, one.kb_id_, one.id_, one._.concept_id) for one in group] == [
-        ("common cold", "A", "T:3", "one", "T:3"), ("cold", "A", "T:3", "", "T:3"), ("headache", "B", "K:1", "", None),
-    ]  # fmt: skip
+        ("common cold", "A", "T:3", "one", "T:3"),
+        ("cold", "A", "T:3", "", "T:3"),
+        ("headache", "B", "K:1", "", None),
+    ]
     assert group.attrs == {"kept": 1}
     assert [one.kb_id_ for one in doc.spans["other"]] == [""]
     assert doc.ents == ()
@@ -379,8 +385,9 @@ def test_without_spacy_the_extra_is_named():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == (
-        "this needs spacy, which is not installed: pip install 'alphita[spacy]'\n", "",
-    )  # fmt: skip
+        "this needs spacy, which is not installed: pip install 'alphita[spacy]'\n",
+        "",
+    )
 
 
 def test_the_factory_is_declared():

@@ -38,8 +38,10 @@ def test_to_sssom(source, tmp_path):
     assert result.exit_code == 0, result.output
     assert out.read_text().splitlines()[-2].startswith("LOCAL:T1\tsore toe\tskos:exactMatch\tSNOMEDCT:100\tToe pain\t")
     assert result.stdout.splitlines() == [
-        f"{out}: 3 mappings read", "  not held:          1  further candidates", "  not held:          1  explanation",
-    ]  # fmt: skip
+        f"{out}: 3 mappings read",
+        "  not held:          1  further candidates",
+        "  not held:          1  explanation",
+    ]
     assert "1 rows were set aside" in result.stderr
     with open(f"{out}.rejects.csv", newline="") as file:
         assert [(row["line"], row["field"], row["value"]) for row in csv.DictReader(file)] == [

@@ -20,12 +20,24 @@ BOTH = [fhir_r4, fhir_r5]
 HEAD = header(version="3", date="2026-01-31", sources={"HP": "2026-01-01"}, source_version="2025")
 STATUSES = ("draft", "active", "retired", "unknown")
 EQUIVALENCES = (
-    "relatedto", "equivalent", "equal", "wider", "subsumes", "narrower", "specializes", "inexact", "unmatched",
+    "relatedto",
+    "equivalent",
+    "equal",
+    "wider",
+    "subsumes",
+    "narrower",
+    "specializes",
+    "inexact",
+    "unmatched",
     "disjoint",
-)  # fmt: skip
+)
 RELATIONSHIPS = (
-    "related-to", "equivalent", "source-is-narrower-than-target", "source-is-broader-than-target", "not-related-to"
-)  # fmt: skip
+    "related-to",
+    "equivalent",
+    "source-is-narrower-than-target",
+    "source-is-broader-than-target",
+    "not-related-to",
+)
 
 
 def faults(document: dict, release: int) -> list[str]:
@@ -70,26 +82,46 @@ def test_an_r4_document(tmp_path):
     ]
     document = checked(fhir_r4, lines, tmp_path / "a.json", header(target_system="HP", date="2026-01-31"))
     assert {key: value for key, value in document.items() if key != "group"} == {
-        "resourceType": "ConceptMap", "url": "https://example.org/maps/mine", "name": "Map_mine", "status": "draft",
-        "date": "2026-01-31", "description": f"Made by alphita {HEAD.tool_version}.",
+        "resourceType": "ConceptMap",
+        "url": "https://example.org/maps/mine",
+        "name": "Map_mine",
+        "status": "draft",
+        "date": "2026-01-31",
+        "description": f"Made by alphita {HEAD.tool_version}.",
         "copyright": "https://example.org/licence",
-    }  # fmt: skip
+    }
     assert document["group"] == [
         {
-            "source": "https://example.org/local/", "target": "http://human-phenotype-ontology.org",
+            "source": "https://example.org/local/",
+            "target": "http://human-phenotype-ontology.org",
             "element": [
-                {"code": "T1", "display": "sore toe", "target": [
-                    {"code": "HP:0000001", "display": "Toe", "equivalence": "narrower",
-                     "comment": "The target is narrower in meaning than the source."}]},
+                {
+                    "code": "T1",
+                    "display": "sore toe",
+                    "target": [
+                        {
+                            "code": "HP:0000001",
+                            "display": "Toe",
+                            "equivalence": "narrower",
+                            "comment": "The target is narrower in meaning than the source.",
+                        }
+                    ],
+                },
                 {"code": "T2", "display": "no toe", "target": [{"equivalence": "unmatched"}]},
             ],
         },
         {
-            "source": "https://example.org/local/", "target": "http://snomed.info/sct",
-            "element": [{"code": "T1", "display": "sore toe", "target": [
-                {"code": "5", "equivalence": "equivalent", "comment": "yes"}]}],
+            "source": "https://example.org/local/",
+            "target": "http://snomed.info/sct",
+            "element": [
+                {
+                    "code": "T1",
+                    "display": "sore toe",
+                    "target": [{"code": "5", "equivalence": "equivalent", "comment": "yes"}],
+                }
+            ],
         },
-    ]  # fmt: skip
+    ]
 
 
 def test_an_r5_document(tmp_path):
@@ -101,18 +133,31 @@ def test_an_r5_document(tmp_path):
     one, other = document["group"]
     assert one["element"] == [{"code": "T2", "display": "no toe", "noMap": True}]
     assert (other["source"], other["target"]) == (
-        "https://example.org/local/|2025", "http://human-phenotype-ontology.org|2026-01-01"
-    )  # fmt: skip
+        "https://example.org/local/|2025",
+        "http://human-phenotype-ontology.org|2026-01-01",
+    )
     assert other["element"] == [
-        {"code": "T1", "display": "sore toe", "target": [
-            {"code": "HP:0000001", "relationship": "source-is-narrower-than-target", "property": [
-                {"code": "confidence", "valueDecimal": 0.9}, {"code": "similarity", "valueDecimal": -0.25},
-                {"code": "status", "valueString": "approved"}]}]}
-    ]  # fmt: skip
+        {
+            "code": "T1",
+            "display": "sore toe",
+            "target": [
+                {
+                    "code": "HP:0000001",
+                    "relationship": "source-is-narrower-than-target",
+                    "property": [
+                        {"code": "confidence", "valueDecimal": 0.9},
+                        {"code": "similarity", "valueDecimal": -0.25},
+                        {"code": "status", "valueString": "approved"},
+                    ],
+                }
+            ],
+        }
+    ]
     back = sample.read(fhir_r5, HEAD, tmp_path / "a.json")
     assert [(one.mention_code, one.similarity, one.confidence, one.status) for one in back] == [
-        ("T2", None, None, "unreviewed"), ("T1", -0.25, 0.9, "approved")
-    ]  # fmt: skip
+        ("T2", None, None, "unreviewed"),
+        ("T1", -0.25, 0.9, "approved"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +215,7 @@ def test_mappings_that_say_the_same_are_said_once(tmp_path, module):
     assert told == [f"{tmp_path / 'a.json'}: 1 mappings that say again what another one says were left out"]
     assert [[target["code"] for target in one["target"]] for one in document["group"][0]["element"]] == [
         ["HP:0000001", "HP:3"]
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("module", BOTH)
@@ -203,9 +248,15 @@ def test_what_the_header_lacks(module):
 @pytest.mark.parametrize("module", BOTH)
 @pytest.mark.parametrize(
     ("fields", "field"),
-    [({"mention_code": " 1"}, "mention_code"), ({"mention_code": "1  2"}, "mention_code"), ({"mention": ""}, "mention"),
-     ({"mention": "a\x0bb"}, "mention"), ({"concept_id": "HP"}, "concept_id"), ({"concept_id": ":1"}, "concept_id")],
-)  # fmt: skip
+    [
+        ({"mention_code": " 1"}, "mention_code"),
+        ({"mention_code": "1  2"}, "mention_code"),
+        ({"mention": ""}, "mention"),
+        ({"mention": "a\x0bb"}, "mention"),
+        ({"concept_id": "HP"}, "concept_id"),
+        ({"concept_id": ":1"}, "concept_id"),
+    ],
+)
 def test_what_cannot_be_written(module, fields, field):
     line = mapping(**fields)
     assert module.unfit(HEAD, line).field == field
@@ -225,8 +276,9 @@ def test_odd_strings(tmp_path_factory, module, pairs):
     checked(module, lines, path)
     fitting = {
         (one.mention if one.mention.strip() else "", one.mention_code or None)
-        for one in lines if module.unfit(HEAD, one) is None
-    }  # fmt: skip
+        for one in lines
+        if module.unfit(HEAD, one) is None
+    }
     assert {(one.mention, one.mention_code) for one in sample.read(module, HEAD, path)} == fitting
 
 
@@ -271,9 +323,12 @@ def test_reading_what_others_wrote(tmp_path, module):
     good = {
         "equivalence": ["equal", "subsumes", "specializes", "disjoint"],
         "relationship": [
-            "equivalent", "source-is-narrower-than-target", "source-is-broader-than-target", "not-related-to"
+            "equivalent",
+            "source-is-narrower-than-target",
+            "source-is-broader-than-target",
+            "not-related-to",
         ],
-    }[key]  # fmt: skip
+    }[key]
     targets = [{"code": str(at), key: code} for at, code in enumerate(good)]
     bad = [{"code": "9", key: "same"}, {key: good[0]}]
     group = {
@@ -292,9 +347,12 @@ def test_reading_what_others_wrote(tmp_path, module):
     with Rejects(tmp_path / "rejects.csv") as rejects:
         back = list(module.read(path, header(), rejects))
     assert [(one.row, one.concept_id, one.relation) for one in back] == [
-        (1, "SNOMEDCT:0", "exact"), (1, "SNOMEDCT:1", "broad"), (1, "SNOMEDCT:2", "narrow"), (2, None, None),
+        (1, "SNOMEDCT:0", "exact"),
+        (1, "SNOMEDCT:1", "broad"),
+        (1, "SNOMEDCT:2", "narrow"),
+        (2, None, None),
         (4, None, None),
-    ]  # fmt: skip
+    ]
     text = (tmp_path / "rejects.csv").read_text()
     assert rejects.count == 5
     assert "--prefix NAME=http://nowhere.example.org" in text

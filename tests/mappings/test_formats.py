@@ -298,11 +298,13 @@ def test_strings_of_parquet_that_are_no_utf_8_in_any_column_and_kind(tmp_path, k
     with Rejects(tmp_path / "rejects.csv") as rejects:
         back = list(parquet.read(tmp_path / "in", Header(), rejects))
     assert [(one.mention, one.concept_name, one.rank, one.comment) for one in back] == [
-        ("a", "good", 1, None), ("d", None, 1, "café")
-    ]  # fmt: skip
+        ("a", "good", 1, None),
+        ("d", None, 1, "café"),
+    ]
     assert [row[1:4] for row in rejected(tmp_path / "rejects.csv")] == [
-        ["2", "concept_name", "b?"], ["3", "comment", "??"]
-    ]  # fmt: skip
+        ["2", "concept_name", "b?"],
+        ["3", "comment", "??"],
+    ]
 
 
 def test_a_dictionary_of_parquet_that_is_no_utf_8_cannot_be_read(tmp_path):
@@ -343,9 +345,12 @@ def test_a_bad_row_of_a_plain_table_is_set_aside(tmp_path):
     ]
     said = rejected(out)
     assert [row[1:4] for row in said] == [
-        ["3", "confidence", "1.5"], ["4", "relation", "wider"], ["5", "", "4,d"], ["6", "status", "done"],
+        ["3", "confidence", "1.5"],
+        ["4", "relation", "wider"],
+        ["5", "", "4,d"],
+        ["6", "status", "done"],
         ["7", "row", "six"],
-    ]  # fmt: skip
+    ]
     assert "from 0 to 1" in said[0][4]
 
 
@@ -359,8 +364,11 @@ def test_a_whole_number_may_be_written_as_a_float(tmp_path):
         back = list(csv_format.read(path, Header(), rejects))
     assert [one.frequency for one in back] == [10, None]
     assert [row.split(",")[1:4] for row in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
-        ["4", "frequency", "1e+16"], ["5", "frequency", "2.5"], ["6", "frequency", "1e300"], ["7", "frequency", "inf"],
-    ]  # fmt: skip
+        ["4", "frequency", "1e+16"],
+        ["5", "frequency", "2.5"],
+        ["6", "frequency", "1e300"],
+        ["7", "frequency", "inf"],
+    ]
     path.write_text('{"mention": "a", "concept_id": null, "frequency": 10.0}\n{"mention": "b", "frequency": 2.5}\n')
     rejects = Rejects()
     assert [one.frequency for one in jsonl.read(path, Header(), rejects)] == [10]
@@ -377,10 +385,18 @@ def test_csv_lines_end_with_lf_and_quote_every_line_break():
 
 @pytest.mark.parametrize(
     ("file", "expected"),
-    [("a.csv", "csv"), ("a.usagi.csv", "usagi"), ("A.SSSOM.TSV", "sssom"), ("a.conceptmap.json", "fhir_r5"),
-     ("a.r4.json", "fhir_r4"), ("a.stcm.csv", "omop"), ("a.ndjson", "jsonl"), ("a.parquet", "parquet"),
-     ("a.HTML", "html")],
-)  # fmt: skip
+    [
+        ("a.csv", "csv"),
+        ("a.usagi.csv", "usagi"),
+        ("A.SSSOM.TSV", "sssom"),
+        ("a.conceptmap.json", "fhir_r5"),
+        ("a.r4.json", "fhir_r4"),
+        ("a.stcm.csv", "omop"),
+        ("a.ndjson", "jsonl"),
+        ("a.parquet", "parquet"),
+        ("a.HTML", "html"),
+    ],
+)
 def test_a_format_by_its_name(tmp_path, file, expected):
     assert _names.chosen(tmp_path / file, "", "--format").__name__.endswith(f".{expected}")
 

@@ -111,9 +111,16 @@ def test_what_it_says_in_plain_words(tmp_path, changed, said):
 
 # A value of its own for every field; of several values each.
 EACH: dict[str, object] = {one.name: f"«{one.name}»" for one in fields(Mapping)} | {
-    "row": 12, "frequency": 77, "rank": 4, "similarity": 0.61, "confidence": 0.83, "mapping_type": "«kind»",
-    "routes": "«a»|«b»", "homonyms": "«c»|«d»", "contradictions": "«e»|«f»",
-}  # fmt: skip
+    "row": 12,
+    "frequency": 77,
+    "rank": 4,
+    "similarity": 0.61,
+    "confidence": 0.83,
+    "mapping_type": "«kind»",
+    "routes": "«a»|«b»",
+    "homonyms": "«c»|«d»",
+    "contradictions": "«e»|«f»",
+}
 
 
 @pytest.mark.parametrize("status", ["rejected", "unreviewed"])
@@ -282,8 +289,10 @@ def test_only_addresses_of_the_web_are_links(tmp_path):
     lines = [answer(row, concept_id=f"{prefix}:1") for row, prefix in enumerate("ABCDE", 1)]
     lines += [answer(6, concept_id="HP:1|LOINC:2"), answer(7, concept_id="no curie")]
     assert page(tmp_path, lines, head).links == [
-        "https://b.org/x#1", "http://purl.obolibrary.org/obo/HP_1", "https://loinc.org/2"
-    ]  # fmt: skip
+        "https://b.org/x#1",
+        "http://purl.obolibrary.org/obo/HP_1",
+        "https://loinc.org/2",
+    ]
 
 
 def test_a_page_cannot_be_read(tmp_path):

@@ -34,11 +34,16 @@ def test_a_file_to_the_letter(tmp_path):
     ]
     back = sample.read(omop, header(), path)
     assert [(one.mention_code, one.mention, one.concept_id, one.method) for one in back] == [
-        ("T1", "sore, red toe", "OMOP:11", "nearest"), (None, "no toe", None, "nil")
-    ]  # fmt: skip
+        ("T1", "sore, red toe", "OMOP:11", "nearest"),
+        (None, "no toe", None, "nil"),
+    ]
     assert omop.losses(header(), lines) == {
-        "targets of type maps_to_value": 1, "rejected mappings": 1, "further candidates": 1, "relation": 1, "status": 1
-    }  # fmt: skip
+        "targets of type maps_to_value": 1,
+        "rejected mappings": 1,
+        "further candidates": 1,
+        "relation": 1,
+        "status": 1,
+    }
 
 
 @pytest.mark.parametrize("status", ["rejected", "flagged", "ignored"])
@@ -92,11 +97,14 @@ def test_reading_what_others_wrote(tmp_path):
     with Rejects(tmp_path / "rejects.csv") as rejects:
         back = list(omop.read(path, header(), rejects))
     assert [(one.row, one.mention_code, one.mention, one.concept_id) for one in back] == [
-        (1, "1", "Cold", "OMOP:21"), (5, None, "5", None)
-    ]  # fmt: skip
+        (1, "1", "Cold", "OMOP:21"),
+        (5, None, "5", None),
+    ]
     assert [line.split(",")[1:3] for line in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
-        ["3", "invalid_reason"], ["4", "target_concept_id"], ["5", "source_code"]
-    ]  # fmt: skip
+        ["3", "invalid_reason"],
+        ["4", "target_concept_id"],
+        ["5", "source_code"],
+    ]
 
 
 def test_facts_of_concepts(tmp_path):
@@ -144,16 +152,22 @@ def test_which_concepts_are_standard_and_valid(tmp_path):
 
 def test_a_code_and_its_target_are_written_once(tmp_path):
     lines = [
-        mapping("sore toe", mention_code="1"), mapping("Sore toe", mention_code="1", row=2),
-        mapping("toe,\nsore", "HP:0000002", mention_code="1", row=3), mapping("sore toe", mention_code="2", row=4),
-        mapping("none", None, mention_code="3", row=5), mapping("sore toe", mention_code="1", row=6),
-    ]  # fmt: skip
+        mapping("sore toe", mention_code="1"),
+        mapping("Sore toe", mention_code="1", row=2),
+        mapping("toe,\nsore", "HP:0000002", mention_code="1", row=3),
+        mapping("sore toe", mention_code="2", row=4),
+        mapping("none", None, mention_code="3", row=5),
+        mapping("sore toe", mention_code="1", row=6),
+    ]
     told = []
     path = sample.write(omop, header(tell=told.append), lines, tmp_path / "a.stcm.csv", pieces=2)
     back = sample.read(omop, header(), path)
     assert [(one.mention_code, one.mention, one.concept_id) for one in back] == [
-        ("1", "sore toe", "OMOP:11"), ("1", "toe,\nsore", "OMOP:12"), ("2", "sore toe", "OMOP:11"), ("3", "none", None)
-    ]  # fmt: skip
+        ("1", "sore toe", "OMOP:11"),
+        ("1", "toe,\nsore", "OMOP:12"),
+        ("2", "sore toe", "OMOP:11"),
+        ("3", "none", None),
+    ]
     assert told == [f"{path}: 2 rows that repeat a code and its target were left out"]
     # What goes to stdout as it grows would repeat them.
     assert not omop.STREAMS
@@ -161,18 +175,24 @@ def test_a_code_and_its_target_are_written_once(tmp_path):
 
 def test_target_0_is_left_out_where_a_code_has_another_target(tmp_path):
     lines = [
-        mapping("sore toe", None, mention_code="1"), mapping("Sore toe", mention_code="1", row=2),
-        mapping("sore toe", None, mention_code="1", row=3), mapping("none", None, mention_code="2", row=4),
-        mapping("none", None, mention_code="2", row=5), mapping("heel", mention_code="3", row=6),
+        mapping("sore toe", None, mention_code="1"),
+        mapping("Sore toe", mention_code="1", row=2),
+        mapping("sore toe", None, mention_code="1", row=3),
+        mapping("none", None, mention_code="2", row=4),
+        mapping("none", None, mention_code="2", row=5),
+        mapping("heel", mention_code="3", row=6),
         mapping("source_code", None, row=7),
-    ]  # fmt: skip
+    ]
     told = []
     path = sample.write(omop, header(tell=told.append), lines, tmp_path / "a.stcm.csv")
     assert path.read_text().splitlines()[0] == FIRST
     back = sample.read(omop, header(), path)
     assert [(one.mention_code or one.mention, one.concept_id) for one in back] == [
-        ("1", "OMOP:11"), ("2", None), ("3", "OMOP:11"), ("source_code", None)
-    ]  # fmt: skip
+        ("1", "OMOP:11"),
+        ("2", None),
+        ("3", "OMOP:11"),
+        ("source_code", None),
+    ]
     assert told == [
         f"{path}: 1 rows that repeat a code and its target were left out",
         f"{path}: 2 rows with target 0 of a code that has another target were left out",

@@ -35,8 +35,10 @@ class LogCapture(logging.Handler):
 
 
 CHECKS = [
-    SchemaValidationType.JsonSchema, SchemaValidationType.PrefixMapCompleteness, SchemaValidationType.StrictCurieFormat
-]  # fmt: skip
+    SchemaValidationType.JsonSchema,
+    SchemaValidationType.PrefixMapCompleteness,
+    SchemaValidationType.StrictCurieFormat,
+]
 HEAD = header(
     version="3",
     date="2026-01-31",
@@ -65,15 +67,38 @@ def rows(path):
 
 def test_a_file_to_the_letter(tmp_path):
     lines = [
-        mapping("sore toe", mention_code="T 2", relation="broad", routes="vectors", similarity=0.81251,
-                confidence=0.9005, concept_name="Toe"),
-        mapping("bad toe", mention_code="T1", relation="exact", method="exact", similarity=1.0, matched_term="Bad toe",
-                routes="exact|letters"),
+        mapping(
+            "sore toe",
+            mention_code="T 2",
+            relation="broad",
+            routes="vectors",
+            similarity=0.81251,
+            confidence=0.9005,
+            concept_name="Toe",
+        ),
+        mapping(
+            "bad toe",
+            mention_code="T1",
+            relation="exact",
+            method="exact",
+            similarity=1.0,
+            matched_term="Bad toe",
+            routes="exact|letters",
+        ),
         mapping("no toe", None, mention_code="T3", similarity=0.2),
         mapping("sore toe", "HP:0000002", mention_code="T 2", rank=2),
-        mapping("red toe", mention_code="T4", relation="exact", status="rejected", reviewer="Ann", similarity=0.5,
-                reviewed_at="2026-01-30T10:00:00+00:00", comment='says "no"', routes="letters"),
-    ]  # fmt: skip
+        mapping(
+            "red toe",
+            mention_code="T4",
+            relation="exact",
+            status="rejected",
+            reviewer="Ann",
+            similarity=0.5,
+            reviewed_at="2026-01-30T10:00:00+00:00",
+            comment='says "no"',
+            routes="letters",
+        ),
+    ]
     path = sample.write(sssom, HEAD, lines, tmp_path / "a.sssom.tsv")
     expected = """\
 #sssom_version: "1.1"
@@ -153,9 +178,14 @@ def test_justification(tmp_path, fields, justification):
 
 @pytest.mark.parametrize(
     ("relation", "predicate"),
-    [("exact", "exactMatch"), ("broad", "broadMatch"), ("narrow", "narrowMatch"), ("related", "relatedMatch"),
-     (None, "relatedMatch")],
-)  # fmt: skip
+    [
+        ("exact", "exactMatch"),
+        ("broad", "broadMatch"),
+        ("narrow", "narrowMatch"),
+        ("related", "relatedMatch"),
+        (None, "relatedMatch"),
+    ],
+)
 def test_predicate(tmp_path, relation, predicate):
     path = sample.write(sssom, HEAD, [mapping(relation=relation)], tmp_path / "a.tsv")
     assert [row["predicate_id"] for row in rows(path)] == [f"skos:{predicate}"]
@@ -215,8 +245,10 @@ def test_rows_alike_in_all_are_written_once(tmp_path):
     path = sample.write(sssom, header(tell=told.append), lines, tmp_path / "a.tsv", pieces=2)
     found = [(row["subject_id"], row["subject_label"], row["object_id"]) for row in rows(path)]
     assert found == [
-        ("", "sore toe", "HP:0000001"), ("", "sore toe", "HP:0000002"), ("LOCAL:7", "sore toe", "HP:0000001")
-    ]  # fmt: skip
+        ("", "sore toe", "HP:0000001"),
+        ("", "sore toe", "HP:0000002"),
+        ("LOCAL:7", "sore toe", "HP:0000001"),
+    ]
     assert told == [f"{path}: 1 rows that repeat another one in all were left out"]
 
 
@@ -237,13 +269,17 @@ def test_reading_what_others_wrote(tmp_path):
     with Rejects(tmp_path / "rejects.csv") as rejects:
         back = list(sssom.read(path, header(), rejects))
     assert [(one.row, one.mention_code, one.concept_id, one.relation, one.status, one.method) for one in back] == [
-        (1, "A:1", "MESH:D1", "related", "unreviewed", "exact"), (1, "A:1", "MESH:D2", "broad", "approved", "nearest"),
+        (1, "A:1", "MESH:D1", "related", "unreviewed", "exact"),
+        (1, "A:1", "MESH:D2", "broad", "approved", "nearest"),
         (7, "A:6", "MESH:D2", "exact", "rejected", "nearest"),
-    ]  # fmt: skip
+    ]
     assert [line.split(",")[1:3] for line in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
-        ["7", "predicate_modifier"], ["8", "predicate_id"], ["9", "object_id"], ["10", "confidence"],
+        ["7", "predicate_modifier"],
+        ["8", "predicate_id"],
+        ["9", "object_id"],
+        ["10", "confidence"],
         ["11", "subject_id"],
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,37 @@ FIRST = (
 
 def test_a_file_to_the_letter(tmp_path):
     lines = [
-        mapping("sore, red toe", mention_code="T1", frequency=7, relation="broad", confidence=0.876, similarity=0.5,
-                concept_name="Toe"),
+        mapping(
+            "sore, red toe",
+            mention_code="T1",
+            frequency=7,
+            relation="broad",
+            confidence=0.876,
+            similarity=0.5,
+            concept_name="Toe",
+        ),
         mapping("sore, red toe", "HP:0000002", mention_code="T1", rank=2),
         mapping("no toe", None, mention_code="T2", row=2),
-        mapping('a "bad"\ntoe\\', mention_code="T3", row=3, status="approved", relation="exact", reviewer="Ann",
-                reviewed_at="2026-01-30T10:00:00+00:00", comment="yes"),
-        mapping('a "bad"\ntoe\\', "HP:0000002", mention_code="T3", row=3, rank=2, status="approved",
-                mapping_type="maps_to_value"),
-    ]  # fmt: skip
+        mapping(
+            'a "bad"\ntoe\\',
+            mention_code="T3",
+            row=3,
+            status="approved",
+            relation="exact",
+            reviewer="Ann",
+            reviewed_at="2026-01-30T10:00:00+00:00",
+            comment="yes",
+        ),
+        mapping(
+            'a "bad"\ntoe\\',
+            "HP:0000002",
+            mention_code="T3",
+            row=3,
+            rank=2,
+            status="approved",
+            mapping_type="maps_to_value",
+        ),
+    ]
     path = sample.write(usagi, header(date="2026-01-31"), lines, tmp_path / "a.usagi.csv")
     end = ",alphita,1769817600000,"
     assert path.read_text().splitlines() == [
@@ -41,15 +63,20 @@ def test_a_file_to_the_letter(tmp_path):
     ]
     back = sample.read(usagi, header(), path)
     assert [(one.row, one.rank, one.concept_id, one.status, one.mapping_type) for one in back] == [
-        (1, 1, "OMOP:11", "unreviewed", "maps_to"), (1, 2, "OMOP:12", "unreviewed", "maps_to"),
-        (2, 1, None, "unreviewed", "maps_to"), (3, 1, "OMOP:11", "approved", "maps_to"),
+        (1, 1, "OMOP:11", "unreviewed", "maps_to"),
+        (1, 2, "OMOP:12", "unreviewed", "maps_to"),
+        (2, 1, None, "unreviewed", "maps_to"),
+        (3, 1, "OMOP:11", "approved", "maps_to"),
         (3, 1, "OMOP:12", "approved", "maps_to_value"),
-    ]  # fmt: skip
+    ]
     assert back[3].mention == 'a "bad"\ntoe\\'
     assert back[3].reviewed_at == "2026-01-30T10:00:00+00:00"
     assert usagi.losses(header(), lines) == {
-        "further candidates, but for their concept ids": 1, "similarity": 1, "confidence": 1, "rank": 1,
-    }  # fmt: skip
+        "further candidates, but for their concept ids": 1,
+        "similarity": 1,
+        "confidence": 1,
+        "rank": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -64,9 +91,14 @@ def test_equivalence(tmp_path, relation, equivalence):
 
 @pytest.mark.parametrize(
     ("status", "written", "back"),
-    [("unreviewed", "UNCHECKED", "unreviewed"), ("approved", "APPROVED", "approved"), ("flagged", "FLAGGED", "flagged"),
-     ("ignored", "IGNORED", "ignored"), ("rejected", "FLAGGED", "flagged")],
-)  # fmt: skip
+    [
+        ("unreviewed", "UNCHECKED", "unreviewed"),
+        ("approved", "APPROVED", "approved"),
+        ("flagged", "FLAGGED", "flagged"),
+        ("ignored", "IGNORED", "ignored"),
+        ("rejected", "FLAGGED", "flagged"),
+    ],
+)
 def test_status(tmp_path, status, written, back):
     line = mapping(status=status)
     path = sample.write(usagi, header(), [line], tmp_path / "a")
@@ -112,14 +144,19 @@ def test_reading_what_others_wrote(tmp_path):
     with Rejects(tmp_path / "rejects.csv") as rejects:
         back = list(usagi.read(path, header(), rejects))
     assert [(one.row, one.rank, one.concept_id, one.relation, one.mapping_type, one.status) for one in back] == [
-        (1, 1, "OMOP:21", "exact", "maps_to", "approved"), (1, 1, "OMOP:23", "exact", "maps_to_value", "approved"),
-        (1, 2, "OMOP:21", None, "maps_to", "unreviewed"), (1, 3, "OMOP:22", None, "maps_to", "unreviewed"),
+        (1, 1, "OMOP:21", "exact", "maps_to", "approved"),
+        (1, 1, "OMOP:23", "exact", "maps_to_value", "approved"),
+        (1, 2, "OMOP:21", None, "maps_to", "unreviewed"),
+        (1, 3, "OMOP:22", None, "maps_to", "unreviewed"),
         (6, 1, None, None, "maps_to", "flagged"),
-    ]  # fmt: skip
+    ]
     assert back[0].reviewed_at.startswith("2023-11-14")
     assert [line.split(",")[1:3] for line in (tmp_path / "rejects.csv").read_text().splitlines()[1:]] == [
-        ["4", "mappingStatus"], ["5", "equivalence"], ["6", "conceptId"], ["7", "matchScore"],
-    ]  # fmt: skip
+        ["4", "mappingStatus"],
+        ["5", "equivalence"],
+        ["6", "conceptId"],
+        ["7", "matchScore"],
+    ]
 
 
 def read_rows(tmp_path, columns, *rows, tell=None):
@@ -192,15 +229,24 @@ def test_a_rejected_target_beside_another_one_is_left_out(tmp_path):
     path = sample.write(usagi, header(), lines, tmp_path / "a")
     assert statuses(path) == [("APPROVED", "12"), ("APPROVED", "0"), ("FLAGGED", "11"), ("FLAGGED", "12")]
     assert usagi.losses(header(), lines) == {
-        "rejected mappings": 2, "further candidates, but for their concept ids": 1, "rank": 2, "status": 2,
-    }  # fmt: skip
+        "rejected mappings": 2,
+        "further candidates, but for their concept ids": 1,
+        "rank": 2,
+        "status": 2,
+    }
 
 
 @pytest.mark.parametrize(
     ("first", "second", "written"),
-    [("approved", "approved", "APPROVED"), ("approved", "unreviewed", "UNCHECKED"), ("flagged", "approved", "FLAGGED"),
-     ("unreviewed", "flagged", "FLAGGED"), ("approved", "ignored", "UNCHECKED"), ("ignored", "ignored", "IGNORED")],
-)  # fmt: skip
+    [
+        ("approved", "approved", "APPROVED"),
+        ("approved", "unreviewed", "UNCHECKED"),
+        ("flagged", "approved", "FLAGGED"),
+        ("unreviewed", "flagged", "FLAGGED"),
+        ("approved", "ignored", "UNCHECKED"),
+        ("ignored", "ignored", "IGNORED"),
+    ],
+)
 def test_a_mention_has_one_status(tmp_path, first, second, written):
     lines = [mapping(status=first), mapping(concept_id="HP:0000002", status=second, mapping_type="maps_to_value")]
     path = sample.write(usagi, header(), lines, tmp_path / "a")
@@ -212,12 +258,16 @@ def test_a_mention_has_one_status(tmp_path, first, second, written):
 def test_columns_that_are_not_read_are_told_once(tmp_path):
     told = []
     read_rows(
-        tmp_path, ",ADD_INFO:unit,domainId,assignedReviewer,createdBy", "1,a,APPROVED,5,mg,Drug,,ann",
-        "2,b,APPROVED,6,ml,Drug,,", tell=told.append,
-    )  # fmt: skip
+        tmp_path,
+        ",ADD_INFO:unit,domainId,assignedReviewer,createdBy",
+        "1,a,APPROVED,5,mg,Drug,,ann",
+        "2,b,APPROVED,6,ml,Drug,,",
+        tell=told.append,
+    )
     assert len(told) == 1
-    assert told[0].endswith("in.usagi.csv: columns that are not read, and how many values each has: "
-                            "ADD_INFO:unit (2), createdBy (1)")  # fmt: skip
+    assert told[0].endswith(
+        "in.usagi.csv: columns that are not read, and how many values each has: ADD_INFO:unit (2), createdBy (1)"
+    )
 
 
 def test_a_vocabulary_is_not_needed():
@@ -240,15 +290,22 @@ def test_a_mention_given_again_is_one_with_all_frequencies(tmp_path):
     path = sample.write(usagi, header(), lines, tmp_path / "a.usagi.csv")
     rows = [line.split(",")[:4] + line.split(",")[9:10] for line in path.read_text().splitlines()[1:]]
     assert rows == [
-        ["T1", "toe", "7", "12", "11"], ["T2", "toe", "1", "", "11"], ["", "heel", "-1", "", "0"],
+        ["T1", "toe", "7", "12", "11"],
+        ["T2", "toe", "1", "", "11"],
+        ["", "heel", "-1", "", "0"],
         ["T1", "toe", "5", "", "11"],
-    ]  # fmt: skip
+    ]
     assert [(one.row, one.rank, one.frequency) for one in sample.read(usagi, header(), path)] == [
-        (1, 1, 7), (1, 2, 7), (2, 1, 1), (3, 1, None), (4, 1, 5)
-    ]  # fmt: skip
+        (1, 1, 7),
+        (1, 2, 7),
+        (2, 1, 1),
+        (3, 1, None),
+        (4, 1, 5),
+    ]
     assert usagi.losses(header(), lines) == {
-        "mentions given again, with the first one's row": 3, "further candidates, but for their concept ids": 1
-    }  # fmt: skip
+        "mentions given again, with the first one's row": 3,
+        "further candidates, but for their concept ids": 1,
+    }
 
 
 def test_a_mention_given_again_in_the_next_run_is_one_with_all_frequencies(tmp_path):
@@ -289,8 +346,10 @@ def test_repetitions_with_other_targets_keep_them_all(tmp_path):
     ]
     back = sample.read(usagi, header(), sample.write(usagi, header(), lines, tmp_path / "a"))
     assert [(one.concept_id, one.mapping_type, one.status) for one in back] == [
-        ("OMOP:11", "maps_to", "approved"), ("OMOP:12", "maps_to_value", "approved"), ("OMOP:12", "maps_to", "approved")
-    ]  # fmt: skip
+        ("OMOP:11", "maps_to", "approved"),
+        ("OMOP:12", "maps_to_value", "approved"),
+        ("OMOP:12", "maps_to", "approved"),
+    ]
 
 
 def test_a_target_that_a_file_repeats_is_read_once(tmp_path):
@@ -303,8 +362,10 @@ def test_a_target_that_a_file_repeats_is_read_once(tmp_path):
     with Rejects(tmp_path / "r.csv") as aside:
         back = list(usagi.read(path, header(), aside))
     assert [(one.mention_code, one.mapping_type) for one in back] == [
-        ("T1", "maps_to"), ("T1", "maps_to_value"), ("T2", "maps_to")
-    ]  # fmt: skip
+        ("T1", "maps_to"),
+        ("T1", "maps_to_value"),
+        ("T2", "maps_to"),
+    ]
     assert aside.count == 1
     assert "the mention has this target already" in (tmp_path / "r.csv").read_text()
     assert ",3," in (tmp_path / "r.csv").read_text().splitlines()[1]

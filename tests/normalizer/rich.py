@@ -28,9 +28,15 @@ ROWS = [
 ]
 PARENTS = [("AX:2", "AX:1"), ("AX:3", "AX:2"), ("BX:3", "BX:2")]
 TYPES = {
-    "AX:1": "Finding", "AX:2": "Finding", "AX:3": "Finding", "AX:4": "Sign", "AX:6": "Event", "BX:1": "Object",
-    "BX:2": "Drug", "BX:3": "Drug",
-}  # fmt: skip
+    "AX:1": "Finding",
+    "AX:2": "Finding",
+    "AX:3": "Finding",
+    "AX:4": "Sign",
+    "AX:6": "Event",
+    "BX:1": "Object",
+    "BX:2": "Drug",
+    "BX:3": "Drug",
+}
 DEFINITIONS = {"AX:2": "An ache that is felt in the head. " * 10, "AX:4": "A body that is too warm."}
 STANDARD = {"BX:1": "C", "BX:2": "S", "BX:3": "S"}
 
@@ -53,13 +59,17 @@ class RichTerminology(SmallTerminology):
     def side_table(self, name: str) -> pa.Table:
         tables = {
             "definitions": (("concept", "text"), DEFINITIONS.items()),
-            "semantic_types": (("concept", "semantic_type", "code"), [
-                (one, kind, "domain_id" if one in STANDARD else None) for one, kind in TYPES.items()]),
+            "semantic_types": (
+                ("concept", "semantic_type", "code"),
+                [(one, kind, "domain_id" if one in STANDARD else None) for one, kind in TYPES.items()],
+            ),
             "replacements": (("concept", "predicate", "object"), [("AX:5", "replaced_by", "AX:4")]),
             "aliases": (("concept", "alias"), [(one, f"OMOP:{place}") for place, one in enumerate(STANDARD)]),
-            "properties": (("concept", "name", "value"), [
-                (one, "standard_concept", value) for one, value in STANDARD.items()]),
-        }  # fmt: skip
+            "properties": (
+                ("concept", "name", "value"),
+                [(one, "standard_concept", value) for one, value in STANDARD.items()],
+            ),
+        }
         if name not in tables:
             return pa.table({})
         names, rows = tables[name]

@@ -20,11 +20,13 @@ from tests.doubles import HashEncoder
 
 # What every format needs.
 HEADER = Header(
-    set_id="https://example.org/sets/test", licence="https://creativecommons.org/publicdomain/zero/1.0/",
-    source_vocabulary="LOCAL", source_system="https://example.org/local",
+    set_id="https://example.org/sets/test",
+    licence="https://creativecommons.org/publicdomain/zero/1.0/",
+    source_vocabulary="LOCAL",
+    source_system="https://example.org/local",
     prefixes={"T": "https://example.org/t/", "LOCAL": "https://example.org/local/"},
     target_info=lambda concept: TargetInfo(1_000 + int(concept.removeprefix("T:")), "Condition", "Test"),
-)  # fmt: skip
+)
 
 
 class MoodyEncoder(HashEncoder):

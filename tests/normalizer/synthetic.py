@@ -23,9 +23,21 @@ from tests.doubles import HashEncoder, SmallTerminology
 
 SIDES = ("left", "right", "upper", "lower", "acute", "chronic")
 PARTS = (
-    "drall", "nebbin", "sorvet", "malcus", "tibrix", "quenna", "holvar", "pessim", "ruglan", "wexter", "jolbin",
-    "yardel", "ombrak", "fistel",
-)  # fmt: skip
+    "drall",
+    "nebbin",
+    "sorvet",
+    "malcus",
+    "tibrix",
+    "quenna",
+    "holvar",
+    "pessim",
+    "ruglan",
+    "wexter",
+    "jolbin",
+    "yardel",
+    "ombrak",
+    "fistel",
+)
 FINDINGS = (("swelling", "oma"), ("ache", "algia"), ("bleeding", "rhagia"), ("weakness", "asthenia"), ("stone", "lith"))
 
 

@@ -24,9 +24,11 @@ def drawn(pairs: int, seed: int, width: int = D) -> tuple[torch.Tensor, ...]:
         positive += [True] * values + [False] * others
     order = rng.permutation(len(pair))
     return (
-        torch.from_numpy(rng.normal(size=(pairs, D)) * 2), torch.from_numpy(rng.normal(size=(len(pair), D)) * 2),
-        torch.tensor(pair)[order], torch.tensor(positive)[order],
-    )  # fmt: skip
+        torch.from_numpy(rng.normal(size=(pairs, D)) * 2),
+        torch.from_numpy(rng.normal(size=(len(pair), D)) * 2),
+        torch.tensor(pair)[order],
+        torch.tensor(positive)[order],
+    )
 
 
 def loss_of(projection, title, value, pair, positive, margin) -> torch.Tensor:

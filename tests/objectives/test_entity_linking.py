@@ -8,12 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alphita.objectives.entity_linking import (
-    NO_ENTITY,
-    NOT_MASKED,
-    entity_linking,
-    masked_language_model,
-)
+from alphita.objectives.entity_linking import NO_ENTITY, NOT_MASKED, entity_linking, masked_language_model
 from tests.reference import kge as reference
 from tests.reference.multi_similarity import slopes
 

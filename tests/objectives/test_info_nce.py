@@ -37,17 +37,27 @@ def test_two_concepts_by_hand() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    n=st.integers(1, 9), h=st.integers(0, 4), concepts=st.integers(1, 6), seed=SEEDS, symmetric=st.booleans(),
-    tau=st.sampled_from([0.05, 0.3, 1.0]), masked=st.booleans(),
-)  # fmt: skip
+    n=st.integers(1, 9),
+    h=st.integers(0, 4),
+    concepts=st.integers(1, 6),
+    seed=SEEDS,
+    symmetric=st.booleans(),
+    tau=st.sampled_from([0.05, 0.3, 1.0]),
+    masked=st.booleans(),
+)
 def test_value_equals_the_reference(n, h, concepts, seed, symmetric, tau, masked) -> None:
     names, texts, concept = batch(n, 5, concepts, seed)
     extra = torch.randn(h, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     takes = torch.rand(n, h, generator=torch.Generator().manual_seed(seed)) < 0.5 if masked else None
     expected = reference.info_nce(
-        names.numpy(), texts.numpy(), concept.tolist(), tau, symmetric, extra.numpy(),
+        names.numpy(),
+        texts.numpy(),
+        concept.tolist(),
+        tau,
+        symmetric,
+        extra.numpy(),
         None if takes is None else takes.tolist(),
-    )  # fmt: skip
+    )
     given = {"temperature": tau, "symmetric": symmetric, "extra": extra, "extra_negative": takes}
     assert loss_of(names, texts, concept, **given).item() == pytest.approx(expected, rel=1e-10, abs=1e-13)
     given["extra"] = extra.float()

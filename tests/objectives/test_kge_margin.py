@@ -40,9 +40,13 @@ SETTINGS = st.sampled_from([PAPER, GENTLE])
 
 @settings(max_examples=40, deadline=None)
 @given(
-    n=st.integers(1, 12), concepts=st.integers(1, 7), seed=st.integers(0, 10**6), mining=st.booleans(),
-    setting=SETTINGS, imaginary=st.booleans(),
-)  # fmt: skip
+    n=st.integers(1, 12),
+    concepts=st.integers(1, 7),
+    seed=st.integers(0, 10**6),
+    mining=st.booleans(),
+    setting=SETTINGS,
+    imaginary=st.booleans(),
+)
 def test_values_equal_the_printed_equations(n, concepts, seed, mining, setting, imaginary) -> None:
     e, concept, graph = batch(n, concepts, seed, imaginary=imaginary)
     rows, names, vectors = e.numpy(), concept.tolist(), graph.numpy()

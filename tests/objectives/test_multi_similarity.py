@@ -54,9 +54,12 @@ def test_mining_by_hand() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    n=st.integers(1, 14), concepts=st.integers(1, 8), seed=st.integers(0, 10**6), mining=st.booleans(),
+    n=st.integers(1, 14),
+    concepts=st.integers(1, 8),
+    seed=st.integers(0, 10**6),
+    mining=st.booleans(),
     setting=st.sampled_from([PAPER, GENTLE]),
-)  # fmt: skip
+)
 def test_value_equals_the_reference(n, concepts, seed, mining, setting) -> None:
     e, concept = batch(n, 5, concepts, seed)
     expected = reference.term_term(e.numpy(), concept.tolist(), mining=mining, **setting)

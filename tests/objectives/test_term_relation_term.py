@@ -76,9 +76,15 @@ def test_value_equals_the_reference(kind, with_known, mining) -> None:
         known = torch.rand(7, 7, generator=torch.Generator().manual_seed(seed)) < 0.2 if with_known else None
         ours = term_relation_term(head, relation, tail, concept, matrices, known=known, mining=mining, **GENTLE)
         expected = reference.term_relation_term(
-            head.numpy(), relation.tolist(), tail.numpy(), concept.tolist(), dense(matrices),
-            known=None if known is None else known.numpy(), mining=mining, **GENTLE,
-        )  # fmt: skip
+            head.numpy(),
+            relation.tolist(),
+            tail.numpy(),
+            concept.tolist(),
+            dense(matrices),
+            known=None if known is None else known.numpy(),
+            mining=mining,
+            **GENTLE,
+        )
         assert ours.item() == pytest.approx(expected, rel=1e-10)
         assert expected > 0
 
@@ -175,14 +181,26 @@ def test_repeats_given_by_times_equal_repeats_gathered(seed, kind, mining, with_
     known = torch.rand(heads, tails, generator=random) < 0.3 if with_known else None
     settings_ = GENTLE | {"mining": mining}
     gathered = term_relation_term(
-        head[h], relation[h], tail[t], tail_concept[t], matrices,
-        known=None if known is None else known[h][:, t], **settings_,
-    )  # fmt: skip
+        head[h],
+        relation[h],
+        tail[t],
+        tail_concept[t],
+        matrices,
+        known=None if known is None else known[h][:, t],
+        **settings_,
+    )
     distinct = term_relation_term(
-        head, relation, tail[kept], tail_concept[kept], matrices, head_tail=head_tail,
-        head_times=torch.bincount(h, minlength=heads), tail_times=torch.bincount(place),
-        known=None if known is None else known[:, kept], **settings_,
-    )  # fmt: skip
+        head,
+        relation,
+        tail[kept],
+        tail_concept[kept],
+        matrices,
+        head_tail=head_tail,
+        head_times=torch.bincount(h, minlength=heads),
+        tail_times=torch.bincount(place),
+        known=None if known is None else known[:, kept],
+        **settings_,
+    )
     assert distinct.item() == pytest.approx(gathered.item(), rel=1e-10, abs=1e-14)
 
 

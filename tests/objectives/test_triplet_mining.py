@@ -16,10 +16,7 @@ GENTLE = {"alpha": 1.5, "beta": 4.0, "lam": 0.4}
 
 def drawn(n: int, seed: int, concepts: int = 3) -> tuple[torch.Tensor, torch.Tensor]:
     random = torch.Generator().manual_seed(seed)
-    return (
-        torch.randn(n, D, generator=random, dtype=torch.float64),
-        torch.randint(concepts, (n,), generator=random),
-    )
+    return (torch.randn(n, D, generator=random, dtype=torch.float64), torch.randint(concepts, (n,), generator=random))
 
 
 @settings(max_examples=40, deadline=None)

@@ -25,9 +25,14 @@ from tests.stanzas import defined
 from tests.tiny import tiny_model, vectors_of
 
 SMALL: dict[str, Any] = {
-    "steps": 8, "batch": 12, "precision": "fp32", "learning_rate": 1e-3, "log_every": 1, "checkpoint_every": 3,
+    "steps": 8,
+    "batch": 12,
+    "precision": "fp32",
+    "learning_rate": 1e-3,
+    "log_every": 1,
+    "checkpoint_every": 3,
     "keep_rows": 6,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +72,13 @@ def test_a_batch_s_loss_is_the_sum_of_its_parts(folder, terminology, tmp_path, m
     assert len(drawn.near)
     names, texts, siblings, others = (
         vectors_of(folder / "model", [strings[place] for place in places])
-        for strings, places in ((data.names.strings, drawn.names), (data.texts.strings, drawn.texts),
-                                (data.texts.strings, drawn.hard), (data.names.strings, drawn.near))
-    )  # fmt: skip
+        for strings, places in (
+            (data.names.strings, drawn.names),
+            (data.texts.strings, drawn.texts),
+            (data.texts.strings, drawn.hard),
+            (data.names.strings, drawn.near),
+        )
+    )
     takes = [[pair == of for of in [*drawn.hard_of, *drawn.near_of]] for pair in range(12)]
     extra = np.concatenate([siblings, others])
     contrast = info_nce.info_nce(names, texts, drawn.group.tolist(), 0.3, True, extra, takes)

@@ -31,10 +31,20 @@ from tests.stanzas import Stanza, defined, ontology
 from tests.tiny import SITES, tiny_model, vectors_of
 
 SMALL: dict[str, Any] = {
-    "steps": 8, "batch": 12, "adapt_batch": 6, "distil_batch": 16, "dim": 6, "seeds": 2, "max_length": 48,
-    "precision": "fp32", "learning_rate": 1e-3, "adapt_learning_rate": 1e-3, "distil_learning_rate": 1e-3,
-    "log_every": 1, "checkpoint_every": 3,
-}  # fmt: skip
+    "steps": 8,
+    "batch": 12,
+    "adapt_batch": 6,
+    "distil_batch": 16,
+    "dim": 6,
+    "seeds": 2,
+    "max_length": 48,
+    "precision": "fp32",
+    "learning_rate": 1e-3,
+    "adapt_learning_rate": 1e-3,
+    "distil_learning_rate": 1e-3,
+    "log_every": 1,
+    "checkpoint_every": 3,
+}
 # One step that changes nothing: its loss is that of the model it starts from.
 STILL: dict[str, Any] = {"steps": 1, "dropout": 0.0} | dict.fromkeys(
     ("learning_rate", "adapt_learning_rate", "distil_learning_rate"), 1e-30
@@ -157,7 +167,7 @@ def test_the_manifest_tells_phases_texts_and_files(whole: Path, data: Path, term
     assert manifest["texts_left_out"]["description: concepts of which nothing can be told"] == 8
     assert manifest["data_files"] == {
         str(data / name): artefact.hash_file(data / name) for name in ("sts.tsv", "nli.tsv")
-    }  # fmt: skip
+    }
     figures = manifest["phases"]["distilled_1"]
     assert figures["dev"] == pytest.approx((figures["dev_sts"] + figures["dev_retrieval"]) / 2)
     soup = manifest["figures"]
@@ -413,10 +423,15 @@ def test_what_is_held_out_shows_in_no_name_and_no_text(
     assert artefact.open_manifest(tmp_path / "m.phases" / "contrasted", "model")["split"] == split.hash
 
 
-@pytest.mark.parametrize(("kinds", "present"), [
-    ("definition", (True, False, False)), ("description", (False, True, False)),
-    ("definition,description,name", (True, True, True)), ("name", (False, False, True)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kinds", "present"),
+    [
+        ("definition", (True, False, False)),
+        ("description", (False, True, False)),
+        ("definition,description,name", (True, True, True)),
+        ("name", (False, False, True)),
+    ],
+)
 def test_kinds_of_texts_may_be_left_out_and_names_added(
     data: Path, terminology: Terminology, tmp_path: Path, capsys, kinds: str, present: tuple[bool, bool, bool]
 ) -> None:
@@ -477,8 +492,10 @@ def test_a_dev_synonym_stands_in_no_text_that_trains(data: Path, tmp_path: Path)
     every = biolord.read(terminology, config(data))
     some = biolord.read(terminology, config(data, dev_synonyms=4))
     held = set(some.names.dev_strings)
-    words = {kind: {word for text in read.texts.strings for word in clean(text).lower().split()}
-             for kind, read in (("every", every), ("some", some))}  # fmt: skip
+    words = {
+        kind: {word for text in read.texts.strings for word in clean(text).lower().split()}
+        for kind, read in (("every", every), ("some", some))
+    }
     assert len(held) == 4
     assert held & words["every"]
     assert not held & words["some"]
@@ -514,7 +531,7 @@ def test_bad_scores_are_an_error_before_anything_is_trained(
         ({"dim": 33}, "vectors of 32 numbers of 30 concepts.*set dim=29 or less"),
         ({"dim": 32, "dev_definitions": 0, "kinds": "definition"}, "set dim="),
     ],
-)  # fmt: skip
+)
 def test_what_a_later_phase_cannot_use_is_told_before_anything_is_trained(
     data: Path, tmp_path: Path, settings: dict[str, Any], told: str
 ) -> None:
@@ -522,8 +539,10 @@ def test_what_a_later_phase_cannot_use_is_told_before_anything_is_trained(
     few = ontology(
         tmp_path / "few.terminology", [Stanza(n, [f"thing {n}"], f"Number {n} of them.") for n in range(1, 31)]
     )
-    given = {key: str(tmp_path / value) if str(value).startswith(("equal", "gone")) else value
-             for key, value in settings.items()}  # fmt: skip
+    given = {
+        key: str(tmp_path / value) if str(value).startswith(("equal", "gone")) else value
+        for key, value in settings.items()
+    }
     with pytest.raises(InputError, match=told):
         biolord.train(few, str(data / "model"), tmp_path / "m", config(data, **given))
     assert not list(tmp_path.glob("m*"))
@@ -533,9 +552,7 @@ def test_without_students_the_contrasted_model_is_in_the_soup(
     data: Path, terminology: Terminology, tmp_path: Path, whole: Path
 ) -> None:
     other = whole.with_name("m.phases") / "contrasted"
-    settings = config(
-        data, phases="contrast,soup", soup="uniform", members=str(other), seed=1, steps=2
-    )  # fmt: skip
+    settings = config(data, phases="contrast,soup", soup="uniform", members=str(other), seed=1, steps=2)
     figures = biolord.train(terminology, str(data / "model"), tmp_path / "m", settings)
     assert figures["members"] == 2
     found = load_file(tmp_path / "m" / "model.safetensors")
@@ -569,9 +586,14 @@ def test_a_teacher_of_another_size_gives_no_start_for_the_head(
     every = read.variants()
     wide = tmp_path / "wide"
     concept_targets.make(
-        wide, TermEncoder.load(tiny_model(tmp_path / "teacher", dim=48)), every.preferred(),
-        (every.texts, every.defined), every.n, dim=6, facts={},
-    )  # fmt: skip
+        wide,
+        TermEncoder.load(tiny_model(tmp_path / "teacher", dim=48)),
+        every.preferred(),
+        (every.texts, every.defined),
+        every.n,
+        dim=6,
+        facts={},
+    )
     phase = Phase("s", tmp_path / "m")
     with pytest.raises(InputError, match=r"have 48 numbers, the student's 32.*set head=random"):
         biolord.distil(config(data, head="teacher"), read, data / "model", wide, phase, seed=0)

@@ -22,9 +22,17 @@ from alphita.training.terms.names import TrainingNames
 from alphita.training.terms.triples import TripleSampler, usable_triples
 
 SMALL = {
-    "k": 16, "m": 4, "steps": 60, "warmup_steps": 6, "accumulation": 1, "learning_rate": 2e-3, "pooling": "mean",
-    "precision": "fp32", "log_every": 5, "checkpoint_every": 10,
-}  # fmt: skip
+    "k": 16,
+    "m": 4,
+    "steps": 60,
+    "warmup_steps": 6,
+    "accumulation": 1,
+    "learning_rate": 2e-3,
+    "pooling": "mean",
+    "precision": "fp32",
+    "log_every": 5,
+    "checkpoint_every": 10,
+}
 
 
 def lines(folder: Path) -> list[dict[str, float]]:

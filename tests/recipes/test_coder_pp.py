@@ -25,10 +25,19 @@ from tests.reference.multi_similarity import cos, ms_loss
 from tests.tiny import tiny_terminology
 
 SMALL = {
-    "anchors": 4, "neighbours": 6, "synonyms": 2, "refresh_every": 10, "steps": 40, "warmup_steps": 4,
-    "accumulation": 2, "learning_rate": 2e-3, "pooling": "mean", "precision": "fp32", "log_every": 1,
+    "anchors": 4,
+    "neighbours": 6,
+    "synonyms": 2,
+    "refresh_every": 10,
+    "steps": 40,
+    "warmup_steps": 4,
+    "accumulation": 2,
+    "learning_rate": 2e-3,
+    "pooling": "mean",
+    "precision": "fp32",
+    "log_every": 1,
     "checkpoint_every": 7,
-}  # fmt: skip
+}
 ONE_BATCH = SMALL | {"steps": 1, "accumulation": 1, "dropout": 0.0, "learning_rate": 1e-30}
 HOMONYM = "pain of the heart"
 
@@ -107,7 +116,7 @@ def test_loss_of_a_batch_is_over_anchors_neighbours_and_synonyms(
     near, similarity = mined[tuple(anchors.tolist())], similarities(encoder, names.strings)[anchors]
     np.testing.assert_allclose(
         np.take_along_axis(similarity, near, axis=1), -np.sort(-similarity, axis=1)[:, :6], atol=2e-6
-    )  # fmt: skip
+    )
     terms = sorted({*anchors.tolist(), *near.ravel().tolist(), *np.concatenate(sampler.synonyms(0, anchors)).tolist()})
     forward = TermForward(encoder, precision="fp32")
     forward.module.eval()
@@ -146,8 +155,9 @@ def test_neighbours_are_mined_anew_with_the_weights_of_their_step(
         coder_pp.train(terminology, str(model), tmp_path / "m", config)
     work = tmp_path / "m.training"
     assert sorted(path.name for path in (work / "mined").iterdir()) == [
-        "neighbours-00000000.npy", "neighbours-00000010.npy",
-    ]  # fmt: skip
+        "neighbours-00000000.npy",
+        "neighbours-00000010.npy",
+    ]
     names = TrainingNames(terminology)
     sampler = AnchorSampler(names.offsets, anchors=8, synonyms=2, least=2, seed=0)
     kept = []

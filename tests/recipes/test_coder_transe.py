@@ -30,9 +30,17 @@ from tests.reference.multi_similarity import term_term
 from tests.tiny import tiny_terminology
 
 SMALL = {
-    "batch_terms": 60, "most_names": 2, "steps": 60, "warmup_steps": 6, "accumulation": 1, "learning_rate": 2e-3,
-    "pooling": "mean", "precision": "fp32", "log_every": 5, "checkpoint_every": 10,
-}  # fmt: skip
+    "batch_terms": 60,
+    "most_names": 2,
+    "steps": 60,
+    "warmup_steps": 6,
+    "accumulation": 1,
+    "learning_rate": 2e-3,
+    "pooling": "mean",
+    "precision": "fp32",
+    "log_every": 5,
+    "checkpoint_every": 10,
+}
 ONE_BATCH = SMALL | {"steps": 1, "warmup_steps": 0, "log_every": 1, "dropout": 0.0, "learning_rate": 1e-30}
 
 

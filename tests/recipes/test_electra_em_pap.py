@@ -28,10 +28,21 @@ from alphita.training.text.span_sequences import Sequences
 from tests.search.conftest import products_of, save_bilingual
 
 SMALL: dict[str, Any] = {
-    "vocabulary": 160, "layers": 2, "hidden": 32, "heads": 2, "max_length": 32, "batch": 8, "attribute_batch": 8,
-    "steps": 6, "warmup_steps": 1, "rho": 0.3, "learning_rate": 2e-3, "precision": "fp32", "log_every": 1,
+    "vocabulary": 160,
+    "layers": 2,
+    "hidden": 32,
+    "heads": 2,
+    "max_length": 32,
+    "batch": 8,
+    "attribute_batch": 8,
+    "steps": 6,
+    "warmup_steps": 1,
+    "rho": 0.3,
+    "learning_rate": 2e-3,
+    "precision": "fp32",
+    "log_every": 1,
     "checkpoint_every": 3,
-}  # fmt: skip
+}
 DRUGS = ("alvexin", "borvatel", "cendril", "dormaxol", "elvanor", "fostrin", "gelmadon", "hestrazol")
 SYMPTOMS = ("cough", "fever", "back pain", "dry skin", "itching eye", "sore throat", "cold hands", "ringing ears")
 FORMS = ("tablet", "syrup", "cream")
@@ -92,13 +103,16 @@ def test_defaults_are_the_papers() -> None:
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        (["rho=1"], "rho"), (["dev_synonyms=3"], "dev_sequences"), (["keep=best"], "dev scores"),
-        (["dev_attributes=5", "rho=0"], "dev_attributes"), (["segmenter=spaces"], "segmenter"),
+        (["rho=1"], "rho"),
+        (["dev_synonyms=3"], "dev_sequences"),
+        (["keep=best"], "dev scores"),
+        (["dev_attributes=5", "rho=0"], "dev_attributes"),
+        (["segmenter=spaces"], "segmenter"),
         (["languages=en:1,it:2"], "without weights"),
         (["hidden=33"], "hidden=33 must be a multiple of heads=12, as 36 is"),
         (["hidden=30", "heads=4"], "hidden=30 must be a multiple of heads=4, as 32 is"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_make_no_sense_are_refused(bad: list[str], told: str) -> None:
     with pytest.raises(UsageError, match=told):
         resolve(electra_em_pap.Config, sets=bad)
@@ -156,8 +170,11 @@ def test_lines_that_cannot_be_used_are_told_and_counted(
     assert told in capsys.readouterr().err
     assert artefact.open_manifest(tmp_path / "m", "model")["sequences"]["rejected"] == 3
     assert [row.split(",")[1] for row in (tmp_path / "m.rejects.csv").read_text().splitlines()] == [
-        "line", "193", "194", "195"
-    ]  # fmt: skip
+        "line",
+        "193",
+        "194",
+        "195",
+    ]
 
 
 def test_a_corpus_of_which_no_line_can_be_used(
@@ -220,9 +237,16 @@ def test_both_tasks_are_learnt_and_the_model_is_one_like_others(
 ) -> None:
     sentence_transformers = pytest.importorskip("sentence_transformers")
     settings = config(
-        corpus, steps=1000, rho=0.5, gamma=2.0, dev_sequences=8, dev_attributes=12, dropout=0.0, log_every=10,
+        corpus,
+        steps=1000,
+        rho=0.5,
+        gamma=2.0,
+        dev_sequences=8,
+        dev_attributes=12,
+        dropout=0.0,
+        log_every=10,
         checkpoint_every=0,
-    )  # fmt: skip
+    )
     figures = electra_em_pap.train(terminology, str(model), tmp_path / "m", settings)
     assert figures["dev_replaced_auc"] > 0.75
     # Of eight symptoms, up to five are candidates.
@@ -252,8 +276,10 @@ def test_entities_and_words_are_masked_whole_unless_told_otherwise(
     read = span_sequences.read
     monkeypatch.setattr(span_sequences, "read", lambda folder: packed.append(read(folder)) or packed[-1])
     for name, changes in (
-        ("all", {}), ("words", {"entities": False}), ("none", {"entities": False, "segmenter": "none"})
-    ):  # fmt: skip
+        ("all", {}),
+        ("words", {"entities": False}),
+        ("none", {"entities": False, "segmenter": "none"}),
+    ):
         electra_em_pap.train(terminology, str(model), tmp_path / name, config(corpus, steps=1, rho=0.0, **changes))
     longest, words, none = (np.diff(one.spans, axis=1) for one in packed)
     # "itching eye" and "alvexin" are several tokens.
@@ -320,10 +346,15 @@ def test_a_bert_and_an_electra_checkpoint_go_on(
     torch.manual_seed(0)
     ElectraForPreTraining(
         ElectraConfig(
-            vocab_size=vocabulary, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
-            intermediate_size=48, max_position_embeddings=64,
+            vocab_size=vocabulary,
+            embedding_size=16,
+            hidden_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=48,
+            max_position_embeddings=64,
         )
-    ).save_pretrained(folder)  # fmt: skip
+    ).save_pretrained(folder)
     (folder / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())
     assert tokens >= 2
     for start in (model, folder):

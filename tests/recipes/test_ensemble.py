@@ -22,9 +22,14 @@ from tests.stanzas import Stanza, defined, ontology
 from tests.tiny import tiny_model, vectors_of
 
 SMALL: dict[str, Any] = {
-    "steps": 8, "batch": 12, "precision": "fp32", "learning_rate": 1e-3, "log_every": 1, "checkpoint_every": 3,
+    "steps": 8,
+    "batch": 12,
+    "precision": "fp32",
+    "learning_rate": 1e-3,
+    "log_every": 1,
+    "checkpoint_every": 3,
     "dropout": 0.0,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -132,9 +137,10 @@ def test_a_definition_in_which_a_held_out_string_stands_does_not_train(
     folder, tmp_path, monkeypatch, capsys, other
 ) -> None:
     strings = trained_strings(monkeypatch)
-    terms = ontology(tmp_path / "t.terminology", [
-        Stanza(1, ["heart pain", "cardialgia"], "What people mean by cardialgia."), Stanza(2, ["bleeding"], other),
-    ])  # fmt: skip
+    terms = ontology(
+        tmp_path / "t.terminology",
+        [Stanza(1, ["heart pain", "cardialgia"], "What people mean by cardialgia."), Stanza(2, ["bleeding"], other)],
+    )
     config = taught_by(folder, "one", steps=1, batch=2, noise=0, dev_synonyms=0, hold_back=False)
     split = Split(["cardialgia"], ["T:0000001"], ["test"])
     ensemble.train(terms, str(folder / "student"), tmp_path / "m", config, split=split)

@@ -28,9 +28,17 @@ from alphita.training.text.masked_steps import MaskedSteps
 from tests.tiny import FINDINGS, SITES
 
 SMALL: dict[str, Any] = {
-    "vocabulary": 120, "batch": 8, "max_length": 24, "steps": 12, "learning_rate": 2e-3, "precision": "fp32",
-    "warmup_steps": 2, "log_every": 1, "checkpoint_every": 3, "dev_share": 0.1,
-}  # fmt: skip
+    "vocabulary": 120,
+    "batch": 8,
+    "max_length": 24,
+    "steps": 12,
+    "learning_rate": 2e-3,
+    "precision": "fp32",
+    "warmup_steps": 2,
+    "log_every": 1,
+    "checkpoint_every": 3,
+    "dev_share": 0.1,
+}
 ITALIAN = ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio")
 FOUND = ("dolore", "gonfiore", "emorragia")
 
@@ -71,10 +79,13 @@ def test_defaults_are_the_papers_where_it_states_them() -> None:
 @pytest.mark.parametrize(
     ("bad", "told"),
     [
-        ("dev_synonyms=3", "dev_share"), ("vocabulary=-1", "vocabulary"), ("masked=0", "masked"),
-        ("languages=en:1,it:4", "without weights"), ("dev_share=1", "dev_share"),
+        ("dev_synonyms=3", "dev_share"),
+        ("vocabulary=-1", "vocabulary"),
+        ("masked=0", "masked"),
+        ("languages=en:1,it:4", "without weights"),
+        ("dev_share=1", "dev_share"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_make_no_sense_are_refused(bad: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         resolve(ext_bert.Config, sets=[bad])
@@ -206,9 +217,7 @@ def test_a_run_that_was_cut_makes_neither_vocabulary_nor_sequences_again(
     # What is there is not made again, though the text was moved.
     monkeypatch.setattr(corpus_sequences, "pack", None)
     moved = Path(shutil.copy(corpus, tmp_path / f"moved{corpus.suffix}"))
-    figures = ext_bert.train(
-        terminology, str(model), tmp_path / "cut", config(moved, tensorboard=True), resume=True
-    )  # fmt: skip
+    figures = ext_bert.train(terminology, str(model), tmp_path / "cut", config(moved, tensorboard=True), resume=True)
     same_weights(tmp_path / "whole", tmp_path / "cut")
     for name, value in whole.items():
         if name not in ("rows_per_second", "steps_per_second", "idle_share"):
@@ -222,9 +231,14 @@ def test_a_dry_run_tells_sizes_and_writes_nothing(
     assert ext_bert.train(terminology, str(model), tmp_path / "m", config(corpus), dry_run=True) == {}
     told = capsys.readouterr().err
     for part in (
-        "vocabulary: 120 tokens trained", "tokens a word, corpus:", "tokens a word, names:", "sequences:",
-        "trained numbers:", "12 steps: about", "memory: about",
-    ):  # fmt: skip
+        "vocabulary: 120 tokens trained",
+        "tokens a word, corpus:",
+        "tokens a word, names:",
+        "sequences:",
+        "trained numbers:",
+        "12 steps: about",
+        "memory: about",
+    ):
         assert part in told
     assert list(tmp_path.iterdir()) == []
 
@@ -240,9 +254,7 @@ def test_the_best_weights_are_kept(
     monkeypatch.setattr(MaskedSteps, "score", scored)
     # The first is that before training.
     scores = iter([-9.0, -0.8, -0.1, -0.9])
-    ext_bert.train(
-        terminology, str(model), tmp_path / "best", config(corpus, steps=12, keep="best", **settings)
-    )  # fmt: skip
+    ext_bert.train(terminology, str(model), tmp_path / "best", config(corpus, steps=12, keep="best", **settings))
     scores = iter([-9.0, -0.8, -0.1])
     ext_bert.train(terminology, str(model), tmp_path / "eight", config(corpus, steps=8, **settings))
     same_weights(tmp_path / "best", tmp_path / "eight")

@@ -24,9 +24,16 @@ from alphita.training.mentions.store import Mentions
 from tests.training.linked_texts import graph_of, mentions_of, texts_of
 
 SMALL: dict[str, Any] = {
-    "layer": 1, "nearest": 5, "batch": 6, "steps": 40, "warmup_steps": 5, "learning_rate": 2e-3, "precision": "fp32",
-    "log_every": 1, "checkpoint_every": 10,
-}  # fmt: skip
+    "layer": 1,
+    "nearest": 5,
+    "batch": 6,
+    "steps": 40,
+    "warmup_steps": 5,
+    "learning_rate": 2e-3,
+    "precision": "fp32",
+    "log_every": 1,
+    "checkpoint_every": 10,
+}
 
 
 def config(paths: dict[str, str], **changes: object) -> kge_injection.Config:
@@ -129,8 +136,11 @@ def test_a_run_with_dev_scores_that_was_cut_goes_on_to_the_same_weights(
     # The frozen entities are in no checkpoint.
     newest = max((tmp_path / "cut.training").glob("step-*"))
     assert {file.name for file in newest.glob("*.safetensors")} == {
-        "encoder.safetensors", "injection.safetensors", "masked_language_head.safetensors", "optimizer.safetensors",
-    }  # fmt: skip
+        "encoder.safetensors",
+        "injection.safetensors",
+        "masked_language_head.safetensors",
+        "optimizer.safetensors",
+    }
     assert not [name for file in newest.glob("*.safetensors") for name in load_file(file) if "entities" in name]
     with pytest.raises(UsageError, match="--resume"):
         kge_injection.train(terminology, str(model), tmp_path / "cut", settings)
@@ -260,9 +270,10 @@ def test_encoders_that_cannot_be_injected(terminology, model, paths, tmp_path) -
         "short": BertModel(BertConfig(**sizes, intermediate_size=16, max_position_embeddings=20)),
     }
     told = {
-        "t5": "T5Model does not encode a term as BERT does", "electra": "BERT and RoBERTa encoders only",
+        "t5": "T5Model does not encode a term as BERT does",
+        "electra": "BERT and RoBERTa encoders only",
         "short": r"longest sequence has 2\d tokens, and the encoder has 20 positions; .*--sequence-tokens 18",
-    }  # fmt: skip
+    }
     for name, one in models.items():
         one.save_pretrained(tmp_path / name)
         (tmp_path / name / "tokenizer.json").write_bytes((model / "tokenizer.json").read_bytes())

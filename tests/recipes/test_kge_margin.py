@@ -33,9 +33,18 @@ from tests.reference import kge as reference
 from tests.tiny import tiny_model
 
 SMALL = {
-    "prototypes": 4, "positives": 4, "negatives": 6, "steps": 24, "warmup_steps": 4, "accumulation": 2,
-    "learning_rate": 2e-3, "precision": "fp32", "log_every": 1, "checkpoint_every": 5, "refresh_every": 8,
-}  # fmt: skip
+    "prototypes": 4,
+    "positives": 4,
+    "negatives": 6,
+    "steps": 24,
+    "warmup_steps": 4,
+    "accumulation": 2,
+    "learning_rate": 2e-3,
+    "precision": "fp32",
+    "log_every": 1,
+    "checkpoint_every": 5,
+    "refresh_every": 8,
+}
 ONE_BATCH = SMALL | {"steps": 1, "accumulation": 1, "dropout": 0.0, "learning_rate": 1e-30, "prototypes": 8}
 
 
@@ -113,10 +122,14 @@ def by_hand(rows: MentionRows, encoder: TermEncoder, tags: tuple[int, int]) -> n
 @pytest.mark.parametrize(
     ("version", "changes"),
     [
-        ("v1", {"lam": 0.8, "mining": False}), ("v1", {}), ("v2", {"lambda_p": 0.9, "lambda_n": 0.6}), ("v3", {}),
-        ("v3", {"every": 2}), ("v3", {"mining": False, "alpha": 3.0, "beta": 9.0, "detach_margin": False}),
+        ("v1", {"lam": 0.8, "mining": False}),
+        ("v1", {}),
+        ("v2", {"lambda_p": 0.9, "lambda_n": 0.6}),
+        ("v3", {}),
+        ("v3", {"every": 2}),
+        ("v3", {"mining": False, "alpha": 3.0, "beta": 9.0, "detach_margin": False}),
     ],
-)  # fmt: skip
+)
 def test_loss_of_a_batch_is_the_printed_equation_over_prototypes_positives_and_negatives(
     terminology: Terminology, model: Path, mentions: Path, tmp_path: Path, version: str, changes: dict[str, object]
 ) -> None:
@@ -129,9 +142,7 @@ def test_loss_of_a_batch_is_the_printed_equation_over_prototypes_positives_and_n
     (tmp_path / "tagged").mkdir()
     tagged = with_tags(model, tmp_path / "tagged")
     encoder = TermEncoder.load(tagged.encoder, precision="fp32", max_length=32)
-    rows = mention_rows(
-        TrainingNames(terminology), encoder, terminology, Mentions.load(mentions), tags=tagged.ids
-    )  # fmt: skip
+    rows = mention_rows(TrainingNames(terminology), encoder, terminology, Mentions.load(mentions), tags=tagged.ids)
     assert rows.windows == 4 * 88
     e = by_hand(rows, encoder, tagged.ids)
     unit = e / np.linalg.norm(e, axis=1, keepdims=True)
@@ -147,9 +158,7 @@ def test_loss_of_a_batch_is_the_printed_equation_over_prototypes_positives_and_n
     if version == "v1":
         expected = reference.v1(e[terms], concept, lam=config.lam, **constants)
     elif version == "v2":
-        expected = reference.v2(
-            e[terms], concept, lambda_p=config.lambda_p, lambda_n=config.lambda_n, **constants
-        )  # fmt: skip
+        expected = reference.v2(e[terms], concept, lambda_p=config.lambda_p, lambda_n=config.lambda_n, **constants)
     else:
         vectors = EntityVectors.load(graph)
         places = vectors.rows([terminology.concept_id(row) for row in concept])
@@ -278,9 +287,7 @@ def test_negatives_are_found_anew_every_epoch_with_the_weights_of_then(
     (tmp_path / "tagged").mkdir()
     tagged = with_tags(model, tmp_path / "tagged")
     encoder = TermEncoder.load(tagged.encoder, precision="fp32", max_length=32)
-    rows = mention_rows(
-        TrainingNames(terminology), encoder, terminology, Mentions.load(mentions), tags=tagged.ids
-    )  # fmt: skip
+    rows = mention_rows(TrainingNames(terminology), encoder, terminology, Mentions.load(mentions), tags=tagged.ids)
     # An epoch has all prototypes; of the third there is one step, and those of no other are looked for.
     sampler = sampler_of(rows, terminology.n_concepts, config)
     prototypes, last = np.unique(sampler.prototypes), sampler.drawn(16, 18)
@@ -345,9 +352,10 @@ def test_what_is_held_out_stands_neither_in_names_nor_in_contexts(
     assert not any(stands(string) for string in split.cleaned)
     assert all(stands(string) for string in set(TrainingNames(terminology, exclude=split.cleaned).strings))
     for other, given, told in (
-        (mentions, split, "without a split"), (made, None, "with a split"),
+        (mentions, split, "without a split"),
+        (made, None, "with a split"),
         (made, hold_out_synonyms(terminology, fraction=0.3, seed=2), "another split"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError, match=told) as error:
             kge_margin.train(terminology, str(model), tmp_path / "n", config_of(other, steps=1), split=given)
         assert "alphita mentions" in str(error.value.remedy)
@@ -378,9 +386,7 @@ def test_wrong_inputs_say_what_to_do(
 ) -> None:
     with pytest.raises(UsageError, match="alphita graph train"):
         kge_margin.train(terminology, str(model), tmp_path / "m", config_of(version="v3"))
-    strange = EntityVectors(
-        ["X:1"], np.ones((1, 4), np.float32), ["is a"], np.zeros((1, 4), np.float32), "transe", {}
-    )  # fmt: skip
+    strange = EntityVectors(["X:1"], np.ones((1, 4), np.float32), ["is a"], np.zeros((1, 4), np.float32), "transe", {})
     strange.save(tmp_path / "strange.vectors")
     with pytest.raises(InputError, match="none of the 1 concepts of these vectors"):
         kge_margin.train(terminology, str(model), tmp_path / "m", config_of(graph=tmp_path / "strange.vectors"))

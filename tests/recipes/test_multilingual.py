@@ -32,9 +32,14 @@ ITALIAN = dict(zip(SITES, ("cuore", "fegato", "rene", "pelle", "cervello", "polm
 GERMAN = dict(zip(SITES, ("herz", "leber", "niere", "haut", "hirn", "lunge", "knochen", "auge"), strict=True))
 FOUND = {"pain": ("dolore", "schmerz"), "swelling": ("gonfiore", "schwellung"), "bleeding": ("emorragia", "blutung")}
 SMALL: dict[str, Any] = {
-    "batch": 16, "steps": 3, "precision": "fp32", "log_every": 1, "dropout": 0.0, "learning_rate": 2e-3,
+    "batch": 16,
+    "steps": 3,
+    "precision": "fp32",
+    "log_every": 1,
+    "dropout": 0.0,
+    "learning_rate": 2e-3,
     "checkpoint_every": 10,
-}  # fmt: skip
+}
 Rows = list[tuple[str, str, str, bool]]
 
 
@@ -44,10 +49,11 @@ def rows(*languages: str) -> Rows:
     for number, (site, (plain, learned)) in enumerate((site, finding) for site in SITES for finding in FINDINGS):
         italian, german = FOUND[plain]
         found += [
-            (f"T:{number}", f"{plain} of the {site}", "en", True), (f"T:{number}", f"{site} {learned}", "en", False),
+            (f"T:{number}", f"{plain} of the {site}", "en", True),
+            (f"T:{number}", f"{site} {learned}", "en", False),
             (f"T:{number}", f"{italian} del {ITALIAN[site]}", "it", True),
             (f"T:{number}", f"{GERMAN[site]}{german}", "de", True),
-        ]  # fmt: skip
+        ]
     return [row for row in found if row[2] in languages]
 
 
@@ -239,9 +245,11 @@ def test_pairs_come_from_files_alone_and_bad_rows_are_set_aside(
 ) -> None:
     file = tmp_path / "pairs.jsonl"
     given = [
-        ("pain of the heart", "dolore del cuore", "it"), ("pain of the skin", "pain of the skin", "it"),
-        ("pain of the eye", "боль в глазу", "it"), ("pain of the bone", "knochenschmerz", "de"),
-    ]  # fmt: skip
+        ("pain of the heart", "dolore del cuore", "it"),
+        ("pain of the skin", "pain of the skin", "it"),
+        ("pain of the eye", "боль в глазу", "it"),
+        ("pain of the bone", "knochenschmerz", "de"),
+    ]
     keys = ("source", "translation", "language")
     file.write_text("".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in given), encoding="utf-8")
     config = multilingual.Config(**SMALL, pairs=str(file))
@@ -259,9 +267,7 @@ def test_pairs_come_from_files_alone_and_bad_rows_are_set_aside(
     multilingual.train(english, str(model), tmp_path / "it", only)
     assert artefact.open_manifest(tmp_path / "it", "model")["pairs"] == {"it": 1}
     with pytest.raises(InputError, match=r"no translation is in this language.*'fr'.*choose from de, it"):
-        multilingual.train(
-            english, str(model), tmp_path / "fr", config.model_copy(update={"languages": "it,de,fr"})
-        )  # fmt: skip
+        multilingual.train(english, str(model), tmp_path / "fr", config.model_copy(update={"languages": "it,de,fr"}))
 
 
 def test_no_pair_at_all_says_why(english: Terminology, model: Path, tmp_path: Path) -> None:
@@ -269,9 +275,7 @@ def test_no_pair_at_all_says_why(english: Terminology, model: Path, tmp_path: Pa
         multilingual.train(english, str(model), tmp_path / "m", multilingual.Config(**SMALL))
     assert "its languages are en" in str(caught.value)
     assert "set pairs=FILE" in str(caught.value)
-    same = make(
-        tmp_path / "same.terminology", [("T:1", "diabetes", "en", True), ("T:1", "Diabetes", "es", True)]
-    )  # fmt: skip
+    same = make(tmp_path / "same.terminology", [("T:1", "diabetes", "en", True), ("T:1", "Diabetes", "es", True)])
     with pytest.raises(InputError, match="1 translation equal"):
         multilingual.train(same, str(model), tmp_path / "m", multilingual.Config(**SMALL))
     assert not list(tmp_path.glob("m*"))
@@ -294,10 +298,14 @@ def test_a_teacher_that_cannot_teach_is_refused(
     size = json.loads((model / "config.json").read_text())["vocab_size"]
     BertModel(
         BertConfig(
-            vocab_size=size, hidden_size=48, num_hidden_layers=1, num_attention_heads=4, intermediate_size=64,
+            vocab_size=size,
+            hidden_size=48,
+            num_hidden_layers=1,
+            num_attention_heads=4,
+            intermediate_size=64,
             max_position_embeddings=64,
         )
-    ).save_pretrained(wide)  # fmt: skip
+    ).save_pretrained(wide)
     with pytest.raises(InputError, match="48 numbers and the student's 32"):
         run(model, str(wide))
     assert not list(tmp_path.glob("m*"))
@@ -326,9 +334,13 @@ def test_a_run_that_was_cut_while_the_teacher_worked_goes_on_there(
     blocks[:] = [0, 0, 0]
     with pytest.raises(InputError, match="another recipe, config"):
         multilingual.train(
-            terminology, str(model), tmp_path / "cut", multilingual.Config(**SMALL, languages="it"), resume=True,
+            terminology,
+            str(model),
+            tmp_path / "cut",
+            multilingual.Config(**SMALL, languages="it"),
+            resume=True,
             split=hold_out_synonyms(terminology, fraction=0.5, seed=0),
-        )  # fmt: skip
+        )
     multilingual.train(terminology, str(model), tmp_path / "cut", config, resume=True)
     assert blocks == [0, 0, 0, 10, 10, 8]
     for name in ("whole", "cut"):
@@ -401,9 +413,7 @@ def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_languages_are_drawn_by_weight(
-    terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
-) -> None:  # fmt: skip
+def test_languages_are_drawn_by_weight(terminology: Terminology, model: Path, tmp_path: Path, monkeypatch) -> None:
     asked: list[dict[str, Any]] = []
     draw = PairBatches.__init__
 

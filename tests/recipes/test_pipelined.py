@@ -20,11 +20,24 @@ from alphita.training.terms.batches import TermSteps
 from tests.training.linked_texts import mentions_of
 
 SMALL: dict[str, Any] = {
-    "layer": 1, "nearest": 5, "injection_batch": 6, "injection_steps": 20, "injection_warmup_steps": 2,
-    "injection_learning_rate": 2e-3, "prototypes": 4, "positives": 4, "negatives": 6, "steps": 20, "warmup_steps": 4,
-    "accumulation": 2, "learning_rate": 2e-3, "precision": "fp32", "log_every": 1, "checkpoint_every": 5,
+    "layer": 1,
+    "nearest": 5,
+    "injection_batch": 6,
+    "injection_steps": 20,
+    "injection_warmup_steps": 2,
+    "injection_learning_rate": 2e-3,
+    "prototypes": 4,
+    "positives": 4,
+    "negatives": 6,
+    "steps": 20,
+    "warmup_steps": 4,
+    "accumulation": 2,
+    "learning_rate": 2e-3,
+    "precision": "fp32",
+    "log_every": 1,
+    "checkpoint_every": 5,
     "refresh_every": 8,
-}  # fmt: skip
+}
 
 
 def config(paths: dict[str, str], **changes: object) -> pipelined.Config:

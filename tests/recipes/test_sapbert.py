@@ -19,9 +19,14 @@ from tests.reference import relational
 from tests.tiny import tiny_terminology
 
 SMALL = {
-    "pairs": 12, "steps": 1, "pooling": "mean", "precision": "fp32", "log_every": 1, "dropout": 0.0,
+    "pairs": 12,
+    "steps": 1,
+    "pooling": "mean",
+    "precision": "fp32",
+    "log_every": 1,
+    "dropout": 0.0,
     "learning_rate": 1e-30,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +54,7 @@ def test_languages_may_be_chosen() -> None:
 
 
 @pytest.mark.parametrize("margin", [0.01, 0.2, 2.0])
-def test_loss_of_a_batch_is_the_papers(
-    terminology: Terminology, model: Path, tmp_path: Path, margin: float
-) -> None:  # fmt: skip
+def test_loss_of_a_batch_is_the_papers(terminology: Terminology, model: Path, tmp_path: Path, margin: float) -> None:
     """The logged loss equals loops over all triplets in float64, with a term that two pairs show standing twice."""
     constants = {"alpha": 3.0, "beta": 20.0, "lam": 0.9, "margin": margin}
     figures = sapbert.train(terminology, str(model), tmp_path / "m", sapbert.Config(**SMALL | constants))

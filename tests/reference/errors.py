@@ -46,10 +46,15 @@ def groups_by_column(rows: list[dict], column: str) -> dict[str, tuple[int, floa
 
 def confusions(rows: list[dict]) -> Counter:
     return Counter(
-        (row["gold"], row["gold_name"], row["predicted"][0] if row["predicted"] else None,
-         row["matched"][0] if row["matched"] else None)
-        for row in rows if row["right@1"] is False
-    )  # fmt: skip
+        (
+            row["gold"],
+            row["gold_name"],
+            row["predicted"][0] if row["predicted"] else None,
+            row["matched"][0] if row["matched"] else None,
+        )
+        for row in rows
+        if row["right@1"] is False
+    )
 
 
 def disagreement(gold: list[float], ours: list[float]) -> list[float]:

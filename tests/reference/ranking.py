@@ -40,10 +40,19 @@ def candidates(pairs, string_terms, term_concept, standing):
     found = []
     for concept, entries in by_concept.items():
         best = min(entries)
-        found.append((
-            concept, best[3], best[5], best[6], max(entry[5] for entry in entries), max(entry[6] for entry in entries),
-            len({entry[4] for entry in entries}), -best[0], -best[1],
-        ))  # fmt: skip
+        found.append(
+            (
+                concept,
+                best[3],
+                best[5],
+                best[6],
+                max(entry[5] for entry in entries),
+                max(entry[6] for entry in entries),
+                len({entry[4] for entry in entries}),
+                -best[0],
+                -best[1],
+            )
+        )
     return sorted(found)
 
 

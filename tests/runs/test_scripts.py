@@ -207,10 +207,16 @@ def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: 
     subprocess.run(words, env=environment | {"SETTINGS": "mu=0 seed=3"}, check=True, capture_output=True)
     calls = log.read_text().splitlines()
     assert [re.match(r"alphita (\w+ \w+)", call)[1] for call in calls] == [  # type: ignore[index]
-        "terminology import", "terminology import", f"train {recipe}", "evaluate mcsm", "evaluate mcsm",
-        "evaluate cadec", "evaluate psytar", *(["evaluate mantra"] if every else []),
+        "terminology import",
+        "terminology import",
+        f"train {recipe}",
+        "evaluate mcsm",
+        "evaluate mcsm",
+        "evaluate cadec",
+        "evaluate psytar",
+        *(["evaluate mantra"] if every else []),
         "evaluate relation_classification",
-    ]  # fmt: skip
+    ]
     assert ("languages=ENG" in calls[0]) == (not every)
     assert "languages=ENG --set sources=SNOMEDCT_US" in calls[1]
     assert calls[2].endswith("--set mu=0 --set seed=3")
@@ -263,8 +269,12 @@ def test_biolords_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environment | given, check=True, capture_output=True, text=True)
     calls = log.read_text().splitlines()
     assert [re.match(r"alphita (\w+ \w+)", call)[1] for call in calls] == [  # type: ignore[index]
-        "terminology import", "train biolord", "evaluate sts", "evaluate relatedness", "evaluate biosyn",
-    ]  # fmt: skip
+        "terminology import",
+        "train biolord",
+        "evaluate sts",
+        "evaluate relatedness",
+        "evaluate biosyn",
+    ]
     for setting in ("scored=a.csv,b.txt", "dev_scored=dev.csv", "seeds=3"):
         assert f"--set {setting}" in calls[1]
     assert f"--model {model}.phases/adapted,name=adapted --model {model},name=soup" in calls[2]

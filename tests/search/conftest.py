@@ -21,13 +21,18 @@ from alphita.terminology.store import Terminology, load_terminology, save
 from tests.doubles import HashEncoder
 
 ROWS = [
-    ("Otocalm ear drops 5 ml", "indication", "tympanitis|earache"), ("Otocalm ear drops 5 ml", "route", "auricular"),
-    ("Cefadrel tablets 200 mg", "indication", "tympanitis|Bronchitis"), ("Cefadrel tablets 200 mg", "route", "oral"),
-    ("Motiral capsules 5 mg", "indication", "nausea"), ("Motiral capsules 5 mg", "route", "oral"),
+    ("Otocalm ear drops 5 ml", "indication", "tympanitis|earache"),
+    ("Otocalm ear drops 5 ml", "route", "auricular"),
+    ("Cefadrel tablets 200 mg", "indication", "tympanitis|Bronchitis"),
+    ("Cefadrel tablets 200 mg", "route", "oral"),
+    ("Motiral capsules 5 mg", "indication", "nausea"),
+    ("Motiral capsules 5 mg", "route", "oral"),
     ("Motiral capsules 5 mg", "main_ingredient", "motiride"),
-    ("Tympan balm", "indication", "dry skin"), ("Tympan balm", "route", "cutaneous"),
-    ("Nasalin spray", "indication", "nasal congestion"), ("Nasalin spray", "route", "nasal"),
-]  # fmt: skip
+    ("Tympan balm", "indication", "dry skin"),
+    ("Tympan balm", "route", "cutaneous"),
+    ("Nasalin spray", "indication", "nasal congestion"),
+    ("Nasalin spray", "route", "nasal"),
+]
 
 
 def products_of(rows: Sequence[tuple[str, str, str]], folder: Path, **options: str) -> Terminology:

@@ -47,8 +47,11 @@ def test_what_a_table_of_products_holds(terminology: Terminology) -> None:
 
 
 def test_a_product_without_any_value_can_be_found(tmp_path: Path) -> None:
-    rows = [("Aspirin 100 mg", "ingredient", "salicylic acid"), ("Otocalm drops", "ingredient", "_"),
-            ("Otocalm spray", "ingredient", "...")]  # fmt: skip
+    rows = [
+        ("Aspirin 100 mg", "ingredient", "salicylic acid"),
+        ("Otocalm drops", "ingredient", "_"),
+        ("Otocalm spray", "ingredient", "..."),
+    ]
     found = catalogue.collect(products_of(rows, tmp_path / "t.terminology", empty="_"))
     assert sorted(found.titles) == ["Aspirin 100 mg", "Otocalm drops", "Otocalm spray"]
     assert said(found) == {("Aspirin 100 mg", "ingredient", "salicylic acid")}
@@ -63,13 +66,18 @@ def test_a_product_without_any_value_can_be_found(tmp_path: Path) -> None:
 def ontology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     rows = [
         # concept, string, preferred, scope, status
-        ("D:1", "Red fever", True, "exact", "official"), ("D:1", "Rubra", False, "exact", "official"),
-        ("D:1", "Fever", False, "broad", "official"), ("D:2", "Blue fever", True, "exact", "official"),
-        ("D:3", "Gone fever", True, "exact", "official"), ("S:1", "Hot skin", True, "exact", "official"),
-        ("S:1", "Skin heat", False, "exact", "official"), ("S:2", "Cold feet", True, "exact", "official"),
-        ("S:3", "Tradotto", True, "exact", "machine"), ("D:1", "Febbre rossa", False, "exact", "official"),
+        ("D:1", "Red fever", True, "exact", "official"),
+        ("D:1", "Rubra", False, "exact", "official"),
+        ("D:1", "Fever", False, "broad", "official"),
+        ("D:2", "Blue fever", True, "exact", "official"),
+        ("D:3", "Gone fever", True, "exact", "official"),
+        ("S:1", "Hot skin", True, "exact", "official"),
+        ("S:1", "Skin heat", False, "exact", "official"),
+        ("S:2", "Cold feet", True, "exact", "official"),
+        ("S:3", "Tradotto", True, "exact", "machine"),
+        ("D:1", "Febbre rossa", False, "exact", "official"),
         ("S:1", "Pelle calda", False, "exact", "official"),
-    ]  # fmt: skip
+    ]
     italian = ["it" if row[1] in ("Tradotto", "Febbre rossa", "Pelle calda") else "en" for row in rows]
     schema = ["concept", "string", "preferred", "scope", "status"]
     terms = pl.DataFrame(rows, schema=schema, orient="row").with_columns(
@@ -78,10 +86,14 @@ def ontology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     ids = sorted({row[0] for row in rows})
     concepts = pl.DataFrame({"id": ids, "retired": [one == "D:3" for one in ids]}).with_columns(source=pl.lit("T"))
     triples = [
-        ("D:1", "has_symptom", "S:1"), ("D:1", "is_a", "D:2"), ("D:2", "has_symptom", "S:2"),
-        ("D:3", "has_symptom", "S:2"), ("D:2", "has_symptom", "S:3"), ("S:2", "seen_with", "D:1"),
+        ("D:1", "has_symptom", "S:1"),
+        ("D:1", "is_a", "D:2"),
+        ("D:2", "has_symptom", "S:2"),
+        ("D:3", "has_symptom", "S:2"),
+        ("D:2", "has_symptom", "S:3"),
+        ("S:2", "seen_with", "D:1"),
         ("D:2", "seen_with", "D:2"),
-    ]  # fmt: skip
+    ]
     relations = pl.DataFrame(triples, schema=["head", "relation", "tail"], orient="row").with_columns(
         source=pl.lit("T")
     )
@@ -93,9 +105,10 @@ def ontology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
 def test_any_terminology_has_products_but_parents_retired_and_nameless_ones_are_none(ontology: Terminology) -> None:
     found = catalogue.collect(ontology)
     assert said(found) == {
-        ("Red fever", "has_symptom", "Hot skin"), ("Blue fever", "has_symptom", "Cold feet"),
+        ("Red fever", "has_symptom", "Hot skin"),
+        ("Blue fever", "has_symptom", "Cold feet"),
         ("Cold feet", "seen_with", "Red fever"),
-    }  # fmt: skip
+    }
     by_title = dict(zip(found.titles, names(found.title_names), strict=True))
     # Synonyms are names too, the preferred one first; broad ones are not.
     assert by_title["Red fever"] == ["red fever", "rubra", "febbre rossa"]

@@ -70,9 +70,7 @@ def scores_by_loops(query: str, encoder: HashEncoder, folder: Path | None) -> di
 def test_every_route_ranks_as_loops_do(
     search: ProductSearch, predicting: ProductSearch, projecting: ProjectingEncoder, query: str
 ) -> None:
-    for one, encoder, folder in (
-        (search, HashEncoder(), None), (predicting, projecting, projecting.folder)
-    ):  # fmt: skip
+    for one, encoder, folder in ((search, HashEncoder(), None), (predicting, projecting, projecting.folder)):
         expected = scores_by_loops(query, encoder, folder)
         assert set(expected) == set(one.routes)
         for route, by_title in expected.items():
@@ -180,22 +178,28 @@ def test_conditions(search: ProductSearch) -> None:
     assert titles("route=oral", "route=nasal") == titles("route=oral") | {"Nasalin spray"}
     assert titles("route=oral", "indication=dry skin") == set()
     for condition, message in (
-        ("roote=oral", "unknown attribute 'roote'; did you mean 'route'"), ("route=orall", "did you mean 'oral'"),
+        ("roote=oral", "unknown attribute 'roote'; did you mean 'route'"),
+        ("route=orall", "did you mean 'oral'"),
         ("route=Tympanitis", r"no product has the value 'Tympanitis' of 'route'$"),
-        ("indication=bronchitis s", "did you mean 'Bronchitis'"), ("route", "attribute=value, not 'route'"),
-        ("=oral", "attribute=value"), ("route=", "attribute=value"),
-    ):  # fmt: skip
+        ("indication=bronchitis s", "did you mean 'Bronchitis'"),
+        ("route", "attribute=value, not 'route'"),
+        ("=oral", "attribute=value"),
+        ("route=", "attribute=value"),
+    ):
         with pytest.raises(UsageError, match=message):
             titles(condition)
 
 
 def test_wrong_use(search: ProductSearch) -> None:
     for queries, options, message in (
-        ([""], {}, "query 1 is empty"), (["a", " ?! "], {}, "query 2 is empty"), ("ear", {}, "not one string"),
-        ([1], {}, "query 1 is not a string but int"), (["a"], {"top": 0}, "top must be 1 or more"),
+        ([""], {}, "query 1 is empty"),
+        (["a", " ?! "], {}, "query 2 is empty"),
+        ("ear", {}, "not one string"),
+        ([1], {}, "query 1 is not a string but int"),
+        (["a"], {"top": 0}, "top must be 1 or more"),
         (["a"], {"route": "title"}, "unknown route 'title'; did you mean 'titles'"),
         (["a"], {"route": "predicted"}, "needs a model with an attribute projection"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError, match=message):
             search.rank(queries, **options)  # type: ignore[arg-type]
     assert search.rank([]) == []
@@ -208,8 +212,10 @@ def test_what_a_split_holds_out_is_not_found_by_values(terminology: Terminology,
     ids = dict(zip(found.titles, found.product_ids, strict=True)) | dict(
         zip(found.values, found.value_ids, strict=True)
     )
-    held = [(ids["Nasalin spray"], name, ids[value])
-            for name, value in (("indication", "nasal congestion"), ("route", "nasal"))]  # fmt: skip
+    held = [
+        (ids["Nasalin spray"], name, ids[value])
+        for name, value in (("indication", "nasal congestion"), ("route", "nasal"))
+    ]
     counts = store.build(terminology, HashEncoder(), tmp_path / "s.search", split=Split([], [], [], triples=held))
     assert (counts["products"], counts["held_out_triples"]) == (5, 2)
     search = ProductSearch.load(tmp_path / "s.search", encoder=HashEncoder())

@@ -197,11 +197,23 @@ class FakeReview:
 
     def keep(self, **fields: Any) -> dict[str, Any]:
         """Append a decision."""
-        decision = {
-            "uid": "", "project": self.name, "row": 0, "reviewer": "local", "kind": "accept",
-            "concept_id": None, "relation": None,
-            "comment": "", "at": datetime.now(UTC).isoformat(timespec="seconds"), "undoes": None, "bulk": "",
-        } | fields | {"id": len(self.decisions) + 1}  # fmt: skip
+        decision = (
+            {
+                "uid": "",
+                "project": self.name,
+                "row": 0,
+                "reviewer": "local",
+                "kind": "accept",
+                "concept_id": None,
+                "relation": None,
+                "comment": "",
+                "at": datetime.now(UTC).isoformat(timespec="seconds"),
+                "undoes": None,
+                "bulk": "",
+            }
+            | fields
+            | {"id": len(self.decisions) + 1}
+        )
         self.decisions.append(decision)
         return decision
 
@@ -371,9 +383,11 @@ def application(fake: FakeReview) -> FastAPI:
                 return {"rows": fake.bulks[body["uid"]], "occurrences": 0, "expected_wrong": 0.0, "applied": True}
             kinds = body.get("types") or [""]
             rows = [
-                row for kind in kinds for row in fake.listed(who, order="risk", state="open", search="", kind=kind)
+                row
+                for kind in kinds
+                for row in fake.listed(who, order="risk", state="open", search="", kind=kind)
                 if row["answer"]["concept_id"] and row["answer"]["confidence"] >= body["threshold"]
-            ]  # fmt: skip
+            ]
             if not body["preview"]:
                 fake.bulks[body["uid"]] = len(rows)
                 for place, row in enumerate(rows):
@@ -386,9 +400,11 @@ def application(fake: FakeReview) -> FastAPI:
                         bulk=body["uid"],
                     )
         return {
-            "rows": len(rows), "occurrences": sum(row["frequency"] for row in rows),
-            "expected_wrong": sum(1 - row["answer"]["confidence"] for row in rows), "applied": not body["preview"],
-        }  # fmt: skip
+            "rows": len(rows),
+            "occurrences": sum(row["frequency"] for row in rows),
+            "expected_wrong": sum(1 - row["answer"]["confidence"] for row in rows),
+            "applied": not body["preview"],
+        }
 
     @app.get("/api/projects/{project}/progress")
     def progress(request: Request) -> Any:
@@ -400,15 +416,18 @@ def application(fake: FakeReview) -> FastAPI:
         decided = [row for row, many in final.items() if many and len({_meaning(one) for one in many}) == 1]
         every = [one for by in force.values() for one in by.values()]
         return {
-            "rows": len(fake.table), "occurrences": sum(row["frequency"] for row in fake.table),
+            "rows": len(fake.table),
+            "occurrences": sum(row["frequency"] for row in fake.table),
             "decided": len(decided),
             "decided_occurrences": sum(fake.row_of[row]["frequency"] for row in decided),
-            "by_kind": Counter(one["kind"] for one in every), "by_reviewer": Counter(one["reviewer"] for one in every),
-            "compared": len(compared), "agreed": len(agreed),
+            "by_kind": Counter(one["kind"] for one in every),
+            "by_reviewer": Counter(one["reviewer"] for one in every),
+            "compared": len(compared),
+            "agreed": len(agreed),
             "kappa": len(agreed) / len(compared) if len(compared) > 1 else None,
             "pair": sorted({one["reviewer"] for one in every})[:2] if compared else None,
             "disagreed": [row for row in compared if row not in agreed and "" not in force[row]],
-        }  # fmt: skip
+        }
 
     @app.get("/api/projects/{project}/disagreements")
     def disagreements(request: Request) -> Any:

@@ -27,8 +27,13 @@ LINES: list[tuple[str, str, int, list[str | None], float | None]] = [
     ("L3", "<script>alert(1)</script>", 1, [None], 0.95),
     ("", "dulorin", 2, ["BX:2", "BX:3"], 0.7),
 ]
-NAMES = {"AX:2": "Ache of the head", "AX:3": "Ache of the left side of the head", "AX:4": "Fever", "BX:2": "Dulorin",
-         "BX:3": "Dulorin 50 mg tablet"}  # fmt: skip
+NAMES = {
+    "AX:2": "Ache of the head",
+    "AX:3": "Ache of the left side of the head",
+    "AX:4": "Fever",
+    "BX:2": "Dulorin",
+    "BX:3": "Dulorin 50 mg tablet",
+}
 
 
 def mapping(row: int, rank: int, concept: str | None, **fields: Any) -> Mapping:
@@ -42,10 +47,18 @@ def rows_of(lines=LINES) -> list[ReviewRow]:
     found = []
     for number, (code, mention, frequency, concepts, confidence) in enumerate(lines, 1):
         candidates = tuple(
-            mapping(number, rank, concept, mention=mention, mention_code=code or None, frequency=frequency,
-                    confidence=confidence if rank == 1 else None, similarity=0.5)
+            mapping(
+                number,
+                rank,
+                concept,
+                mention=mention,
+                mention_code=code or None,
+                frequency=frequency,
+                confidence=confidence if rank == 1 else None,
+                similarity=0.5,
+            )
             for rank, concept in enumerate(concepts, 1)
-        )  # fmt: skip
+        )
         found.append(ReviewRow(0, "", number, code, mention, frequency, {"ward": "B"}, candidates))
     return found
 

@@ -42,9 +42,12 @@ def test_health_and_readiness(normalizer):
             assert answer.json()["status"] == "starting"
             assert time.monotonic() < deadline
         assert answer.json() == {
-            "status": "ready", "index": normalizer.index.content_hash,
-            "model": normalizer.index.manifest["model_hash"], "calibrated": False, "assurance": None,
-        }  # fmt: skip
+            "status": "ready",
+            "index": normalizer.index.content_hash,
+            "model": normalizer.index.manifest["model_hash"],
+            "calibrated": False,
+            "assurance": None,
+        }
 
 
 def test_a_model_that_cannot_answer_is_not_ready(index_path, log):
@@ -109,9 +112,13 @@ def test_logs_tell_of_requests_and_not_of_mentions(normalizer, log):
     lines = requests_of(log())
     assert "John" not in json.dumps(log())
     assert [(line["method"], line["route"], line["status"]) for line in lines] == [
-        ("POST", "/normalize", 200), ("GET", "/search", 200), ("GET", "/concepts/{identifier:path}", 404),
-        ("GET", "-", 404), ("POST", "/normalize", 422), ("POST", "/embed", 200),
-    ]  # fmt: skip
+        ("POST", "/normalize", 200),
+        ("GET", "/search", 200),
+        ("GET", "/concepts/{identifier:path}", 404),
+        ("GET", "-", 404),
+        ("POST", "/normalize", 422),
+        ("POST", "/embed", 200),
+    ]
     first = lines[0]
     assert first["request"] == answer.headers["x-request-id"]
     assert (first["rows"], first["reviewer"], first["level"]) == (2, "local", "info")

@@ -61,14 +61,21 @@ def look(request, parts):
 def test_a_concept_is_the_same_from_index_and_terminology(look):
     found = look("TOY:0000002")
     assert found == Concept(
-        id="TOY:0000002", name="Wobbling gait", definition="A gait that <b>wobbles</b>.",
-        synonyms=found.synonyms, parents=[Named(id="TOY:0000001", name="Ailment")], types=[], retired=False,
+        id="TOY:0000002",
+        name="Wobbling gait",
+        definition="A gait that <b>wobbles</b>.",
+        synonyms=found.synonyms,
+        parents=[Named(id="TOY:0000001", name="Ailment")],
+        types=[],
+        retired=False,
         replaced_by=[],
-    )  # fmt: skip
+    )
     assert found.synonyms[0] == Synonym(string="Wobbling gait", language="en", scope="exact")
     assert {(one.string, one.scope) for one in found.synonyms} == {
-        ("Wobbling gait", "exact"), ("Wobbly walk", "exact"), ("Unsteadiness", "broad"),
-    }  # fmt: skip
+        ("Wobbling gait", "exact"),
+        ("Wobbly walk", "exact"),
+        ("Unsteadiness", "broad"),
+    }
 
 
 def test_a_retired_concept_says_what_replaces_it(look):
@@ -100,9 +107,7 @@ def test_concepts_over_http(parts, with_terminology):
     normalizer = Normalizer(index, encoder=HashEncoder())
     with client_of(normalizer, terminology=terminology if with_terminology else None) as client:
         answer = client.get("/concepts/TOY:0000002").json()
-        assert set(answer) == {
-            "id", "name", "definition", "synonyms", "parents", "types", "retired", "replaced_by",
-        }  # fmt: skip
+        assert set(answer) == {"id", "name", "definition", "synonyms", "parents", "types", "retired", "replaced_by"}
         assert answer["parents"] == [{"id": "TOY:0000001", "name": "Ailment"}]
         assert client.get("/concepts/TOY%3A0000003").json()["replaced_by"] == ["TOY:0000002"]
         for path in ("TOY:9", "..%2f..%2fetc%2fpasswd", "%00", "a/b/c", "%ff"):

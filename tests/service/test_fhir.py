@@ -66,11 +66,14 @@ def test_capabilities(lab, release, version, model):
 @pytest.mark.parametrize(
     ("accept", "format_", "status"),
     [
-        ("application/fhir+json; fhirVersion=4.0", "", 200), ("text/html, */*;q=0.1", "", 200),
-        ("application/fhir+xml", "", 406), ("application/fhir+xml", "json", 200), ("*/*", "xml", 406),
+        ("application/fhir+json; fhirVersion=4.0", "", 200),
+        ("text/html, */*;q=0.1", "", 200),
+        ("application/fhir+xml", "", 406),
+        ("application/fhir+xml", "json", 200),
+        ("*/*", "xml", 406),
         ("*/*", "application/fhir json", 200),
     ],
-)  # fmt: skip
+)
 def test_only_json(lab, accept, format_, status):
     answer = lab.as_().get("/fhir/r4/metadata", params={"_format": format_}, headers={"Accept": accept})
     assert answer.status_code == status
@@ -83,8 +86,10 @@ def test_lookup(lab, release):
     assert values(found, "name") == ["AX"]
     assert values(found, "display") == ["Ache of the head"]
     assert {(one["language"], one["value"]) for one in values(found, "designation")} == {
-        ("en", "Headache"), ("en", "Head pain"), ("de-AT", "Kopfschmerz")
-    }  # fmt: skip
+        ("en", "Headache"),
+        ("en", "Head pain"),
+        ("de-AT", "Kopfschmerz"),
+    }
     properties = values(found, "property")
     assert {"code": "parent", "value": "1"} in properties
     text = "An ache that is felt in the head. " * 10

@@ -21,11 +21,38 @@ URL = "urn:alphita:review:lab"
 SAID = "https://github.com/alphita/alphita/StructureDefinition/normalizer-"
 # http://hl7.org/fhir/issue-type
 ISSUE_TYPES = (
-    "invalid", "structure", "required", "value", "invariant", "security", "login", "unknown", "expired", "forbidden",
-    "suppressed", "processing", "not-supported", "duplicate", "multiple-matches", "not-found", "deleted", "too-long",
-    "code-invalid", "extension", "too-costly", "business-rule", "conflict", "transient", "lock-error", "no-store",
-    "exception", "timeout", "incomplete", "throttled", "informational",
-)  # fmt: skip
+    "invalid",
+    "structure",
+    "required",
+    "value",
+    "invariant",
+    "security",
+    "login",
+    "unknown",
+    "expired",
+    "forbidden",
+    "suppressed",
+    "processing",
+    "not-supported",
+    "duplicate",
+    "multiple-matches",
+    "not-found",
+    "deleted",
+    "too-long",
+    "code-invalid",
+    "extension",
+    "too-costly",
+    "business-rule",
+    "conflict",
+    "transient",
+    "lock-error",
+    "no-store",
+    "exception",
+    "timeout",
+    "incomplete",
+    "throttled",
+    "informational",
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +65,11 @@ def lab(tmp_path, index):
     """L1 is reviewed as broad, L2 as narrow, L3 as NIL; the row without a code is open."""
     made = service(tmp_path, index)
     rows = made.ids()
-    for place, kind, concept, relation in ((0, "accept", "AX:2", "broad"), (1, "accept", "AX:4", "narrow"),
-                                           (2, "nil", None, None)):  # fmt: skip
+    for place, kind, concept, relation in (
+        (0, "accept", "AX:2", "broad"),
+        (1, "accept", "AX:4", "narrow"),
+        (2, "nil", None, None),
+    ):
         made.store.decide(Decision(f"d{place}", "lab", rows[place], "ann", kind, concept, relation))
     yield made
     made.store.close()
@@ -127,24 +157,37 @@ def test_forward(lab):
         "resourceType": "Parameters",
         "parameter": [
             {"name": "result", "valueBoolean": True},
-            {"name": "match", "extension": [{"url": f"{SAID}confidence", "valueDecimal": 0.9}], "part": [
-                {"name": "equivalence", "valueCode": "wider"}, {"name": "concept", "valueCoding": concept},
-                {"name": "source", "valueUri": URL}]},
+            {
+                "name": "match",
+                "extension": [{"url": f"{SAID}confidence", "valueDecimal": 0.9}],
+                "part": [
+                    {"name": "equivalence", "valueCode": "wider"},
+                    {"name": "concept", "valueCoding": concept},
+                    {"name": "source", "valueUri": URL},
+                ],
+            },
         ],
-    }  # fmt: skip
+    }
     assert get(lab, "r5", sourceCode="L1", system=SYSTEM)["parameter"][1]["part"] == [
         {"name": "relationship", "valueCode": "source-is-narrower-than-target"},
-        {"name": "concept", "valueCoding": concept}, {"name": "originMap", "valueUri": URL},
-        {"name": "property", "part": [
-            {"name": "uri", "valueUri": f"{SAID}confidence"}, {"name": "value", "valueDecimal": 0.9}]},
-    ]  # fmt: skip
+        {"name": "concept", "valueCoding": concept},
+        {"name": "originMap", "valueUri": URL},
+        {
+            "name": "property",
+            "part": [{"name": "uri", "valueUri": f"{SAID}confidence"}, {"name": "value", "valueDecimal": 0.9}],
+        },
+    ]
 
 
 def said(entry):
     """Return what the normaliser had said, by name, of extensions or properties."""
     properties = [part["part"] for part in entry.get("part", ()) if part["name"] == "property"]
-    found = [(uri["valueUri"], value["value" + kind]) for uri, value in properties for kind in ("Decimal", "Code")
-             if "value" + kind in value]  # fmt: skip
+    found = [
+        (uri["valueUri"], value["value" + kind])
+        for uri, value in properties
+        for kind in ("Decimal", "Code")
+        if "value" + kind in value
+    ]
     for one in entry.get("extension", ()):
         found.append((one["url"], one.get("valueDecimal", one.get("valueCode"))))
     return {uri.removeprefix(SAID): value for uri, value in found}
@@ -154,10 +197,13 @@ def said(entry):
 def test_what_the_normaliser_had_said_comes_along(lab, release):
     lab.store.add_project(Project("more", "MORE", "", "", "", "", ""))
     rows = rows_of([("M1", "headach", 1, ["AX:2"], 0.9), ("M2", "fevr", 1, ["AX:4"], 0.6), ("M3", "x", 1, [None], 0.8)])
-    lab.store.add_rows("more", [
-        replace(row, candidates=(replace(row.candidates[0], decision=decision),))
-        for row, decision in zip(rows, ("accept", "review", "nil"), strict=True)
-    ])  # fmt: skip
+    lab.store.add_rows(
+        "more",
+        [
+            replace(row, candidates=(replace(row.candidates[0], decision=decision),))
+            for row, decision in zip(rows, ("accept", "review", "nil"), strict=True)
+        ],
+    )
     decided = (("accept", "AX:2"), ("choose", "AX:3"), ("nil", None))
     for row, (kind, concept) in zip(lab.ids("more"), decided, strict=True):
         lab.store.decide(Decision(f"m{row}", "more", row, "ann", kind, concept))
@@ -273,8 +319,10 @@ def test_several_maps_and_several_targets(lab, release):
     two = result(get(lab, release, code="L9", system=SYSTEM))[1]
     assert [concept["system"] for _, concept in two] == ["urn:alphita:terminology:BX", AX]
     assert [concept["code"] for _, concept in result(get(lab, release, targetCode="2", system=AX))[1]] == [
-        "L1", "L1", "L9"
-    ]  # fmt: skip
+        "L1",
+        "L1",
+        "L9",
+    ]
 
 
 @pytest.mark.parametrize("release", BOTH)
@@ -317,10 +365,12 @@ def test_bad_questions(lab, release, query, issue):
         [{"name": "reverse", "valueBoolean": "true"}],
         [{"name": "conceptMap", "resource": {"resourceType": "ConceptMap"}}],
         [{"name": "coding", "valueCoding": {"code": "L1", "system": SYSTEM}}, {"name": "dependency", "part": []}],
-        [{"name": "coding", "valueCoding": {"code": "1", "system": "s"}},
-         {"name": "sourceCoding", "valueCoding": {"code": "1", "system": "s"}}],
+        [
+            {"name": "coding", "valueCoding": {"code": "1", "system": "s"}},
+            {"name": "sourceCoding", "valueCoding": {"code": "1", "system": "s"}},
+        ],
     ],
-)  # fmt: skip
+)
 def test_bad_parameters(lab, parameters):
     body = {"resourceType": "Parameters", "parameter": parameters}
     headers = {"Content-Type": "application/fhir+json"}
@@ -379,13 +429,30 @@ def test_codings():
     [
         ({"parameter": [{"name": "result", "valueBoolean": True}]}, "r4", "result"),
         ({"parameter": [{"name": "result", "valueBoolean": True, "valueCode": "x"}]}, "r4", "inv-1"),
-        ({"parameter": [{"name": "result", "valueBoolean": True},
-                        {"name": "match", "part": [{"name": "equivalence", "valueCode": "same"}]}]}, "r4", "code same"),
+        (
+            {
+                "parameter": [
+                    {"name": "result", "valueBoolean": True},
+                    {"name": "match", "part": [{"name": "equivalence", "valueCode": "same"}]},
+                ]
+            },
+            "r4",
+            "code same",
+        ),
         ({"parameter": [{"name": "name", "valueString": "x"}]}, "r4", "display"),
-        ({"parameter": [{"name": "name", "valueString": "x"}, {"name": "display", "valueString": "x"},
-                        {"name": "definition", "valueString": "x"}]}, "r4", "definition"),
+        (
+            {
+                "parameter": [
+                    {"name": "name", "valueString": "x"},
+                    {"name": "display", "valueString": "x"},
+                    {"name": "definition", "valueString": "x"},
+                ]
+            },
+            "r4",
+            "definition",
+        ),
         ({"resourceType": "OperationOutcome", "issue": [{"severity": "error", "code": "bad"}]}, "r4", "issue bad"),
     ],
-)  # fmt: skip
+)
 def test_each_rule_finds_its_fault(document, release, fault):
     assert fault in faults({"resourceType": "Parameters", **document}, release)

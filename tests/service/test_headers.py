@@ -10,9 +10,13 @@ QUESTION = {"mentions": ["cold"]}
 def test_every_answer_has_the_security_headers(normalizer):
     with client_of(normalizer, max_body=100) as client:
         answers = [
-            client.get("/health"), client.get("/nothing"), client.post("/normalize", content=b"x" * 200),
-            client.put("/search"), client.post("/normalize", json={}), client.get("/search?q=x"),
-        ]  # fmt: skip
+            client.get("/health"),
+            client.get("/nothing"),
+            client.post("/normalize", content=b"x" * 200),
+            client.put("/search"),
+            client.post("/normalize", json={}),
+            client.get("/search?q=x"),
+        ]
     assert {one.status_code for one in answers} == {200, 404, 413, 405, 422}
     for one in answers:
         assert "default-src 'none'" in one.headers["content-security-policy"]
@@ -43,8 +47,7 @@ def test_another_sites_page_may_not_change_anything(normalizer, headers):
 
 
 @pytest.mark.parametrize(
-    "headers",
-    [{}, {"Origin": "http://127.0.0.1:8080"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}],
+    "headers", [{}, {"Origin": "http://127.0.0.1:8080"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}]
 )
 def test_its_own_page_and_programs_may(normalizer, headers):
     with client_of(normalizer) as client:

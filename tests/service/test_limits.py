@@ -169,10 +169,12 @@ def test_a_slow_answer_is_given_up():
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("POST", "/api/projects", 200), ("GET", "/api/projects/lab/export", 200), ("GET", "/api/projects", 504),
+        ("POST", "/api/projects", 200),
+        ("GET", "/api/projects/lab/export", 200),
+        ("GET", "/api/projects", 504),
         ("POST", "/api/projects/lab/export", 504),
     ],
-)  # fmt: skip
+)
 def test_a_file_for_review_may_take_longer(method, path, status):
     async def slow(scope, receive, send):
         await asyncio.sleep(0.1)

@@ -45,9 +45,12 @@ def document(tmp_path_factory):
 
 def try_out(document, paths, examples: int, checks) -> None:
     settings = hypothesis.settings(
-        max_examples=examples, deadline=None, derandomize=True, database=None,
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
         suppress_health_check=list(hypothesis.HealthCheck),
-    )  # fmt: skip
+    )
     for path in paths:
         for method in document[path]:
             operation = document[path][method]

@@ -17,9 +17,13 @@ PAIRS = [
     *((text, ground, 4.5) for text in ("text", "quiet") for ground in ("ground", "surface")),
     *((text, "surface", 4.5) for text in ("good", "warn", "bad", "accent")),
     *(("text", ground, 4.5) for ground in ("raised", "chosen")),
-    ("warn", "warn-ground", 4.5), ("bad", "bad-ground", 4.5), ("on-accent", "accent", 4.5),
-    ("edge", "surface", 3.0), ("edge", "ground", 3.0), ("accent", "ground", 3.0),
-]  # fmt: skip
+    ("warn", "warn-ground", 4.5),
+    ("bad", "bad-ground", 4.5),
+    ("on-accent", "accent", 4.5),
+    ("edge", "surface", 3.0),
+    ("edge", "ground", 3.0),
+    ("accent", "ground", 3.0),
+]
 
 
 class Elements(HTMLParser):

@@ -17,10 +17,7 @@ from tests.service.review_service import HEADER, index_of, service
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = os.environ.get("ALPHITA_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium; ALPHITA_CHROMIUM names one"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium; ALPHITA_CHROMIUM names one")]
 expect = sync_api.expect
 SIZE = {"width": 1280, "height": 720}
 

@@ -55,9 +55,14 @@ def test_the_queue(lab):
     first = found["rows"][0]
     assert first["risk"] == pytest.approx(1.6)
     assert first["answer"] == {
-        "concept_id": "AX:4", "concept_name": "Fever", "matched_term": None, "similarity": 0.5, "confidence": 0.6,
-        "decision": None, "relation": "exact",
-    }  # fmt: skip
+        "concept_id": "AX:4",
+        "concept_name": "Fever",
+        "matched_term": None,
+        "similarity": 0.5,
+        "confidence": 0.6,
+        "decision": None,
+        "relation": "exact",
+    }
     assert (first["mine"], first["state"], first["settled"], first["context"]) == (None, "open", False, {"ward": "B"})
     assert [one["code"] for one in lab.as_().get(ROWS, params={"search": "FEV"}).json()["rows"]] == ["L2"]
     assert lab.as_().get(ROWS, params={"limit": 1, "offset": 3, "order": "row"}).json()["rows"][0]["code"] == ""
@@ -162,8 +167,12 @@ def test_reviewers_are_blind_to_each_other_until_a_row_is_adjudicated(lab):
     decide(ann, row, "a", comment="sure")
     seen = bob.get(f"{ROWS}/{row}").json()
     assert (seen["decisions"], seen["mine"], seen["state"], seen["settled"], seen["newest"]) == (
-        [], None, "open", False, 0
-    )  # fmt: skip
+        [],
+        None,
+        "open",
+        False,
+        0,
+    )
     assert bob.get(ROWS, params={"state": "decided"}).json()["total"] == 0
     decide(bob, row, "b", "choose", concept_id="AX:3")
     assert "sure" not in bob.get(f"{ROWS}/{row}").text
@@ -249,10 +258,14 @@ def test_progress(lab):
         ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil", "seen": 0, "x": 1}, 422),
         ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil", "seen": 10**30}, 422),
         ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil", "seen": 0, "relation": "far"}, 422),
-        ("post", "/api/projects/lab/rows/1/decisions", {"uid": "u", "kind": "nil", "seen": 0, "comment": "c" * 10_001},
-         422),
+        (
+            "post",
+            "/api/projects/lab/rows/1/decisions",
+            {"uid": "u", "kind": "nil", "seen": 0, "comment": "c" * 10_001},
+            422,
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said(lab, method, path, body, status):
     sent = {"content": json.dumps(body), "headers": {"Content-Type": "application/json"}} if body is not None else {}
     answer = lab.as_().request(method, path, **sent)
@@ -278,8 +291,9 @@ def test_a_near_name_is_offered(lab):
 def test_without_a_store(index):
     client = TestClient(
         app.create(Settings(trust_user_header=HEADER), Normalizer(index, encoder=HashEncoder())),
-        headers={HEADER: "ann"}, client=("127.0.0.1", 1),
-    )  # fmt: skip
+        headers={HEADER: "ann"},
+        client=("127.0.0.1", 1),
+    )
     assert client.get("/api/me").json()["projects"] == []
     answer = client.get("/api/projects")
     assert answer.status_code == 404

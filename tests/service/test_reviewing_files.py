@@ -50,8 +50,11 @@ def lab(tmp_path, index):
 def decided(lab):
     """L1 approved as broad, L2 rejected, L3 NIL; the row without a code is open."""
     rows = lab.ids()
-    for place, kind, concept, relation in ((0, "accept", "AX:2", "broad"), (1, "reject", None, None),
-                                           (2, "nil", None, None)):  # fmt: skip
+    for place, kind, concept, relation in (
+        (0, "accept", "AX:2", "broad"),
+        (1, "reject", None, None),
+        (2, "nil", None, None),
+    ):
         lab.store.decide(Decision(f"d{place}", "lab", rows[place], "ann", kind, concept, relation, "<b>why</b>"))
     return lab
 
@@ -77,8 +80,9 @@ def test_import(lab):
     project = lab.store.project("new")
     assert (project.source, project.column, project.blind) == ("CLINIC", "text", True)
     assert (project.terminology, project.model) == (
-        lab.index.manifest["terminology_hash"], lab.index.manifest["model_hash"]
-    )  # fmt: skip
+        lab.index.manifest["terminology_hash"],
+        lab.index.manifest["model_hash"],
+    )
     first, second = (one.row for one in lab.store.queue("new", order="row")[1])
     assert (first.code, first.mention, first.frequency, first.number, first.types) == ("A", "Fevr", 7, 1, ("Sign",))
     assert [one.concept_id for one in first.candidates] == ["AX:4", "AX:2"]
@@ -116,10 +120,15 @@ def test_an_import_leaves_what_another_reviewer_decided_here(lab):
 
 @pytest.mark.parametrize(("standard", "expected"), [(["S", None], [True, False]), ([None, None], [None, None])])
 def test_an_index_tells_which_concepts_are_standard(standard, expected):
-    table = pa.table({
-        "id": ["SNOMEDCT:1", "ICD10CM:A"], "omop_concept_id": [1, 2], "domain": ["C", "C"],
-        "vocabulary": ["SNOMED", "ICD10CM"], "standard": pa.array(standard, pa.string()).dictionary_encode(),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "id": ["SNOMEDCT:1", "ICD10CM:A"],
+            "omop_concept_id": [1, 2],
+            "domain": ["C", "C"],
+            "vocabulary": ["SNOMED", "ICD10CM"],
+            "standard": pa.array(standard, pa.string()).dictionary_encode(),
+        }
+    )
     known = review_files.omop_of(SimpleNamespace(segment=SimpleNamespace(concepts=table)))
     assert [one.standard for one in known.values()] == expected
 
@@ -201,8 +210,10 @@ def test_export_of_all_and_of_what_is_settled(decided):
     assert json.loads(answer.headers["x-alphita-losses"]) == {}
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [(row["mention_code"], row["concept_id"], row["status"]) for row in rows] == [
-        ("L1", "AX:2", "approved"), ("L2", "AX:4", "rejected"), ("L3", "", "approved")
-    ]  # fmt: skip
+        ("L1", "AX:2", "approved"),
+        ("L2", "AX:4", "rejected"),
+        ("L3", "", "approved"),
+    ]
     assert (rows[0]["reviewer"], rows[0]["relation"], rows[0]["comment"]) == ("ann", "broad", "<b>why</b>")
     rows = list(csv.DictReader(io.StringIO(export(decided, format="csv", settled=False).text)))
     assert [row["status"] for row in rows] == ["approved", "rejected", "approved", "unreviewed"]
@@ -215,9 +226,10 @@ def test_export_of_all_and_of_what_is_settled(decided):
         ("jsonl", {("L1", "AX:2"), ("L2", "AX:4"), ("L3", None)}),
         ("parquet", {("L1", "AX:2"), ("L2", "AX:4"), ("L3", None)}),
         ("sssom", {("L1", "AX:2"), ("L2", "AX:4"), ("L3", None)}),
-        ("fhir_r4", {("L1", "AX:2"), ("L3", None)}), ("fhir_r5", {("L1", "AX:2"), ("L3", None)}),
+        ("fhir_r4", {("L1", "AX:2"), ("L3", None)}),
+        ("fhir_r5", {("L1", "AX:2"), ("L3", None)}),
     ],
-)  # fmt: skip
+)
 def test_what_is_written_is_read_back_equal(decided, tmp_path, name, kept):
     answer = export(decided, format=name)
     assert answer.status_code == 200, answer.text
@@ -251,13 +263,19 @@ def test_a_concept_map_is_valid_and_speaks_of_what_translate_serves(decided, nam
 
 def test_what_a_person_says_of_the_set(decided):
     said = {
-        "set_id": "https://example.org/map/1", "licence": "https://example.org/l", "date": "2026-01-31",
-        "set_version": "3", "source_system": "https://example.org/codes",
-    }  # fmt: skip
+        "set_id": "https://example.org/map/1",
+        "licence": "https://example.org/l",
+        "date": "2026-01-31",
+        "set_version": "3",
+        "source_system": "https://example.org/codes",
+    }
     document = export(decided, format="fhir_r5", **said).json()
     assert (document["url"], document["version"], document["date"], document["copyright"]) == (
-        "https://example.org/map/1", "3", "2026-01-31", "https://example.org/l"
-    )  # fmt: skip
+        "https://example.org/map/1",
+        "3",
+        "2026-01-31",
+        "https://example.org/l",
+    )
     assert document["group"][0]["source"] == "https://example.org/codes"
 
 
@@ -276,8 +294,10 @@ def test_usagi_and_omop_take_concepts_that_omop_numbers(decided, tmp_path):
         header = Header(source_vocabulary="LAB")
         back = list(registry.load(FORMATS, name).read(path, header, Rejects(strict=True)))
         assert [(one.mention_code, one.concept_id) for one in back] == [
-            ("L1", "OMOP:1"), ("L2", "OMOP:1"), ("L3", None)
-        ]  # fmt: skip
+            ("L1", "OMOP:1"),
+            ("L2", "OMOP:1"),
+            ("L3", None),
+        ]
 
 
 def test_a_page_for_people_goes_out_as_a_file_and_never_in(decided):
@@ -293,10 +313,14 @@ def test_a_page_for_people_goes_out_as_a_file_and_never_in(decided):
 
 @pytest.mark.parametrize(
     ("query", "status", "said"),
-    [({"format": "excel"}, 422, "unknown format"), ({"format": "../csv"}, 422, "unknown format"),
-     ({"format": "_names"}, 422, "unknown format"), ({"date": "31.1.2026"}, 422, "2026-01-31"),
-     ({"settled": "perhaps"}, 422, "")],
-)  # fmt: skip
+    [
+        ({"format": "excel"}, 422, "unknown format"),
+        ({"format": "../csv"}, 422, "unknown format"),
+        ({"format": "_names"}, 422, "unknown format"),
+        ({"date": "31.1.2026"}, 422, "2026-01-31"),
+        ({"settled": "perhaps"}, 422, ""),
+    ],
+)
 def test_bad_exports(decided, query, status, said):
     answer = export(decided, **query)
     assert answer.status_code == status

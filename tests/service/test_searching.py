@@ -66,8 +66,13 @@ def test_an_id_finds_its_concept(finder):
 
 
 def test_letters_beyond_ascii(tmp_path):
-    rows = [("T:1", "Fièvre", "exact"), ("T:2", "Fièvre jaune", "exact"), ("T:3", "癫痫发作", "exact"),
-            ("T:4", "癫痫", "exact"), ("T:5", "Fieber", "exact")]  # fmt: skip
+    rows = [
+        ("T:1", "Fièvre", "exact"),
+        ("T:2", "Fièvre jaune", "exact"),
+        ("T:3", "癫痫发作", "exact"),
+        ("T:4", "癫痫", "exact"),
+        ("T:5", "Fieber", "exact"),
+    ]
     finder = Finder(build(SmallTerminology(rows), HashEncoder(), tmp_path / "x.index"))
     assert [one.id for one in finder.find("fiè", 2)] == ["T:1", "T:2"]
     assert [one.id for one in finder.find("癫", 2)] == ["T:4", "T:3"]

@@ -106,10 +106,7 @@ def test_wrong_use_is_told(served, index_path, tmp_path, monkeypatch, options, k
 
 
 def test_a_port_in_use_is_told(served, index_path):
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(AlphitaError, match="try another --port"),
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(AlphitaError, match="try another --port"):
         command.serve(to=index_path, port=taken.getsockname()[1])
 
 

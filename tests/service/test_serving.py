@@ -53,8 +53,12 @@ def serving(folder: Path, *arguments: object) -> Iterator[Server]:
     with open(log, "w") as file:
         process = subprocess.Popen(
             command("--port", 0, "--threads", 1, *arguments),
-            cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=file, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            text=True,
+        )
     try:
         yield Server(process, log)
     finally:

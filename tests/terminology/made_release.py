@@ -13,20 +13,42 @@ from numpy.typing import NDArray
 
 # UMLS 2020AA; the last three are rough.
 SIZES = {
-    "concepts": 4_270_000, "names": 15_480_000, "relations": 87_890_000, "semantic_types": 4_600_000,
-    "definitions": 300_000, "retired": 1_000_000,
-}  # fmt: skip
+    "concepts": 4_270_000,
+    "names": 15_480_000,
+    "relations": 87_890_000,
+    "semantic_types": 4_600_000,
+    "definitions": 300_000,
+    "retired": 1_000_000,
+}
 ROWS_AT_ONCE = 1_000_000
 # Share of the names; the alphabet their words are of.
 LANGUAGES = {
-    "ENG": (0.71, "latin"), "SPA": (0.10, "accents"), "FRE": (0.03, "accents"), "POR": (0.025, "accents"),
-    "JPN": (0.021, "han"), "RUS": (0.02, "cyrillic"), "DUT": (0.019, "latin"), "GER": (0.016, "accents"),
-    "ITA": (0.016, "latin"), "CZE": (0.012, "accents"), "CHI": (0.005, "han"), "HUN": (0.005, "accents"),
-    "KOR": (0.005, "han"), "NOR": (0.004, "accents"), "SWE": (0.003, "accents"), "POL": (0.003, "accents"),
-    "TUR": (0.001, "accents"), "EST": (0.001, "accents"), "FIN": (0.001, "accents"), "LAV": (0.001, "accents"),
-    "DAN": (0.0005, "accents"), "SCR": (0.0005, "accents"), "GRE": (0.0005, "cyrillic"), "BAQ": (0.0005, "latin"),
+    "ENG": (0.71, "latin"),
+    "SPA": (0.10, "accents"),
+    "FRE": (0.03, "accents"),
+    "POR": (0.025, "accents"),
+    "JPN": (0.021, "han"),
+    "RUS": (0.02, "cyrillic"),
+    "DUT": (0.019, "latin"),
+    "GER": (0.016, "accents"),
+    "ITA": (0.016, "latin"),
+    "CZE": (0.012, "accents"),
+    "CHI": (0.005, "han"),
+    "HUN": (0.005, "accents"),
+    "KOR": (0.005, "han"),
+    "NOR": (0.004, "accents"),
+    "SWE": (0.003, "accents"),
+    "POL": (0.003, "accents"),
+    "TUR": (0.001, "accents"),
+    "EST": (0.001, "accents"),
+    "FIN": (0.001, "accents"),
+    "LAV": (0.001, "accents"),
+    "DAN": (0.0005, "accents"),
+    "SCR": (0.0005, "accents"),
+    "GRE": (0.0005, "cyrillic"),
+    "BAQ": (0.0005, "latin"),
     "HEB": (0.0005, "latin"),
-}  # fmt: skip
+}
 ALPHABETS = {
     "latin": [first + second for first in "bcdfglmnprstv" for second in ("a", "e", "i", "o", "u", "an", "or", "is")],
     "accents": [first + second for first in "bcdfglmnprstvšñç" for second in ("á", "é", "i", "ö", "ü", "an", "ão")],
@@ -36,11 +58,22 @@ ALPHABETS = {
 TERM_TYPES = {"PT": 0.3, "SY": 0.35, "LLT": 0.1, "IS": 0.05, "OAP": 0.05, "AB": 0.03, "ET": 0.06, "MH": 0.06}
 SUPPRESS = {"N": 0.75, "O": 0.17, "Y": 0.06, "E": 0.02}
 RELATIONS = {
-    ("RO", "finding_site_of"): 0.1, ("RO", "has_finding_site"): 0.1, ("RO", "associated_with"): 0.1,
-    ("RO", ""): 0.05, ("SY", "same_as"): 0.05, ("SY", ""): 0.1, ("PAR", "inverse_isa"): 0.08, ("CHD", "isa"): 0.08,
-    ("SIB", ""): 0.1, ("RB", "has_tradename"): 0.04, ("RN", "tradename_of"): 0.04, ("AQ", ""): 0.04,
-    ("QB", ""): 0.04, ("RQ", "mapped_to"): 0.04, ("RQ", "mapped_from"): 0.04,
-}  # fmt: skip
+    ("RO", "finding_site_of"): 0.1,
+    ("RO", "has_finding_site"): 0.1,
+    ("RO", "associated_with"): 0.1,
+    ("RO", ""): 0.05,
+    ("SY", "same_as"): 0.05,
+    ("SY", ""): 0.1,
+    ("PAR", "inverse_isa"): 0.08,
+    ("CHD", "isa"): 0.08,
+    ("SIB", ""): 0.1,
+    ("RB", "has_tradename"): 0.04,
+    ("RN", "tradename_of"): 0.04,
+    ("AQ", ""): 0.04,
+    ("QB", ""): 0.04,
+    ("RQ", "mapped_to"): 0.04,
+    ("RQ", "mapped_from"): 0.04,
+}
 N_SEMANTIC_TYPES = 127
 Ints = NDArray[np.int64]
 
@@ -81,9 +114,13 @@ class Writer:
     def write(self) -> dict[str, int]:
         """Write everything; return the number of rows by file."""
         files: dict[str, Callable[[], Iterator[dict[str, Any]]]] = {
-            "MRCONSO": self._names, "MRREL": self._relations, "MRSTY": self._semantic_types,
-            "MRDEF": self._definitions, "MRRANK": self._ranks, "MRCUI": self._retired,
-        }  # fmt: skip
+            "MRCONSO": self._names,
+            "MRREL": self._relations,
+            "MRSTY": self._semantic_types,
+            "MRDEF": self._definitions,
+            "MRRANK": self._ranks,
+            "MRCUI": self._retired,
+        }
         written = {name: self._write_rows(name, rows()) for name, rows in files.items()}
         lines = [f"{name}.RRF||{LAYOUTS[name].replace(' ', ',')}||{rows}||\n" for name, rows in written.items()]
         (self.folder / "MRFILES.RRF").write_text("".join(lines), encoding="utf-8")
@@ -116,14 +153,22 @@ class Writer:
             number = np.arange(start, end) + 1
             code = self.rng.integers(0, 10**8, n)
             yield {
-                "CUI": self.cui.gather(owner), "LAT": self.languages.gather(language),
-                "TS": _either(first, "P", "S"), "LUI": _ids("L", number), "STT": _either(first, "PF", "VO"),
-                "SUI": _ids("S", number), "ISPREF": _either(first | (number % 4 > 0), "Y", "N"),
-                "AUI": _ids("A", number), "SCUI": pl.Series(code).cast(pl.String),
-                "SAB": self._sources(language), "TTY": self._chosen(TERM_TYPES, n),
-                "CODE": pl.Series(code).cast(pl.String), "STR": self._strings(language), "SRL": "0",
+                "CUI": self.cui.gather(owner),
+                "LAT": self.languages.gather(language),
+                "TS": _either(first, "P", "S"),
+                "LUI": _ids("L", number),
+                "STT": _either(first, "PF", "VO"),
+                "SUI": _ids("S", number),
+                "ISPREF": _either(first | (number % 4 > 0), "Y", "N"),
+                "AUI": _ids("A", number),
+                "SCUI": pl.Series(code).cast(pl.String),
+                "SAB": self._sources(language),
+                "TTY": self._chosen(TERM_TYPES, n),
+                "CODE": pl.Series(code).cast(pl.String),
+                "STR": self._strings(language),
+                "SRL": "0",
                 "SUPPRESS": self._chosen(SUPPRESS, n),
-            }  # fmt: skip
+            }
 
     def _relations(self) -> Iterator[dict[str, Any]]:
         total = self.sizes["relations"]
@@ -140,12 +185,20 @@ class Writer:
             source = np.minimum(self.rng.zipf(1.6, n), 60) - 1
             number = np.arange(start, end) + 1
             yield {
-                "CUI1": self.cui.gather(ordered), "AUI1": _ids("A", ordered * 3 + 1), "STYPE1": "AUI",
-                "REL": rel.gather(kind), "CUI2": self.cui.gather(other), "AUI2": _ids("A", other * 3 + 1),
-                "STYPE2": "AUI", "RELA": rela.gather(kind), "RUI": _ids("R", number),
-                "SAB": self.sources["ENG"].gather(source), "SL": self.sources["ENG"].gather(source), "DIR": "Y",
+                "CUI1": self.cui.gather(ordered),
+                "AUI1": _ids("A", ordered * 3 + 1),
+                "STYPE1": "AUI",
+                "REL": rel.gather(kind),
+                "CUI2": self.cui.gather(other),
+                "AUI2": _ids("A", other * 3 + 1),
+                "STYPE2": "AUI",
+                "RELA": rela.gather(kind),
+                "RUI": _ids("R", number),
+                "SAB": self.sources["ENG"].gather(source),
+                "SL": self.sources["ENG"].gather(source),
+                "DIR": "Y",
                 "SUPPRESS": "N",
-            }  # fmt: skip
+            }
 
     def _semantic_types(self) -> Iterator[dict[str, Any]]:
         total = self.sizes["semantic_types"]
@@ -155,10 +208,12 @@ class Writer:
         for start, end in _slices(total):
             kind = (concept[start:end] * 31 + np.where(again[start:end], np.arange(start, end), 0)) % N_SEMANTIC_TYPES
             yield {
-                "CUI": self.cui.gather(concept[start:end]), "TUI": _ids("T", kind, 3), "STN": "A1.2.3.4",
+                "CUI": self.cui.gather(concept[start:end]),
+                "TUI": _ids("T", kind, 3),
+                "STN": "A1.2.3.4",
                 "STY": pl.select("Invented Type " + pl.Series(kind).cast(pl.String)).to_series(),
                 "ATUI": _ids("AT", np.arange(start, end), 8),
-            }  # fmt: skip
+            }
 
     def _definitions(self) -> Iterator[dict[str, Any]]:
         for start, end in _slices(self.sizes["definitions"]):
@@ -166,18 +221,23 @@ class Writer:
             english = np.zeros(n, np.int64)
             text = pl.DataFrame([self._strings(english).alias(str(place)) for place in range(6)])
             yield {
-                "CUI": self.cui.gather(np.sort(self.rng.integers(0, self.n, n))), "AUI": "A0000001",
-                "ATUI": _ids("AT", np.arange(start, end) + 50_000_000, 8), "SAB": self._sources(english),
-                "DEF": text.select(pl.concat_str(pl.all(), separator=" ")).to_series(), "SUPPRESS": "N",
-            }  # fmt: skip
+                "CUI": self.cui.gather(np.sort(self.rng.integers(0, self.n, n))),
+                "AUI": "A0000001",
+                "ATUI": _ids("AT", np.arange(start, end) + 50_000_000, 8),
+                "SAB": self._sources(english),
+                "DEF": text.select(pl.concat_str(pl.all(), separator=" ")).to_series(),
+                "SUPPRESS": "N",
+            }
 
     def _ranks(self) -> Iterator[dict[str, Any]]:
         pairs = [(source, kind) for names in self.sources.values() for source in names for kind in TERM_TYPES]
         ranks = [f"{rank:04}" for rank in range(len(pairs), 0, -1)]
         yield {
-            "RANK": pl.Series(ranks), "SAB": pl.Series([source for source, _ in pairs]),
-            "TTY": pl.Series([kind for _, kind in pairs]), "SUPPRESS": "N",
-        }  # fmt: skip
+            "RANK": pl.Series(ranks),
+            "SAB": pl.Series([source for source, _ in pairs]),
+            "TTY": pl.Series([kind for _, kind in pairs]),
+            "SUPPRESS": "N",
+        }
 
     def _retired(self) -> Iterator[dict[str, Any]]:
         for start, end in _slices(self.sizes["retired"]):
@@ -185,10 +245,12 @@ class Writer:
             merged = self.rng.random(n) < 0.7
             target = self.cui.gather(self.rng.integers(0, self.n, n))
             yield {
-                "CUI1": _ids("C", np.arange(start, end) + 8_000_000), "VER": "2019AA",
-                "REL": _either(merged, "SY", "DEL"), "CUI2": pl.select(pl.when(pl.Series(merged)).then(target)
-                .otherwise(pl.lit(""))).to_series(), "MAPIN": _either(merged, "Y", ""),
-            }  # fmt: skip
+                "CUI1": _ids("C", np.arange(start, end) + 8_000_000),
+                "VER": "2019AA",
+                "REL": _either(merged, "SY", "DEL"),
+                "CUI2": pl.select(pl.when(pl.Series(merged)).then(target).otherwise(pl.lit(""))).to_series(),
+                "MAPIN": _either(merged, "Y", ""),
+            }
 
     # --- pieces ------------------------------------------------------------------------------------------------------
 
@@ -201,8 +263,9 @@ class Writer:
         """Return names of one to nine words; frequent words are many times as frequent as others."""
         found = pl.Series([None] * len(language), dtype=pl.String)
         for alphabet, words in self.words.items():
-            those = np.flatnonzero(np.isin(language, [at for at, (_, kind) in enumerate(LANGUAGES.values())
-                                                      if kind == alphabet]))  # fmt: skip
+            those = np.flatnonzero(
+                np.isin(language, [at for at, (_, kind) in enumerate(LANGUAGES.values()) if kind == alphabet])
+            )
             if len(those):
                 count = 1 + np.minimum(self.rng.poisson(2.6, len(those)), 8)
                 pick = functools.partial(self._skewed, len(words))

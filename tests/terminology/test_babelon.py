@@ -101,9 +101,12 @@ def test_sources_codes_types_and_references(load: Load, base: Path) -> None:
     assert names[0] == ("base.obo", "zz/2026-01-31")
     assert ("zz-fr.babelon.tsv", "zz/2026-01-31") in names
     assert terminology.manifest["dropped"] == {
-        "machine-translated definitions": 1, "not translated": 2, "predicate rdfs:comment": 1, "repeated rows": 1,
+        "machine-translated definitions": 1,
+        "not translated": 2,
+        "predicate rdfs:comment": 1,
+        "repeated rows": 1,
         "synonyms left untranslated": 2,
-    }  # fmt: skip
+    }
 
 
 def test_counts_against_an_independent_count(load: Load, base: Path) -> None:
@@ -244,10 +247,13 @@ def test_on_the_command_line(base: Path, tmp_path: Path, monkeypatch: pytest.Mon
 WORDS = fuzz.words('"bells" and "whistles"', '"', 'a"b', "a|b", "NAN")
 IDS = st.sampled_from([f"ZZ:000000{number}" for number in range(1, 6)])
 ROWS = st.tuples(
-    IDS, st.sampled_from([*babelon.SYNONYMS, babelon.LABEL]), WORDS.filter(lambda word: word not in babelon.EMPTY),
-    st.sampled_from(["fr", "de", "pt-BR"]), st.sampled_from([*babelon.STATUSES, babelon.NOT_TRANSLATED]),
+    IDS,
+    st.sampled_from([*babelon.SYNONYMS, babelon.LABEL]),
+    WORDS.filter(lambda word: word not in babelon.EMPTY),
+    st.sampled_from(["fr", "de", "pt-BR"]),
+    st.sampled_from([*babelon.STATUSES, babelon.NOT_TRANSLATED]),
     st.sampled_from(["", babelon.MACHINE, "DOMAIN_EXPERT"]),
-)  # fmt: skip
+)
 
 
 def quoted(word: str) -> str:
@@ -257,8 +263,9 @@ def quoted(word: str) -> str:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(ROWS, max_size=12, unique_by=lambda row: (row[0], row[2], row[3])))
 def test_written_and_loaded_it_is_the_same(base: Path, rows: list[tuple[str, ...]]) -> None:
-    lines = ["subject_id\tpredicate_id\ttranslation_value\ttranslation_language\ttranslation_status\t"
-             "translator_expertise"]  # fmt: skip
+    lines = [
+        "subject_id\tpredicate_id\ttranslation_value\ttranslation_language\ttranslation_status\ttranslator_expertise"
+    ]
     lines += ["\t".join([*row[:2], quoted(row[2]), *row[3:]]) for row in rows]
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "zz.tsv"

@@ -233,10 +233,16 @@ def test_random_releases_against_what_was_written(old: Random, new: Random) -> N
     assert concepts("gone") == old.retired - new.terms.keys()
     name_of = {content_id: (old.terms[content_id][0][0], new.terms[content_id][0][0]) for content_id in both}
     assert concepts("renamed") == {concept for concept, (before, after) in name_of.items() if before != after}
-    won = {(concept, string) for concept in both
-           for string in synonyms(new, concept) - synonyms(old, concept) - {name_of[concept][1]}}  # fmt: skip
-    lost = {(concept, string) for concept in both
-            for string in synonyms(old, concept) - synonyms(new, concept) - {name_of[concept][0]}}  # fmt: skip
+    won = {
+        (concept, string)
+        for concept in both
+        for string in synonyms(new, concept) - synonyms(old, concept) - {name_of[concept][1]}
+    }
+    lost = {
+        (concept, string)
+        for concept in both
+        for string in synonyms(old, concept) - synonyms(new, concept) - {name_of[concept][0]}
+    }
     assert {(row["concept"], row["new"]) for row in rows["synonym_added"]} == won
     assert {(row["concept"], row["old"]) for row in rows["synonym_lost"]} == lost
     assert len(rows["synonym_added"]) == len(won)

@@ -44,8 +44,12 @@ def imported(tmp_path: Path) -> Path:
 def test_import(imported: Path) -> None:
     terminology = alphita.load_terminology(imported)
     assert terminology.manifest["config"] == {
-        "format": "obo", "language": "de", "encoding": "utf-8", "missing_scope": "", "semantic_type": "",
-    }  # fmt: skip
+        "format": "obo",
+        "language": "de",
+        "encoding": "utf-8",
+        "missing_scope": "",
+        "semantic_type": "",
+    }
     assert not imported.with_name("small.terminology.rejects.csv").exists()
     assert artefact.verify(imported, "terminology")["kind"] == "terminology"
 
@@ -118,8 +122,12 @@ def test_an_output_without_a_name_is_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text("id,term\nX:1,One\n")
     before = sorted(path.name for path in tmp_path.iterdir())
-    for words in (["import", "table", "t.csv"], ["subset", imported, "--language", "de"], ["split", imported],
-                  ["merge", imported, imported]):  # fmt: skip
+    for words in (
+        ["import", "table", "t.csv"],
+        ["subset", imported, "--language", "de"],
+        ["split", imported],
+        ["merge", imported, imported],
+    ):
         with pytest.raises(UsageError, match=r"a folder without a name of its own; name what is to be made: .*NAME"):
             run(*words, "-o", output, "--force")
     assert sorted(path.name for path in tmp_path.iterdir()) == before
@@ -203,9 +211,17 @@ def test_split_of_triples(tmp_path: Path) -> None:
     held_out = []
     for arguments in (["--fraction", "1"], ["--assign", "0,0,1"], ["--fraction", "0"]):
         said = run(
-            "split", tmp_path / "x.terminology", "-o", tmp_path / "x.split", *arguments, "--triples", "0.5",
-            "--seed", "4", "--force",
-        )  # fmt: skip
+            "split",
+            tmp_path / "x.terminology",
+            "-o",
+            tmp_path / "x.split",
+            *arguments,
+            "--triples",
+            "0.5",
+            "--seed",
+            "4",
+            "--force",
+        )
         split = Split.load(tmp_path / "x.split")
         assert len(split) == (0 if arguments == ["--fraction", "0"] else 9)
         n = len(split.triples)

@@ -34,11 +34,12 @@ def terminology_of(path: Path, numbers: list[int]) -> Terminology:
     aliases = pl.DataFrame({"concept": ["T:0001"], "alias": ["T:9999"], "source": ["T"]})
     store.save(
         Tables(
-            concepts.with_columns(source=pl.lit("T"), retired=retired), terms.with_columns(source=pl.lit("T")),
+            concepts.with_columns(source=pl.lit("T"), retired=retired),
+            terms.with_columns(source=pl.lit("T")),
             aliases=aliases,
         ),
         path,
-    )  # fmt: skip
+    )
     return store.load_terminology(path)
 
 

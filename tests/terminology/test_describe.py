@@ -17,10 +17,15 @@ def test_counts(small: Terminology) -> None:
     assert found.totals["definitions of live concepts"] == 1
     assert found.terms_by_language == {"en": 10}
     assert found.terms_by_kind == {
-        "preferred name": 3, "broad synonym": 1, "exact synonym": 1, "exact synonym, brand_name": 1,
-        "exact synonym, layperson": 1, "exact synonym, plural": 1, "narrow synonym, brand_name": 1,
+        "preferred name": 3,
+        "broad synonym": 1,
+        "exact synonym": 1,
+        "exact synonym, brand_name": 1,
+        "exact synonym, layperson": 1,
+        "exact synonym, plural": 1,
+        "narrow synonym, brand_name": 1,
         "related synonym": 1,
-    }  # fmt: skip
+    }
     assert sum(found.terms_by_kind.values()) == 10
     assert found.relations == {"is_a": 2, "has_finding_site": 1, "part_of": 1}
     assert found.concepts_by_semantic_type == {"(none)": 3}
@@ -53,5 +58,7 @@ def test_homonyms(load: Load, tmp_path: object) -> None:
 def test_branches(load: Load) -> None:
     terminology, _ = load(obo, FIXTURES / "small.obo", semantic_type="XX:0000001")
     assert describe(terminology).concepts_by_semantic_type == {
-        'Abnormality of the "inner" ear {left}': 1, "Ear": 1, "(none)": 1,
-    }  # fmt: skip
+        'Abnormality of the "inner" ear {left}': 1,
+        "Ear": 1,
+        "(none)": 1,
+    }

@@ -35,7 +35,7 @@ EXAMPLES = {
     "loinc": FIXTURES / "loinc",
     "products": FIXTURES / "products" / "products.csv",
     "table": FIXTURES / "terms.csv",
-}  # fmt: skip
+}
 ADDING = {"babelon": FIXTURES / "babelon" / "zz-fr.babelon.tsv", "hpoa": FIXTURES / "hpoa" / "phenotype.hpoa"}
 RELEASES = ("umls", "rxnorm", "snomed_ct", "omop", "loinc")
 
@@ -89,8 +89,10 @@ def test_neither_name_nor_packing_nor_mark_nor_place_matters(kind: str, tmp_path
     path = EXAMPLES[kind]
     content = path.read_bytes()
     for name, written in (
-        ("odd.name", content), ("packed", gzip.compress(content)), ("marked", b"\xef\xbb\xbf" + content),
-    ):  # fmt: skip
+        ("odd.name", content),
+        ("packed", gzip.compress(content)),
+        ("marked", b"\xef\xbb\xbf" + content),
+    ):
         (tmp_path / name).write_bytes(written)
         check_read(tmp_path / name, kind)
     (tmp_path / "folder" / "sub").mkdir(parents=True)
@@ -130,8 +132,13 @@ def test_an_order_file(write: Write) -> None:
     check_read(write("codes.txt", order_file()), "icd10cm")
 
 
-@pytest.mark.parametrize("content", ['{"nodes": [{"id": "A:1", "lbl": "One"}], "edges": []}',
-                                     '{"meta": {}, "graphs": [{"nodes": [{"id": "A:1", "lbl": "One"}]}]}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"nodes": [{"id": "A:1", "lbl": "One"}], "edges": []}',
+        '{"meta": {}, "graphs": [{"nodes": [{"id": "A:1", "lbl": "One"}]}]}',
+    ],
+)
 def test_obo_graphs_of_other_shapes(write: Write, content: str) -> None:
     check_read(write("x", content), "obographs")
 
@@ -178,15 +185,19 @@ def test_no_more_than_the_beginning_is_read(write: Write, monkeypatch: pytest.Mo
         ("id,term\nX:1,Fever", {}),
         ("ID;Term\nX:1;Fever", {"id_column": "ID", "term_column": "Term"}),
         ("Code,Description\nA01,Fever", {"id_column": "Code", "term_column": "Description", "prefix": "MY_LIST"}),
-        ("concept_id|concept_name\n7|Fever",
-         {"id_column": "concept_id", "term_column": "concept_name", "prefix": "MY_LIST"}),
+        (
+            "concept_id|concept_name\n7|Fever",
+            {"id_column": "concept_id", "term_column": "concept_name", "prefix": "MY_LIST"},
+        ),
         ("n\tCURIE\tPreferred Name\n1\tHP:1\tFever", {"id_column": "CURIE", "term_column": "Preferred Name"}),
         ("label,id\nFever,12", {"term_column": "label", "prefix": "MY_LIST"}),
         # Of some of the ids alone: the loader leaves the others as they are.
         ("id,term\nHP:1,Fever\n7,Cough", {"prefix": "MY_LIST"}),
         # The column says whose codes they are.
-        ("SNOMED code,SNOMED term\n386661006,Fever",
-         {"id_column": "SNOMED code", "term_column": "SNOMED term", "prefix": "SNOMEDCT"}),
+        (
+            "SNOMED code,SNOMED term\n386661006,Fever",
+            {"id_column": "SNOMED code", "term_column": "SNOMED term", "prefix": "SNOMEDCT"},
+        ),
         ("cui,name\nC0015967,Fever", {"id_column": "cui", "term_column": "name", "prefix": "UMLS"}),
         ("icd10cm_code,label\nICD10CM:R50,Fever", {"id_column": "icd10cm_code", "term_column": "label"}),
         # A better name goes before one that may be of something else.
@@ -194,13 +205,15 @@ def test_no_more_than_the_beginning_is_read(write: Write, monkeypatch: pytest.Mo
         ("id,description,name\nX:1,it is hot,Fever", {"term_column": "name"}),
         ("id,code,term\nX:1,1,Fever", {}),
         # Other columns, called as the loader's own.
-        ("id,term,Lang,Semantic Type\nX:1,Fever,en,Sign",
-         {"language_column": "Lang", "semantic_type_column": "Semantic Type"}),
+        (
+            "id,term,Lang,Semantic Type\nX:1,Fever,en,Sign",
+            {"language_column": "Lang", "semantic_type_column": "Semantic Type"},
+        ),
         # Of other things than the loader's columns of these names.
         ("id,term,status,retired\nX:1,Fever,active,2020-01-01", {"status_column": "", "retired_column": ""}),
         ("id,term,status\nX:1,Fever,official\nX:2,Cough,active", {}),
     ],
-)  # fmt: skip
+)
 def test_columns_of_a_table_are_told(write: Write, text: str, settings: dict[str, str]) -> None:
     path = write("my-list.csv", text + "\n")
     assert detect(path).settings == settings
@@ -209,9 +222,16 @@ def test_columns_of_a_table_are_told(write: Write, text: str, settings: dict[str
 
 @pytest.mark.parametrize(
     ("name", "prefix"),
-    [("lab codes.csv", "LAB_CODES"), ("lab_2025-01-31.csv.gz", "LAB"), ("lab.20250131.csv", "LAB"),
-     ("icd10.csv", "ICD10"), ("2025.csv", "LOCAL"), ("!.csv", "LOCAL"), ("città.csv", "CITTÀ")],
-)  # fmt: skip
+    [
+        ("lab codes.csv", "LAB_CODES"),
+        ("lab_2025-01-31.csv.gz", "LAB"),
+        ("lab.20250131.csv", "LAB"),
+        ("icd10.csv", "ICD10"),
+        ("2025.csv", "LOCAL"),
+        ("!.csv", "LOCAL"),
+        ("città.csv", "CITTÀ"),
+    ],
+)
 def test_the_prefix_of_bare_codes(write: Write, name: str, prefix: str) -> None:
     path = write(name, "code,name\n1,Fever\n")
     assert detect(path).settings["prefix"] == prefix
@@ -250,8 +270,11 @@ def test_tables_of_terms_and_of_relations_together(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem", "command"),
     [
-        ("mention,n\nfever,1\n", r"no column of ids, and no column of terms, among the columns \['mention', 'n'\]",
-         "id_column=COLUMN --set term_column=COLUMN"),
+        (
+            "mention,n\nfever,1\n",
+            r"no column of ids, and no column of terms, among the columns \['mention', 'n'\]",
+            "id_column=COLUMN --set term_column=COLUMN",
+        ),
         ("mention,concept_id\nfever,HP:1\n", "no column of terms", "id_column=concept_id --set term_column=COLUMN"),
         ("code,it,en\n001,COLERA,cholera\n", "no column of terms", "id_column=code --set term_column=COLUMN"),
         ("row,name\n1,fever\n", "no column of ids", "id_column=COLUMN --set term_column=name"),
@@ -259,10 +282,13 @@ def test_tables_of_terms_and_of_relations_together(tmp_path: Path) -> None:
         ("code,snomed_code,name\n1,2,fever\n", "'code' and 'snomed_code' may both be the id", "term_column=name"),
         ("id,name,label\nA:1,fever,f\n", "'name' and 'label' may both be the term", "term_column=name"),
         ("id,term,term\nA:1,fever,f\n", "'term' and 'term' may both be the term", "term_column=term"),
-        ("id,term,lang\nA:1,fever,english\n", "unknown language.*field 'lang', value 'english'",
-         "language_column= --set language=TAG"),
+        (
+            "id,term,lang\nA:1,fever,english\n",
+            "unknown language.*field 'lang', value 'english'",
+            "language_column= --set language=TAG",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_header_that_does_not_tell(write: Write, text: str, problem: str, command: str) -> None:
     path = write("of wards.csv", text)
     with pytest.raises(InputError, match=problem) as raised:

@@ -133,11 +133,15 @@ def test_unknown_languages_in_rows(load: Load, write: Write) -> None:
     path = write("t.csv", rows)
     terminology, rejects = load(table, path, language="it")
     assert [(term.string, term.language) for term in terminology.concept("A:1").terms] == [
-        ("one", "en"), ("eins", "de"), ("um", "pt-BR"), ("uno", "it"),
-    ]  # fmt: skip
+        ("one", "en"),
+        ("eins", "de"),
+        ("um", "pt-BR"),
+        ("uno", "it"),
+    ]
     assert [reject[:4] for reject in rejects] == [
-        [str(path), "4", "language", "xx"], [str(path), "6", "language", "english"],
-    ]  # fmt: skip
+        [str(path), "4", "language", "xx"],
+        [str(path), "6", "language", "english"],
+    ]
     assert all("unknown language" in reject[4] for reject in rejects)
 
 

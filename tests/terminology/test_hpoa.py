@@ -64,8 +64,9 @@ def test_a_disease_made_new(load: Load, base: Path) -> None:
         ("frequency", "HP:9000002 HP:0040280"),
     ]
     assert terminology.concept("DECIPHER:7").relations == [
-        ("has_phenotype", "HP:9000002"), ("has_very_rare_phenotype", "HP:9000002"),
-    ]  # fmt: skip
+        ("has_phenotype", "HP:9000002"),
+        ("has_very_rare_phenotype", "HP:9000002"),
+    ]
 
 
 def test_a_disease_that_the_base_has(load: Load, base: Path) -> None:
@@ -93,8 +94,10 @@ def test_manifest(load: Load, base: Path) -> None:
     facts = [(source["name"], source["version"]) for source in terminology.manifest["sources"]]
     assert facts == [("hp", None), ("phenotype.hpoa", "2026-01-31")]
     assert terminology.manifest["dropped"] == {
-        "annotations with NOT or of frequency 0": 2, "modifier of an annotation": 1, "sex of an annotation": 1,
-    }  # fmt: skip
+        "annotations with NOT or of frequency 0": 2,
+        "modifier of an annotation": 1,
+        "sex of an annotation": 1,
+    }
 
 
 def test_counts_against_an_independent_count(load: Load, base: Path) -> None:
@@ -139,12 +142,25 @@ def test_optional_columns_may_be_missing(load: Load, base: Path, write: Write) -
 @pytest.mark.parametrize(
     ("written", "word"),
     [
-        ("HP:0040281", "very_frequent"), ("1/1", "obligate"), ("4/5", "very_frequent"), ("79/100", "frequent"),
-        ("30%", "frequent"), ("29.9%", "occasional"), ("5 %", "occasional"), ("1/21", "very_rare"),
-        ("0%", "excluded"), ("0/7", "excluded"), ("HP:0040285", "excluded"), ("7/5", None), ("0/0", None),
-        ("101%", None), ("often", None), ("-1%", None), ("HP:0000001", None),
+        ("HP:0040281", "very_frequent"),
+        ("1/1", "obligate"),
+        ("4/5", "very_frequent"),
+        ("79/100", "frequent"),
+        ("30%", "frequent"),
+        ("29.9%", "occasional"),
+        ("5 %", "occasional"),
+        ("1/21", "very_rare"),
+        ("0%", "excluded"),
+        ("0/7", "excluded"),
+        ("HP:0040285", "excluded"),
+        ("7/5", None),
+        ("0/0", None),
+        ("101%", None),
+        ("often", None),
+        ("-1%", None),
+        ("HP:0000001", None),
     ],
-)  # fmt: skip
+)
 def test_frequencies(written: str, word: str | None) -> None:
     assert frequency_class(written) == word
 

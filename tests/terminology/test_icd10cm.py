@@ -27,12 +27,22 @@ def icd(load: Load) -> Terminology:
 def test_levels_and_hierarchy(icd: Terminology) -> None:
     levels = {icd.concept_id(row): dict(icd.concept(row).properties)["level"] for row in range(icd.n_concepts)}
     assert levels == {
-        "ICD10CM:A00-B99": "chapter", "ICD10CM:A00-A09": "section", "ICD10CM:A00": "category",
-        "ICD10CM:A00.0": "code", "ICD10CM:A00.8": "code", "ICD10CM:B20-B20": "section", "ICD10CM:B20": "category",
-        "ICD10CM:S00-T88": "chapter", "ICD10CM:S00-S09": "section", "ICD10CM:S06": "category",
-        "ICD10CM:S06.0": "code", "ICD10CM:S06.0XXA": "7th character", "ICD10CM:S06.0XXD": "7th character",
-        "ICD10CM:S06.307": "code", "ICD10CM:S06.307A": "7th character",
-    }  # fmt: skip
+        "ICD10CM:A00-B99": "chapter",
+        "ICD10CM:A00-A09": "section",
+        "ICD10CM:A00": "category",
+        "ICD10CM:A00.0": "code",
+        "ICD10CM:A00.8": "code",
+        "ICD10CM:B20-B20": "section",
+        "ICD10CM:B20": "category",
+        "ICD10CM:S00-T88": "chapter",
+        "ICD10CM:S00-S09": "section",
+        "ICD10CM:S06": "category",
+        "ICD10CM:S06.0": "code",
+        "ICD10CM:S06.0XXA": "7th character",
+        "ICD10CM:S06.0XXD": "7th character",
+        "ICD10CM:S06.307": "code",
+        "ICD10CM:S06.307A": "7th character",
+    }
     assert icd.concept("ICD10CM:A00.0").parents == ["ICD10CM:A00"]
     assert icd.concept("ICD10CM:A00").parents == ["ICD10CM:A00-A09"]
     assert icd.concept("ICD10CM:A00-A09").parents == ["ICD10CM:A00-B99"]
@@ -59,9 +69,7 @@ def test_titles_and_inclusion_terms(icd: Terminology) -> None:
 def test_manifest(icd: Terminology) -> None:
     [source] = icd.manifest["sources"]
     assert (source["name"], source["version"]) == ("ICD10CM", "2026")
-    assert icd.manifest["dropped"] == {
-        "codeFirst": 1, "excludes1": 1, "introduction": 1, "notes": 1, "sevenChrNote": 1,
-    }  # fmt: skip
+    assert icd.manifest["dropped"] == {"codeFirst": 1, "excludes1": 1, "introduction": 1, "notes": 1, "sevenChrNote": 1}
 
 
 def test_options(load: Load) -> None:
@@ -118,8 +126,7 @@ def test_a_file_that_is_not_the_format_is_an_error(write: Write, content: bytes,
 
 
 @pytest.mark.parametrize(
-    "note",
-    ["Conditions classifiable to C51-C63", "Should be coded to closed", "This category is for use here"],
+    "note", ["Conditions classifiable to C51-C63", "Should be coded to closed", "This category is for use here"]
 )
 def test_instructions_are_no_terms(load: Load, write: Write, note: str) -> None:
     path = write("x.xml", SMALL.read_text().replace("Asiatic cholera", note))
@@ -142,11 +149,19 @@ ORDER = [
     ("S060", 0, "Concussion", "Concussion"),
     ("S060X", 0, "Concussion", "Concussion"),
     ("S060X1", 0, "Concussion w LOC of 30 min or less", "Concussion with loss of consciousness of 30 minutes or less"),
-    ("S060X1A", 1, "Concussion w LOC of 30 min or less, init",
-     "Concussion with loss of consciousness of 30 minutes or less, initial encounter"),
-    ("W000XXA", 1, "Fall on same level due to ice and snow, initial encounter",
-     "Fall on same level due to ice and snow, initial encounter"),
-]  # fmt: skip
+    (
+        "S060X1A",
+        1,
+        "Concussion w LOC of 30 min or less, init",
+        "Concussion with loss of consciousness of 30 minutes or less, initial encounter",
+    ),
+    (
+        "W000XXA",
+        1,
+        "Fall on same level due to ice and snow, initial encounter",
+        "Fall on same level due to ice and snow, initial encounter",
+    ),
+]
 
 
 def order_file(rows: list[tuple[str, int, str, str]] = ORDER) -> str:
@@ -160,9 +175,14 @@ def test_an_order_file(load: Load, write: Write) -> None:
     terminology, rejects = load(icd10cm, write("icd10cm_order_2025.txt", order_file()))
     assert rejects == []
     assert terminology.concept_ids.to_pylist() == [
-        "ICD10CM:A00", "ICD10CM:A00.0", "ICD10CM:S06.0", "ICD10CM:S06.0X", "ICD10CM:S06.0X1", "ICD10CM:S06.0X1A",
+        "ICD10CM:A00",
+        "ICD10CM:A00.0",
+        "ICD10CM:S06.0",
+        "ICD10CM:S06.0X",
+        "ICD10CM:S06.0X1",
+        "ICD10CM:S06.0X1A",
         "ICD10CM:W00.0XXA",
-    ]  # fmt: skip
+    ]
     found = terminology.concept("ICD10CM:S06.0X1A")
     assert found.name == "Concussion with loss of consciousness of 30 minutes or less, initial encounter"
     assert [(term.string, term.scope, term.preferred, term.term_type) for term in found.terms] == [

@@ -52,8 +52,10 @@ def entries(terminology: Terminology) -> set[tuple[str, str, str]]:
     concepts = map(terminology.concept, range(terminology.n_concepts))
     return {
         (term.code, term.string, term.scope)
-        for concept in concepts for term in concept.terms if term.term_type == "index entry"
-    }  # fmt: skip
+        for concept in concepts
+        for term in concept.terms
+        if term.term_type == "index entry"
+    }
 
 
 def index_drops(terminology: Terminology) -> dict[str, int]:
@@ -95,10 +97,13 @@ def test_options(load: Load, write: Write) -> None:
 def test_the_index_of_a_release_is_found_and_its_tables_are_left_out(load: Load, tmp_path: Path) -> None:
     drugs = "<ICD10CM.index><title>TABLE</title><indexHeading/><letter></letter></ICD10CM.index>"
     others = {
-        "icd10cm-drug-2025.xml": drugs, "neo.xml": drugs, "icd10cm-eindex-2025.xml": INDEX.read_text(),
+        "icd10cm-drug-2025.xml": drugs,
+        "neo.xml": drugs,
+        "icd10cm-eindex-2025.xml": INDEX.read_text(),
         "x.xml": INDEX.read_text().replace("INDEX TO DISEASES and INJURIES", "EXTERNAL CAUSE INDEX"),
-        "ExternalIndex.csv": TABLE, "codes.csv": "Code,Description\nA00,Cholera\n",
-    }  # fmt: skip
+        "ExternalIndex.csv": TABLE,
+        "codes.csv": "Code,Description\nA00,Cholera\n",
+    }
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.write(SMALL, "a/icd10cm-tabular-2025.xml")
         archive.write(INDEX, "a/icd10cm-index-2025.xml")
@@ -217,8 +222,10 @@ def test_a_code_that_is_not_there_is_dropped_but_what_ends_in_a_dash_goes_to_wha
     terminology, rejects = load(icd10cm, SMALL, write("i.csv", "Level,Term,Code\n" + rows))
     assert rejects == []
     assert entries(terminology) == {
-        ("A00", "Lunacy", "narrow"), ("A00.8", "Rage", "narrow"), ("S06.0XXA", "Fury", "exact"),
-    }  # fmt: skip
+        ("A00", "Lunacy", "narrow"),
+        ("A00.8", "Rage", "narrow"),
+        ("S06.0XXA", "Fury", "exact"),
+    }
     assert index_drops(terminology)["index entries of codes that are not in the tabular list"] == 2
 
 
@@ -234,8 +241,10 @@ def test_a_code_that_is_not_there_is_dropped_but_what_ends_in_a_dash_goes_to_wha
         ("Sinusitis / with pus / left", "left sinusitis with pus"),
         ("Disorder / developmental, of motor", "developmental disorder of motor"),
         ("Dementia / with disturbance, severe", "Dementia with severe disturbance"),
-        ("Pregnancy / complicated by / Rh immunization, incompatibility or sensitization NEC",
-         "Pregnancy complicated by Rh immunization"),
+        (
+            "Pregnancy / complicated by / Rh immunization, incompatibility or sensitization NEC",
+            "Pregnancy complicated by Rh immunization",
+        ),
         ("Delivery / complicated / by / fever", "delivery complicated by fever"),
         ("Sedative, hypnotic, or anxiolytic use / with delirium", "Sedative use with delirium"),
         ("Irritable, irritability / colon / psychogenic", "Irritable psychogenic colon"),
@@ -252,7 +261,7 @@ def test_a_code_that_is_not_there_is_dropped_but_what_ends_in_a_dash_goes_to_wha
         ("Cyst / unspecified site", "Cyst"),
         ("Cyst / NEC / skin", "skin cyst"),
     ],
-)  # fmt: skip
+)
 def test_names(path: str, name: str | None) -> None:
     terms = path.split(" / ")
     rows = [IndexRow(level, term, "") for level, term in enumerate(terms[:-1])]

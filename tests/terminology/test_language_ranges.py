@@ -18,11 +18,21 @@ TAGS = st.lists(st.sampled_from(["pt", "br", "latn", "en"]), min_size=1, max_siz
 @pytest.mark.parametrize(
     ("tag", "language", "is_so"),
     [
-        ("en", "en", True), ("en-GB", "en", True), ("en", "en-GB", False), ("en-US", "en-GB", False),
-        ("zh-Hant-TW", "zh-Hant", True), ("zh-Hant-TW", "zh-TW", False), ("den", "de", False), ("de-DE", "d", False),
-        ("pt-BR", "PT_br", True), ("", "en", False), (None, "en", False), ("en", "", False), ("", "", False),
+        ("en", "en", True),
+        ("en-GB", "en", True),
+        ("en", "en-GB", False),
+        ("en-US", "en-GB", False),
+        ("zh-Hant-TW", "zh-Hant", True),
+        ("zh-Hant-TW", "zh-TW", False),
+        ("den", "de", False),
+        ("de-DE", "d", False),
+        ("pt-BR", "PT_br", True),
+        ("", "en", False),
+        (None, "en", False),
+        ("en", "", False),
+        ("", "", False),
     ],
-)  # fmt: skip
+)
 def test_a_language_stands_for_itself_and_what_is_narrower(tag, language, is_so):
     assert speaks(tag, language) is is_so
 
@@ -45,8 +55,12 @@ def test_among():
 def test_the_narrowest_language_that_a_tag_is_of_gives_it_its_weight():
     tags = ["zh", "zh-Hant", "zh-Hant-TW", "zh-Hans", "en", "pt-BR"]
     assert by_tag(tags, {"zh": 2.0, "zh-Hant": 3.0, "pt-br": 0.5}) == {
-        "zh": 2.0, "zh-Hant": 3.0, "zh-Hant-TW": 3.0, "zh-Hans": 2.0, "pt-BR": 0.5,
-    }  # fmt: skip
+        "zh": 2.0,
+        "zh-Hant": 3.0,
+        "zh-Hant-TW": 3.0,
+        "zh-Hans": 2.0,
+        "pt-BR": 0.5,
+    }
     assert by_tag(tags, {}) == {}
 
 

@@ -26,12 +26,23 @@ def test_the_table_is_sound() -> None:
 @pytest.mark.parametrize(
     ("written", "tag"),
     [
-        ("en", "en"), ("EN", "en"), ("eng", "en"), ("ger", "de"), ("deu", "de"), ("pt_br", "pt-BR"), ("SCR", "hr"),
-        ("zh-HANT-tw", "zh-Hant-TW"), ("dtp", "dtp"), ("und", "und"), ("qaa-x-Lay", "qaa-x-lay"),
-        ("de-DE-1996", "de-DE-1996"), (" fr ", "fr"), ("es-419", "es-419"),
+        ("en", "en"),
+        ("EN", "en"),
+        ("eng", "en"),
+        ("ger", "de"),
+        ("deu", "de"),
+        ("pt_br", "pt-BR"),
+        ("SCR", "hr"),
+        ("zh-HANT-tw", "zh-Hant-TW"),
+        ("dtp", "dtp"),
+        ("und", "und"),
+        ("qaa-x-Lay", "qaa-x-lay"),
+        ("de-DE-1996", "de-DE-1996"),
+        (" fr ", "fr"),
+        ("es-419", "es-419"),
         ("en-US-u-CA-gregory", "en-US-u-ca-gregory"),
     ],
-)  # fmt: skip
+)
 def test_tags_have_one_spelling(written: str, tag: str) -> None:
     assert languages.normalize(written) == tag
     assert languages.normalize(tag) == tag

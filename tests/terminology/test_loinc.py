@@ -63,10 +63,14 @@ def test_a_term(whole: Terminology) -> None:
     found = [(term.string, term.type, term.term_type) for term in light.terms if term.language == "en"]
     assert found == [
         ("Lantern light [Mass/volume] in Lamp oil", None, "LONG_COMMON_NAME"),
-        ("Lantern light (Oil)", None, "DisplayName"), ("Lantern light", "layperson", "CONSUMER_NAME"),
-        ("Lantern light:MCnc:Pt:Lamp oil:Qn", None, "FSN"), ("Lantern Lght Oil-mCnc", "abbreviation", "SHORTNAME"),
-        ("Glow", None, "RELATEDNAMES2"), ("Light", None, "RELATEDNAMES2"), ("Qnt", None, "RELATEDNAMES2"),
-    ]  # fmt: skip
+        ("Lantern light (Oil)", None, "DisplayName"),
+        ("Lantern light", "layperson", "CONSUMER_NAME"),
+        ("Lantern light:MCnc:Pt:Lamp oil:Qn", None, "FSN"),
+        ("Lantern Lght Oil-mCnc", "abbreviation", "SHORTNAME"),
+        ("Glow", None, "RELATEDNAMES2"),
+        ("Light", None, "RELATEDNAMES2"),
+        ("Qnt", None, "RELATEDNAMES2"),
+    ]
     assert {term.string for term in light.terms if term.scope == "related"} == {"Glow", "Light", "Qnt"}
     assert [term.string for term in light.terms if term.preferred] == [light.name]
     assert light.semantic_types == ["LAMP"]
@@ -81,12 +85,15 @@ def test_a_term(whole: Terminology) -> None:
 def test_translations(whole: Terminology) -> None:
     terms = whole.concept(LIGHT).terms
     assert [(term.string, term.type) for term in terms if term.language == "de-AT"] == [
-        ("Laternenlicht im Lampenöl", None), ("Laternenlicht", None),
+        ("Laternenlicht im Lampenöl", None),
+        ("Laternenlicht", None),
         ("Laternenlicht:Massenkonzentration:Zeitpunkt:Lampenöl:quantitativ", None),
-    ]  # fmt: skip
+    ]
     assert [(term.string, term.type) for term in terms if term.language == "fr-CA"] == [
-        ("Lumière de lanterne", None), ("la lumière", "layperson"), ("LumLant", "abbreviation"),
-    ]  # fmt: skip
+        ("Lumière de lanterne", None),
+        ("la lumière", "layperson"),
+        ("LumLant", "abbreviation"),
+    ]
     assert {term.language for term in whole.concept(SEEN).terms} == {"en"}
     assert whole.manifest["dropped"]["translations equal to the English name"] == 1
 
@@ -94,9 +101,12 @@ def test_translations(whole: Terminology) -> None:
 def test_parts_hierarchy_and_links(whole: Terminology) -> None:
     light = whole.concept(LIGHT)
     assert sorted(light.relations) == [
-        ("analyte", "LOINC:LP900-1"), ("component", "LOINC:LP900-1"), ("is_a", "LOINC:LP900-1"),
-        ("is_a", "LOINC:LP910-0"), ("system", "LOINC:LP901-9"),
-    ]  # fmt: skip
+        ("analyte", "LOINC:LP900-1"),
+        ("component", "LOINC:LP900-1"),
+        ("is_a", "LOINC:LP900-1"),
+        ("is_a", "LOINC:LP910-0"),
+        ("system", "LOINC:LP901-9"),
+    ]
     oil = whole.concept("LOINC:LP901-9")
     assert (oil.name, [term.string for term in oil.terms]) == ("Oil of lamps", ["Oil of lamps", "Lamp oil"])
     assert (oil.semantic_types, whole.concept("LOINC:LP902-7").retired) == (["SYSTEM"], True)
@@ -109,8 +119,10 @@ def test_parts_hierarchy_and_links(whole: Terminology) -> None:
 def test_one_target_replaces_a_deprecated_term(whole: Terminology) -> None:
     found = [whole.concept(f"LOINC:{number}") for number in ("90003-7", "90004-5", "90005-2")]
     assert [(concept.retired, concept.replaced_by, concept.consider) for concept in found] == [
-        (True, [LIGHT], []), (True, [], [LIGHT, SEEN]), (False, [], [SEEN]),
-    ]  # fmt: skip
+        (True, [LIGHT], []),
+        (True, [], [LIGHT, SEEN]),
+        (False, [], [SEEN]),
+    ]
 
 
 def test_counts_agree_with_the_files(whole: Terminology) -> None:
@@ -141,8 +153,11 @@ def test_options(load: Load) -> None:
         languages[wanted] = set(terminology.terms["language"].to_pylist())
         assert "related" not in terminology.terms["scope"].to_pylist()
     assert languages == {
-        "": {"en", "de-AT", "fr-CA"}, "none": {"en"}, "de": {"en", "de-AT"}, "fr-ca, de_AT": {"en", "de-AT", "fr-CA"},
-    }  # fmt: skip
+        "": {"en", "de-AT", "fr-CA"},
+        "none": {"en"},
+        "de": {"en", "de-AT"},
+        "fr-ca, de_AT": {"en", "de-AT", "fr-CA"},
+    }
     terminology, _ = load(loinc, RELEASE, related_names="all")
     related = {term.string for term in terminology.concept(LIGHT).terms if term.scope == "related"}
     assert related == {"Glow", "Light", "Qnt", "Schein", "Licht", "Lueur"}
@@ -217,17 +232,23 @@ def test_lines_are_right_after_cells_of_several_lines_and_bad_bytes(load: Load, 
     rows = b'1-1,"One\r\n, two",,,,\r\n\r\n2-2,Zwei \xe9,,,,\r\n3-3,"a"b,,,,\r\n4-4,Four,,,,\r\nx,Five,,,,\r\n'
     terminology, rejects = load(loinc, write("Loinc.csv", head + rows))
     assert [(row[1], row[4].partition(":")[0]) for row in rejects] == [
-        ("5", "not UTF-8"), ("6", "not a row of CSV"), ("8", "not a LOINC number"),
-    ]  # fmt: skip
+        ("5", "not UTF-8"),
+        ("6", "not a row of CSV"),
+        ("8", "not a LOINC number"),
+    ]
     assert terminology.concept_names.to_pylist() == ["One\r\n, two", "Four"]
 
 
 def test_wrong_and_damaged_files_are_errors(tmp_path: Path, write: Write) -> None:
     for content, problem in (
-        (gzip.compress(TABLE.read_bytes())[:-30], "cut short"), (b"", "empty"), (b"a,b\n1,2\n", "no column 'L"),
-        (b"\xff\xfea\0", "UTF-16"), (b'"a\n', "no header"), (b"LOINC_NUM,LONG_COMMON_NAME\n", "no usable term"),
+        (gzip.compress(TABLE.read_bytes())[:-30], "cut short"),
+        (b"", "empty"),
+        (b"a,b\n1,2\n", "no column 'L"),
+        (b"\xff\xfea\0", "UTF-16"),
+        (b'"a\n', "no header"),
+        (b"LOINC_NUM,LONG_COMMON_NAME\n", "no usable term"),
         (b"\xe9\xe9", "empty"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError, match=problem):
             loinc.load([write("Loinc.csv", content)], loinc.Options(), Rejects(None))
     shutil.copytree(RELEASE / "AccessoryFiles", tmp_path / "parts")

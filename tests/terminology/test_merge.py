@@ -138,8 +138,11 @@ def test_a_merged_concept_has_the_first_id_and_all_facts_with_their_source(
     cold = found.concept("BB:1")
     assert (cold.id, cold.name, cold.source) == ("AA:1", "Common cold", "AA")
     assert [(term.string, term.source, term.preferred) for term in cold.terms] == [
-        ("Common cold", "AA", True), ("Head cold", "AA", False), ("common cold", "BB", False), ("Coryza", "BB", False),
-    ]  # fmt: skip
+        ("Common cold", "AA", True),
+        ("Head cold", "AA", False),
+        ("common cold", "BB", False),
+        ("Coryza", "BB", False),
+    ]
     assert {term.code for term in cold.terms} == {"1"}
     assert cold.alt_ids == ["AA:91", "BB:1"]
     assert [definition.source for definition in cold.definitions] == ["AA"]
@@ -188,9 +191,8 @@ def test_what_was_refused_is_listed_with_its_chain(both: list[Terminology]) -> N
     assert told == [
         ("contested", "BB:3", "BB:4", f"BB:3 <-{a}- AA:3 -{a}-> BB:4"),
         ("contested", "BB:4", "BB:3", f"BB:4 <-{a}- AA:3 -{a}-> BB:3"),
-        ("taken", "BB:2", "BB:5",
-         f"BB:2 -{b}-> AA:4 (that is AA:2) -{a}-> UMLS:C0000002 <-{b}- BB:5"),
-    ]  # fmt: skip
+        ("taken", "BB:2", "BB:5", f"BB:2 -{b}-> AA:4 (that is AA:2) -{a}-> UMLS:C0000002 <-{b}- BB:5"),
+    ]
     assert merged.conflicts[2]["other_name"] == "Respiratory disease"
     assert merged.counts["refused"] == {"contested": 2, "taken": 1}
     assert merged.counts["merged concepts by their sources"] == {"AA + BB": 2}
@@ -200,8 +202,9 @@ def test_what_was_refused_is_listed_with_its_chain(both: list[Terminology]) -> N
 def test_what_was_joined_is_listed_with_its_evidence(both: list[Terminology]) -> None:
     rows = merging.merge(both).joined
     assert [(row["id"], row["second"], row["names_agree"]) for row in rows] == [
-        ("AA:2", "BB:2", "a synonym"), ("AA:1", "BB:1", "preferred"),
-    ]  # fmt: skip
+        ("AA:2", "BB:2", "a synonym"),
+        ("AA:1", "BB:1", "preferred"),
+    ]
     assert "AA:1 -[oboInOwl:hasDbXref, AA]-> UMLS:C0000001 <-" in rows[1]["evidence"]
 
 
@@ -270,9 +273,15 @@ def test_codes_of_terms(both: list[Terminology], tmp_path: Path) -> None:
 
 
 def test_mapping_files(both: list[Terminology], tmp_path: Path) -> None:
-    file = mappings(tmp_path / "own.sssom.tsv", "BB:6 skos:exactMatch AA:5", "AA:2 skos:narrowMatch BB:3",
-                    "CC:1 skos:exactMatch AA:3", "CC:1 skos:exactMatch BB:4", "CC:2 skos:broadMatch BB:4",
-                    "ZZ:1 skos:exactMatch ZZ:2")  # fmt: skip
+    file = mappings(
+        tmp_path / "own.sssom.tsv",
+        "BB:6 skos:exactMatch AA:5",
+        "AA:2 skos:narrowMatch BB:3",
+        "CC:1 skos:exactMatch AA:3",
+        "CC:1 skos:exactMatch BB:4",
+        "CC:2 skos:broadMatch BB:4",
+        "ZZ:1 skos:exactMatch ZZ:2",
+    )
     merged = merging.merge(both, [file])
     found = saved(merged, tmp_path / "m.terminology")
     assert found.concept("BB:6").id == "AA:5"

@@ -39,13 +39,17 @@ def test_everything_of_a_term_is_read(small: Terminology) -> None:
     assert definition.reference == 'PMID:1, "a, book"'
     assert concept.alt_ids == ["XX:0000902", "XX:0000903"]
     assert concept.xrefs == [
-        ("oboInOwl:hasDbXref", "MESH:D004427"), ("oboInOwl:hasDbXref", "SNOMEDCT:25906001"),
-        ("oboInOwl:hasDbXref", "MONDO:0000001"), ("skos:exactMatch", "UMLS:C0013447"),
-    ]  # fmt: skip
+        ("oboInOwl:hasDbXref", "MESH:D004427"),
+        ("oboInOwl:hasDbXref", "SNOMEDCT:25906001"),
+        ("oboInOwl:hasDbXref", "MONDO:0000001"),
+        ("skos:exactMatch", "UMLS:C0013447"),
+    ]
     assert concept.parents == ["XX:0000001"]
     assert sorted(concept.relations) == [
-        ("has_finding_site", "XX:0000003"), ("is_a", "XX:0000001"), ("part_of", "XX:0000001"),
-    ]  # fmt: skip
+        ("has_finding_site", "XX:0000003"),
+        ("is_a", "XX:0000001"),
+        ("part_of", "XX:0000001"),
+    ]
     assert concept.properties == [("comment", 'Seen in "clinics".'), ("subset", "demo_slim")]
 
 
@@ -62,9 +66,13 @@ def test_the_manifest_says_where_it_comes_from_and_what_was_left_out(small: Term
     assert source["licence"] == "https://example.org/licence"
     assert len(source["sha256"]) == 64
     assert small.manifest["dropped"] == {
-        "[Instance] stanza": 1, "[Typedef] stanza, beyond its id and name": 1, "creation_date": 1,
-        "intersection_of": 1, "property_value terms:creator": 1, "trailing qualifiers": 5,
-    }  # fmt: skip
+        "[Instance] stanza": 1,
+        "[Typedef] stanza, beyond its id and name": 1,
+        "creation_date": 1,
+        "intersection_of": 1,
+        "property_value terms:creator": 1,
+        "trailing qualifiers": 5,
+    }
 
 
 def test_gzip_gives_the_same(load: Load, small: Terminology, write: Write) -> None:
@@ -83,8 +91,9 @@ def test_crlf_and_bom_and_latin_1(load: Load, small: Terminology, write: Write) 
     text = (FIXTURES / "small.obo").read_text()
     again, _ = load(obo, write("crlf.obo", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()))
     assert again.content_hash == small.content_hash
-    latin, _ = load(obo, write("latin.obo", (HEAD + TERM + "synonym: \"Ménière\" EXACT []\n").encode("latin-1")),
-                    encoding="latin-1")  # fmt: skip
+    latin, _ = load(
+        obo, write("latin.obo", (HEAD + TERM + 'synonym: "Ménière" EXACT []\n').encode("latin-1")), encoding="latin-1"
+    )
     assert latin.concept("XX:1").terms[1].string == "Ménière"
     wide, _ = load(obo, write("wide.obo", (HEAD + TERM).encode("utf-16")), encoding="utf-16")
     assert wide.concept("XX:1").name == "One"
@@ -255,10 +264,14 @@ def test_a_run_of_spaces_in_braces_takes_no_time(start: str) -> None:
 
 def test_qualifiers_of_every_tag_are_left_out(load: Load, write: Write) -> None:
     lines = [
-        'synonym: "Eins" EXACT [PMID:1] {note="see [1]"}', 'def: "Text {a=\\"b\\"}" [PMID:2] {note="see [2]"}',
-        'comment: Words {source="x"}', 'subset: slim {source="x"}', 'alt_id: XX:9 {source="a ! b"}',
-        'xref: UMLS:C1 {source="a {b} ! c"} ! label', 'property_value: skos:exactMatch MESH:D1 {source="x"}',
-    ]  # fmt: skip
+        'synonym: "Eins" EXACT [PMID:1] {note="see [1]"}',
+        'def: "Text {a=\\"b\\"}" [PMID:2] {note="see [2]"}',
+        'comment: Words {source="x"}',
+        'subset: slim {source="x"}',
+        'alt_id: XX:9 {source="a ! b"}',
+        'xref: UMLS:C1 {source="a {b} ! c"} ! label',
+        'property_value: skos:exactMatch MESH:D1 {source="x"}',
+    ]
     terminology, rejects = load(obo, write("x.obo", HEAD + TERM + "\n".join(lines) + "\n"))
     assert rejects == []
     concept = terminology.concept("XX:1")
@@ -277,6 +290,7 @@ def test_relations_in_a_context_are_no_plain_relations(load: Load, write: Write)
     assert rejects == []
     assert terminology.concept("XX:1").relations == [("is_a", "XX:2")]
     assert terminology.manifest["dropped"] == {
-        "is_a that holds in a context only": 1, "relationship that holds in a context only": 1,
+        "is_a that holds in a context only": 1,
+        "relationship that holds in a context only": 1,
         "trailing qualifiers": 3,
-    }  # fmt: skip
+    }

@@ -62,16 +62,22 @@ def test_everything_of_a_node_is_read(small: Terminology) -> None:
     assert (definition.text, definition.reference) == ("A sign of the ear.\nSecond line.", "PMID:1, a, book")
     assert concept.alt_ids == ["ZZ:0000902"]
     assert concept.xrefs == [
-        ("oboInOwl:hasDbXref", "MESH:D004427"), ("oboInOwl:hasDbXref", "SNOMEDCT:25906001"),
+        ("oboInOwl:hasDbXref", "MESH:D004427"),
+        ("oboInOwl:hasDbXref", "SNOMEDCT:25906001"),
         ("skos:exactMatch", "UMLS:C0000001"),
-    ]  # fmt: skip
+    ]
     assert sorted(concept.relations) == [
-        ("RO:9999999", "YY:0000003"), ("is_a", "ZZ:0000001"), ("part_of", "YY:0000001"), ("rings_like", "ZZ:0000001"),
-    ]  # fmt: skip
+        ("RO:9999999", "YY:0000003"),
+        ("is_a", "ZZ:0000001"),
+        ("part_of", "YY:0000001"),
+        ("rings_like", "ZZ:0000001"),
+    ]
     assert concept.properties == [
-        ("comment", 'Seen in "clinics".'), ("comment", "And at sea."), ("subset", "demo_slim"),
+        ("comment", 'Seen in "clinics".'),
+        ("comment", "And at sea."),
+        ("subset", "demo_slim"),
         ("namespace", "demo_space"),
-    ]  # fmt: skip
+    ]
 
 
 def test_retired_nodes(small: Terminology) -> None:
@@ -93,18 +99,23 @@ def test_manifest(small: Terminology) -> None:
     assert (source["name"], source["version"]) == ("zz", OBO + "zz/releases/2026-01-31/zz.json")
     assert source["licence"] == "https://example.org/licence"
     assert small.manifest["dropped"] == {
-        "INDIVIDUAL node": 1, "PROPERTY node, beyond its id and label": 2, "node that has only an id": 2,
-        "another label for a node, in another graph": 1, "edge of a node that was left out": 2,
-        "logicalDefinitionAxioms": 1, "property creator": 1,
-    }  # fmt: skip
+        "INDIVIDUAL node": 1,
+        "PROPERTY node, beyond its id and label": 2,
+        "node that has only an id": 2,
+        "another label for a node, in another graph": 1,
+        "edge of a node that was left out": 2,
+        "logicalDefinitionAxioms": 1,
+        "property creator": 1,
+    }
 
 
 def test_counts_against_an_independent_count(small: Terminology) -> None:
     nodes = [node for graph in json.loads(GOOD.read_text())["graphs"] for node in graph["nodes"]]
     classes = [node for node in nodes if node.get("type", "CLASS") == "CLASS" and len(node) > 1]
     assert small.n_concepts == len({node["id"] for node in classes})
-    wanted = Counter(synonym["pred"].split("#")[-1] for node in classes
-                     for synonym in node.get("meta", {}).get("synonyms", []))  # fmt: skip
+    wanted = Counter(
+        synonym["pred"].split("#")[-1] for node in classes for synonym in node.get("meta", {}).get("synonyms", [])
+    )
     found = Counter(f"has{term['scope'].title()}Synonym" for term in small.terms.to_pylist() if not term["preferred"])
     assert found == wanted
 
@@ -239,11 +250,13 @@ def test_written_and_loaded_it_is_the_same(
     terms, edges, retired = content
     nodes = [
         node(
-            number, strings[0][0], deprecated=number in retired,
+            number,
+            strings[0][0],
+            deprecated=number in retired,
             synonyms=[{"pred": f"has{scope.title()}Synonym", "val": string} for string, scope in strings[1:]],
         )
         for number, strings in terms.items()
-    ]  # fmt: skip
+    ]
     nodes.append({"id": OBO + "BFO_0000050", "lbl": "part of", "type": "PROPERTY"})
     predicates = {"is_a": "is_a", "part_of": OBO + "BFO_0000050"}
     written = [
@@ -277,11 +290,34 @@ def test_mutated_files_give_a_clear_error_or_a_terminology(data: st.DataObject) 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["id", "lbl", "type", "meta", "val", "pred", "synonyms", "xrefs", "definition", "comments",
-                         "basicPropertyValues", "sub", "obj", "nodeIds", "deprecated"]), inner, max_size=4
-    ), max_leaves=12,
-)  # fmt: skip
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "id",
+                    "lbl",
+                    "type",
+                    "meta",
+                    "val",
+                    "pred",
+                    "synonyms",
+                    "xrefs",
+                    "definition",
+                    "comments",
+                    "basicPropertyValues",
+                    "sub",
+                    "obj",
+                    "nodeIds",
+                    "deprecated",
+                ]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
 
 
 @settings(max_examples=40, deadline=None)

@@ -41,9 +41,14 @@ def rows_of(name: str) -> list[dict[str, str]]:
 
 
 def concept(
-    identifier: int | str, name: str = "One", code: str = "c1", invalid: str = "", standard: str = "S",
-    dates: tuple[str, str] = ("19700101", "20991231"), vocabulary: str = "SNOMED",
-) -> list[str]:  # fmt: skip
+    identifier: int | str,
+    name: str = "One",
+    code: str = "c1",
+    invalid: str = "",
+    standard: str = "S",
+    dates: tuple[str, str] = ("19700101", "20991231"),
+    vocabulary: str = "SNOMED",
+) -> list[str]:
     return [str(identifier), name, "Condition", vocabulary, "Disorder", standard, code, *dates, invalid]
 
 
@@ -72,9 +77,12 @@ def test_a_concept(whole: Terminology) -> None:
     assert (lamp.name, lamp.source, lamp.alt_ids) == ("Blue lantern", "SNOMEDCT", ["OMOP:101"])
     assert lamp.semantic_types == ["Condition", "Disorder"]
     assert [(term.string, term.language, term.preferred) for term in lamp.terms] == [
-        ("Blue lantern", "en", True), ("Azure lantern", "en", False), ("linterna azul", "es", False),
-        ("blaue Laterne", "de", False), ("niebieska latarnia", "pl", False),
-    ]  # fmt: skip
+        ("Blue lantern", "en", True),
+        ("Azure lantern", "en", False),
+        ("linterna azul", "es", False),
+        ("blaue Laterne", "de", False),
+        ("niebieska latarnia", "pl", False),
+    ]
     assert {(term.source, term.code) for term in lamp.terms} == {("SNOMEDCT", "91003003")}
     assert lamp.properties == [("standard_concept", "S")]
     assert sorted(lamp.relations) == [("has_agent", "RXNORM:9900"), ("is_a", FINDING)]
@@ -84,9 +92,13 @@ def test_a_concept(whole: Terminology) -> None:
 
 def test_ids_are_codes_where_a_code_names_one_concept(whole: Terminology) -> None:
     names = {
-        "ICD10CM:L98": "Lantern old code, new meaning", "OMOP:106": "Lantern old code", "OMOP:110": "Condition",
-        "OMOP:111": "Drug", "RxNorm_Extension:OMOP99": "blue lantern oil 5 MG", "ATC:Z01": "Lantern class",
-    }  # fmt: skip
+        "ICD10CM:L98": "Lantern old code, new meaning",
+        "OMOP:106": "Lantern old code",
+        "OMOP:110": "Condition",
+        "OMOP:111": "Drug",
+        "RxNorm_Extension:OMOP99": "blue lantern oil 5 MG",
+        "ATC:Z01": "Lantern class",
+    }
     assert {curie: whole.concept(curie).name for curie in names} == names
     assert whole.concept("OMOP:106").terms[0].source == "OMOP"
     for term, row in zip(whole.terms.to_pylist(), whole.term_concept.tolist(), strict=True):
@@ -99,8 +111,10 @@ def test_replacements_and_mappings(whole: Terminology) -> None:
     found = {name: whole.concept(f"OMOP:{name}") for name in (103, 104, 114)}
     assert all(concept.retired for concept in found.values())
     assert [(concept.replaced_by, concept.consider) for concept in found.values()] == [
-        ([LAMP], []), ([], [LAMP, FINDING]), ([LAMP], [FINDING]),
-    ]  # fmt: skip
+        ([LAMP], []),
+        ([], [LAMP, FINDING]),
+        ([LAMP], [FINDING]),
+    ]
     assert whole.concept("ICD10CM:L99.9").xrefs == [("OMOP:maps_to", LAMP)]
     assert whole.concept(LAMP).xrefs == []  # it maps to itself
 
@@ -135,9 +149,10 @@ def test_options(load: Load) -> None:
     assert terminology.relation_labels == ["is_a"]
     assert terminology.concept("OMOP:103").replaced_by == [LAMP]
     for options, problem in (
-        ({"vocabularies": "SNOMEDCT"}, "SNOMED"), ({"languages": "german=de"}, "4182504=de"),
+        ({"vocabularies": "SNOMEDCT"}, "SNOMED"),
+        ({"languages": "german=de"}, "4182504=de"),
         ({"languages": "5=?"}, "4182504=de"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(UsageError, match=problem):
             omop.load([DOWNLOAD], omop.Options(**options), Rejects(None))
 
@@ -216,9 +231,11 @@ def test_bad_rows_are_set_aside_with_file_and_line(
 def test_wrong_and_damaged_files_are_errors(tmp_path: Path, write: Write) -> None:
     whole = (DOWNLOAD / "CONCEPT.csv").read_bytes()
     for content, problem in (
-        (gzip.compress(whole)[:-20], "cut short"), (b"", "empty"), (b"concept_id,concept_name\n1,x\n", "no column"),
+        (gzip.compress(whole)[:-20], "cut short"),
+        (b"", "empty"),
+        (b"concept_id,concept_name\n1,x\n", "no column"),
         (whole.split(b"\r\n")[0], "no usable concept"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InputError, match=problem):
             omop.load([write("CONCEPT.csv", content)], omop.Options(), Rejects(None))
     with pytest.raises(InputError, match=r"no CONCEPT\.csv"):

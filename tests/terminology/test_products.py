@@ -24,9 +24,7 @@ Write = Callable[[str, str | bytes], Path]
 FOLDER = FIXTURES / "products"
 LONG, WIDE = FOLDER / "products.csv", FOLDER / "wide.tsv"
 COLD = 'Demo Cold Granules, "extra" 10 g'
-WIDE_OPTIONS = {
-    "id_column": "code", "title_column": "name", "attributes": "ingredient, company", "empty": "_",
-}  # fmt: skip
+WIDE_OPTIONS = {"id_column": "code", "title_column": "name", "attributes": "ingredient, company", "empty": "_"}
 
 
 def triples(terminology: Terminology) -> set[tuple[str, str, str]]:
@@ -38,11 +36,15 @@ def triples(terminology: Terminology) -> set[tuple[str, str, str]]:
 def test_one_attribute_a_row(load: Load) -> None:
     terminology, rejects = load(products, LONG)
     assert triples(terminology) == {
-        (COLD, "syndrome", "headache"), (COLD, "syndrome", "fever"), (COLD, "syndrome", "nasal congestion"),
-        (COLD, "main_ingredient", "Blue root"), ("Ear Drops Demo", "syndrome", "headache"),
-        ("Ear Drops Demo", "syndrome", 'ear "bell" pain'), ("示例感冒颗粒", "syndrome", "发热"),
+        (COLD, "syndrome", "headache"),
+        (COLD, "syndrome", "fever"),
+        (COLD, "syndrome", "nasal congestion"),
+        (COLD, "main_ingredient", "Blue root"),
+        ("Ear Drops Demo", "syndrome", "headache"),
+        ("Ear Drops Demo", "syndrome", 'ear "bell" pain'),
+        ("示例感冒颗粒", "syndrome", "发热"),
         ("示例感冒颗粒", "syndrome", "头痛"),
-    }  # fmt: skip
+    }
     assert [(reject[1], reject[2], reject[4]) for reject in rejects] == [
         ("7", "attribute_values", "no value"),
         ("8", "title", "an empty cell"),
@@ -58,8 +60,9 @@ def test_products_and_values_are_concepts(load: Load) -> None:
     assert value.id.startswith("VALUE:")
     assert (value.source, value.semantic_types) == ("VALUE", ["syndrome"])
     assert [(term.string, term.preferred, term.language, term.code) for term in value.terms] == [
-        ("headache", True, "zh", value.id[6:]), ("Headache", False, "zh", value.id[6:]),
-    ]  # fmt: skip
+        ("headache", True, "zh", value.id[6:]),
+        ("Headache", False, "zh", value.id[6:]),
+    ]
     [row] = terminology.search(COLD)
     assert terminology.concept(row).semantic_types == ["product"]
     assert terminology.concept_id(row).startswith("PRODUCT:")
@@ -88,10 +91,12 @@ def test_one_product_a_row(load: Load) -> None:
     terminology, rejects = load(products, WIDE, **WIDE_OPTIONS)
     assert rejects == []
     assert triples(terminology) == {
-        ("Demo Cold Granules", "ingredient", "Blue root"), ("Demo Cold Granules", "ingredient", "Red root"),
-        ("Demo Cold Granules", "company", "Sock & Sons"), ("Ear Drops Demo", "company", "Sock & Sons"),
+        ("Demo Cold Granules", "ingredient", "Blue root"),
+        ("Demo Cold Granules", "ingredient", "Red root"),
+        ("Demo Cold Granules", "company", "Sock & Sons"),
+        ("Ear Drops Demo", "company", "Sock & Sons"),
         ("Ear Drops Demo", "ingredient", "Water"),
-    }  # fmt: skip
+    }
     assert [term.string for term in terminology.concept("PRODUCT:2").terms] == ["Ear Drops Demo", "Ear drops, demo"]
     assert terminology.concept("ZZ:3").name == "Plaster"
     assert terminology.manifest["dropped"] == {"column 'shelf' of wide.tsv": 1}
@@ -143,9 +148,12 @@ def test_columns_are_found_in_any_script_and_writing(load: Load, write: Write) -
     path = write("p.csv", "title,दवा,दवी,indicacio\u0301n,Main Colour,main_colour\nA,एक,दो,tos,red,blue\n")
     terminology, _ = load(products, path, attributes="*")
     assert triples(terminology) == {
-        ("A", "दवा", "एक"), ("A", "दवी", "दो"), ("A", "indicación", "tos"), ("A", "main_colour", "red"),
+        ("A", "दवा", "एक"),
+        ("A", "दवी", "दो"),
+        ("A", "indicación", "tos"),
+        ("A", "main_colour", "red"),
         ("A", "main_colour", "blue"),
-    }  # fmt: skip
+    }
     terminology, _ = load(products, path, attributes="indicación, दवी,")
     assert triples(terminology) == {("A", "indicación", "tos"), ("A", "दवी", "दो")}
     # The column of this very name comes before one that is written alike.

@@ -52,8 +52,10 @@ def test_everything_of_a_concept_is_read(drugs: Terminology) -> None:
     assert {(term.language, term.scope, term.status) for term in tablet.terms} == {("en", "exact", "official")}
     ingredient = drugs.concept("RXNORM:1001")
     assert [(term.string, term.source) for term in ingredient.terms] == [
-        ("imaginol", "RXNORM"), ("IMAGINOL", "MTHSPL"), ('Imaginol "pure"', "VANDF"),
-    ]  # fmt: skip
+        ("imaginol", "RXNORM"),
+        ("IMAGINOL", "MTHSPL"),
+        ('Imaginol "pure"', "VANDF"),
+    ]
     assert drugs.concept("RXNORM:1003").terms[0].type == "brand_name"
 
 
@@ -64,9 +66,11 @@ def test_relations_of_concepts_and_of_atoms(drugs: Terminology) -> None:
     # Between the atoms 5003 and 5009.
     assert drugs.concept("RXNORM:1005").relations == [("RB:inverse_isa", "RXNORM:1001")]
     assert drugs.manifest["dropped"] == {
-        "RXNCUI: of a concept that has terms": 1, "RXNREL: between terms of one concept": 1,
-        "RXNSAT: attribute not chosen": 2, "file RXNCONSO.RRF": 1,
-    }  # fmt: skip
+        "RXNCUI: of a concept that has terms": 1,
+        "RXNREL: between terms of one concept": 1,
+        "RXNSAT: attribute not chosen": 2,
+        "file RXNCONSO.RRF": 1,
+    }
 
 
 def test_retired_concepts(load: Load, drugs: Terminology) -> None:

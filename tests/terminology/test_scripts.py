@@ -9,14 +9,32 @@ from alphita.terminology.scripts import can_be, scripts_of_language
 @pytest.mark.parametrize(
     ("string", "tag"),
     [
-        ("Febbre", "it"), ("Лихорадка", "ru"), ("发热", "zh"), ("發熱", "zh-Hant"), ("ファーバー", "ja"),
+        ("Febbre", "it"),
+        ("Лихорадка", "ru"),
+        ("发热", "zh"),
+        ("發熱", "zh-Hant"),
+        ("ファーバー", "ja"),
         ("発熱", "ja"),
-        ("발열", "ko"), ("Πυρετός", "el"), ("حمى", "ar"), ("बुखार", "hi"), ("грозница", "sr"), ("groznica", "sr"),
-        ("β-talassemia", "it"), ("DNA损伤", "zh"), ("Ehlers-Danlos综合征", "zh"), ("HIV", "zh"), ("HIV-1", "ru"),
-        ("Ｘ染色体", "zh"), ("46, 47", "ru"), ("", "it"), ("1.ª costela", "pt"), ("Ꜫtiri anim ntwerεw", "tw"),
-        ("Лихорадка", "qaa"), ("whatever это 是", "chr"),
+        ("발열", "ko"),
+        ("Πυρετός", "el"),
+        ("حمى", "ar"),
+        ("बुखार", "hi"),
+        ("грозница", "sr"),
+        ("groznica", "sr"),
+        ("β-talassemia", "it"),
+        ("DNA损伤", "zh"),
+        ("Ehlers-Danlos综合征", "zh"),
+        ("HIV", "zh"),
+        ("HIV-1", "ru"),
+        ("Ｘ染色体", "zh"),
+        ("46, 47", "ru"),
+        ("", "it"),
+        ("1.ª costela", "pt"),
+        ("Ꜫtiri anim ntwerεw", "tw"),
+        ("Лихорадка", "qaa"),
+        ("whatever это 是", "chr"),
     ],
-)  # fmt: skip
+)
 def test_a_string_that_can_be_of_its_language(string: str, tag: str) -> None:
     assert can_be(string, tag)
 
@@ -24,11 +42,22 @@ def test_a_string_that_can_be_of_its_language(string: str, tag: str) -> None:
 @pytest.mark.parametrize(
     ("string", "tag"),
     [
-        ("Лихорадка", "it"), ("Fever", "ru"), ("Fever", "zh"), ("发热", "fr"), ("X连锁遗传", "it"), ("Fever", "el"),
-        ("发热 лихорадка", "zh"), ("groznica", "sr-Cyrl"), ("грозница", "sr-Latn"), ("hiv", "zh"), ("βω", "it"),
-        ("Dementia", "ja"), ("Ｆｅｖｅｒ", "zh"), ("fеver", "en"),  # the second letter of the last is Cyrillic
+        ("Лихорадка", "it"),
+        ("Fever", "ru"),
+        ("Fever", "zh"),
+        ("发热", "fr"),
+        ("X连锁遗传", "it"),
+        ("Fever", "el"),
+        ("发热 лихорадка", "zh"),
+        ("groznica", "sr-Cyrl"),
+        ("грозница", "sr-Latn"),
+        ("hiv", "zh"),
+        ("βω", "it"),
+        ("Dementia", "ja"),
+        ("Ｆｅｖｅｒ", "zh"),
+        ("fеver", "en"),  # the second letter of the last is Cyrillic
     ],
-)  # fmt: skip
+)
 def test_a_string_that_cannot(string: str, tag: str) -> None:
     assert not can_be(string, tag)
 

@@ -84,10 +84,13 @@ def test_names_synonyms_and_tags(whole: Terminology) -> None:
     assert lamp.semantic_types == ["disorder"]
     assert not any(term.preferred for term in lamp.terms)
     assert [(term.string, term.language, term.term_type) for term in lamp.terms] == [
-        ("Blue lantern", "en", "SYN"), ("linterna azul", "es", "SYN"), ("Azure lantern", "en", "SYN"),
-        ('Blue lantern | "dim" kind', "en", "SYN"), ("Grey-blue lantern", "en", "SYN"),
+        ("Blue lantern", "en", "SYN"),
+        ("linterna azul", "es", "SYN"),
+        ("Azure lantern", "en", "SYN"),
+        ('Blue lantern | "dim" kind', "en", "SYN"),
+        ("Grey-blue lantern", "en", "SYN"),
         ("Gray-blue lantern", "en", "SYN"),
-    ]  # fmt: skip
+    ]
     assert {(term.source, term.code) for term in lamp.terms} == {("SNOMEDCT", "91003003")}
     flicker = whole.concept(FLICKER)
     assert (flicker.name, flicker.terms[0].term_type) == ("Flicker of lantern (glass)", "FSN")
@@ -103,13 +106,16 @@ def test_a_dialect_says_which_terms_are_preferred(load: Load) -> None:
         terminology, _ = load(snomed_ct, RELEASE, dialect=dialect)
         names[dialect] = [terminology.concept(LAMP).name, terminology.concept(GREEN).name]
     assert names == {
-        "en-US": ["Gray-blue lantern", "Green lantern"], "en-GB": ["Grey-blue lantern", "Green lantern"],
-        "es": ["linterna azul", "linterna verde"], "en_gb, es": ["Grey-blue lantern", "linterna verde"],
+        "en-US": ["Gray-blue lantern", "Green lantern"],
+        "en-GB": ["Grey-blue lantern", "Green lantern"],
+        "es": ["linterna azul", "linterna verde"],
+        "en_gb, es": ["Grey-blue lantern", "linterna verde"],
         US: ["Gray-blue lantern", "Green lantern"],
-    }  # fmt: skip
+    }
     assert [term.string for term in load(snomed_ct, RELEASE, dialect="en-gb,es")[0].concept(LAMP).terms[:2]] == [
-        "Grey-blue lantern", "linterna azul",
-    ]  # fmt: skip
+        "Grey-blue lantern",
+        "linterna azul",
+    ]
 
 
 @pytest.mark.parametrize("dialect", ["fr", "en-XX", "12"])
@@ -122,8 +128,9 @@ def test_relations_values_and_labels(whole: Terminology) -> None:
     assert sorted(whole.concept(LAMP).relations) == [
         ("is_a", "SNOMEDCT:91002002"),
         ("lantern_colour", "SNOMEDCT:91011001"),  # another attribute of that name is inactive, and shown by its id
-        ("lantern_site", FLICKER), ("lantern_site", "SNOMEDCT:91011001"),
-    ]  # fmt: skip
+        ("lantern_site", FLICKER),
+        ("lantern_site", "SNOMEDCT:91011001"),
+    ]
     assert whole.concept(LAMP).properties == [("lantern_strength", "2.5"), ("SNOMEDCT:91009009", "deep blue")]
     root = whole.resolve("SNOMEDCT:91001001")
     assert root not in whole.ancestors(root)  # the fixture has a cycle in is-a
@@ -134,8 +141,10 @@ def test_only_a_single_same_as_or_replaced_by_is_followed(whole: Terminology) ->
     found = {name: whole.concept(f"SNOMEDCT:{name}") for name in ("91005005", "91006006", "91007007")}
     assert all(concept.retired for concept in found.values())
     assert [(concept.replaced_by, concept.consider) for concept in found.values()] == [
-        ([LAMP], ["SNOMEDCT:91002002"]), ([], [LAMP, FLICKER]), ([], [LAMP]),
-    ]  # fmt: skip
+        ([LAMP], ["SNOMEDCT:91002002"]),
+        ([], [LAMP, FLICKER]),
+        ([], [LAMP]),
+    ]
     assert ("SNOMEDCT:900000000000523009", LAMP) in found["91007007"].xrefs
     assert whole.concept(LAMP).xrefs == [("SNOMEDCT:900000000000529008", FLICKER)]
 
@@ -161,8 +170,9 @@ def test_counts_agree_with_the_files(whole: Terminology) -> None:
     assert dropped["stated relationships"] == len(stated) == 1
     assert dropped["files of the release that are not read"] == 2
     assert {(source["version"], source["name"]) for source in whole.manifest["sources"]} == {
-        ("20260101", "SNOMED CT"), ("20260301", "SNOMED CT"),
-    }  # fmt: skip
+        ("20260101", "SNOMED CT"),
+        ("20260301", "SNOMED CT"),
+    }
 
 
 def test_an_extension_may_change_international_concepts(load: Load, whole: Terminology) -> None:
@@ -215,14 +225,16 @@ def test_optional_files_may_be_missing(load: Load, tmp_path: Path) -> None:
 def test_an_inactive_attribute_takes_no_name(load: Load, tmp_path: Path, active: str, label: str) -> None:
     one, two, live, other = "910001001", "910002008", "910003005", "910004004"
     folder = write_release(
-        tmp_path, Concept=[concept(one), concept(two), concept(live), concept(other, active)],
+        tmp_path,
+        Concept=[concept(one), concept(two), concept(live), concept(other, active)],
         Description=[
-            description("920001011", one, "One (x)", FSN), description("920002010", two, "Two (x)", FSN),
+            description("920001011", one, "One (x)", FSN),
+            description("920002010", two, "Two (x)", FSN),
             description("920003017", live, "Has form (attribute)", FSN),
             description("920004011", other, "has form (attribute)", FSN),
         ],
         Relationship=[relation("930001021", one, two, live)],
-    )  # fmt: skip
+    )
     terminology, _ = load(snomed_ct, folder)
     assert terminology.concept(f"SNOMEDCT:{one}").relations == [(label, f"SNOMEDCT:{two}")]
 
@@ -266,9 +278,12 @@ def test_a_missing_required_file_is_an_error(tmp_path: Path, missing: str) -> No
 def test_wrong_and_damaged_files_are_errors(tmp_path: Path, write: Write) -> None:
     good = next(INTERNATIONAL.rglob("sct2_Description_Snapshot*"))
     for content, problem in (
-        (gzip.compress(good.read_bytes())[:-20], "cut short"), (b"", "empty"), (b"a,b\n1,2\n", "no column 'id'"),
-        (b"\xff\xfea\0", "UTF-16"), (b"\xe9\t\xe9\n", "not UTF-8"),
-    ):  # fmt: skip
+        (gzip.compress(good.read_bytes())[:-20], "cut short"),
+        (b"", "empty"),
+        (b"a,b\n1,2\n", "no column 'id'"),
+        (b"\xff\xfea\0", "UTF-16"),
+        (b"\xe9\t\xe9\n", "not UTF-8"),
+    ):
         folder = tmp_path / "release"
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(INTERNATIONAL, folder)
@@ -307,8 +322,9 @@ def test_bad_rows_are_set_aside_with_file_and_line(
     load: Load, tmp_path: Path, kind: str, row: list[str], field: str, problem: str
 ) -> None:
     kinds: dict[str, list[list[str]]] = {
-        "Concept": [concept("910001001")], "Description": [description("920001011", "910001001", "One")],
-    }  # fmt: skip
+        "Concept": [concept("910001001")],
+        "Description": [description("920001011", "910001001", "One")],
+    }
     kinds.setdefault(kind, []).append(row)
     folder = tmp_path / "release"
     folder.mkdir()

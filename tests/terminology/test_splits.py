@@ -278,9 +278,11 @@ def test_merged_concepts_are_met_by_their_old_ids(tmp_path: Path) -> None:
     rows = [("N:1", "new", "N:2"), ("N:2", "new", "N:1"), ("N:1", "new", "N:3")]
     relations = pl.DataFrame(rows, schema=["head", "relation", "tail"], orient="row")
     tables = Tables(
-        concepts, terms.with_columns(language=pl.lit("en"), source=pl.lit("N")), aliases=aliases,
+        concepts,
+        terms.with_columns(language=pl.lit("en"), source=pl.lit("N")),
+        aliases=aliases,
         relations=relations.with_columns(source=pl.lit("N")),
-    )  # fmt: skip
+    )
     store.save(tables, tmp_path / "new.terminology")
     new = store.load_terminology(tmp_path / "new.terminology")
     row = {identifier: place for place, identifier in enumerate(new.concept_ids.to_pylist())}

@@ -32,8 +32,11 @@ def test_every_kind_of_row(tmp_path: Path) -> None:
     ]
     assert found.dropped == {"mappings to no term": 1, "mappings of strings without an id": 1}
     assert [(row[1], row[2]) for row in read_rejects(tmp_path / "r.csv")] == [
-        ("14", ""), ("15", "confidence"), ("16", "predicate_modifier"), ("17", "subject_id"),
-    ]  # fmt: skip
+        ("14", ""),
+        ("15", "confidence"),
+        ("16", "predicate_modifier"),
+        ("17", "subject_id"),
+    ]
     assert found.name == "demo"
     assert (found.source["version"], found.source["licence"]) == ("2026-01-31", "https://example.org/licence")
 
@@ -76,9 +79,14 @@ def test_files_that_are_none(write: Write, content: bytes, said: str) -> None:
 CURIES = st.tuples(st.sampled_from(["AA", "BB", "HP"]), st.integers(1, 99)).map(lambda pair: f"{pair[0]}:{pair[1]}")
 LABELS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Z")), max_size=6)
 ROWS = st.builds(
-    Mapping, CURIES, st.sampled_from(["skos:exactMatch", "skos:narrowMatch"]), CURIES, st.booleans(),
-    st.sampled_from([0.0, 0.25, 1.0]), LABELS,
-)  # fmt: skip
+    Mapping,
+    CURIES,
+    st.sampled_from(["skos:exactMatch", "skos:narrowMatch"]),
+    CURIES,
+    st.booleans(),
+    st.sampled_from([0.0, 0.25, 1.0]),
+    LABELS,
+)
 
 
 @settings(max_examples=60, deadline=None)

@@ -40,16 +40,24 @@ def tables(**changes: object) -> Tables:
                 ("T:b", "Biene", False, "exact", "candidate", None),
                 ("T:d", "gone", True, "exact", "official", None),
             ],
-            schema=["concept", "string", "preferred", "scope", "status", "type"], orient="row",
-        ).with_columns(language=pl.when(pl.col("string") == "Biene").then(pl.lit("de")).otherwise(pl.lit("en")),
-                       source=pl.lit("T")),
+            schema=["concept", "string", "preferred", "scope", "status", "type"],
+            orient="row",
+        ).with_columns(
+            language=pl.when(pl.col("string") == "Biene").then(pl.lit("de")).otherwise(pl.lit("en")), source=pl.lit("T")
+        ),
         "relations": pl.DataFrame(
-            [("T:b", "is_a", "T:a"), ("T:c", "is_a", "T:b"), ("T:b", "is_a", "T:c"), ("T:c", "treats", "T:a"),
-             ("T:c", "treats", "T:a")],
-            schema=["head", "relation", "tail"], orient="row",
+            [
+                ("T:b", "is_a", "T:a"),
+                ("T:c", "is_a", "T:b"),
+                ("T:b", "is_a", "T:c"),
+                ("T:c", "treats", "T:a"),
+                ("T:c", "treats", "T:a"),
+            ],
+            schema=["head", "relation", "tail"],
+            orient="row",
         ).with_columns(source=pl.lit("T")),
         "aliases": pl.DataFrame({"concept": ["T:a"], "alias": ["T:z"], "source": ["T"]}),
-    }  # fmt: skip
+    }
     return Tables(**{**content, **changes})  # type: ignore[arg-type]
 
 
@@ -163,9 +171,15 @@ def test_integer_references_are_rows_of_the_concepts_table(tmp_path: Path, termi
 def test_rows_that_lead_nowhere_are_refused_and_counted(tmp_path: Path) -> None:
     given = tables()
     given.relations = pl.DataFrame(
-        {"head": ["T:a", "T:x"], "relation": ["is_a"] * 2, "tail": ["T:b"] * 2, "source": ["T"] * 2,
-         "file": ["f.csv"] * 2, "line": [7, 8]}
-    )  # fmt: skip
+        {
+            "head": ["T:a", "T:x"],
+            "relation": ["is_a"] * 2,
+            "tail": ["T:b"] * 2,
+            "source": ["T"] * 2,
+            "file": ["f.csv"] * 2,
+            "line": [7, 8],
+        }
+    )
     given.concepts = pl.concat([given.concepts, given.concepts[:1]])
     given.terms = given.terms.with_columns(
         scope=pl.when(pl.col("string") == "Bee").then(pl.lit("nearly")).otherwise("scope"),
@@ -208,8 +222,9 @@ def test_saving_twice_gives_the_same_and_never_overwrites(tmp_path: Path, termin
 
 def test_nothing_to_save(tmp_path: Path) -> None:
     for changes, problem in (
-        ({"concepts": tables().concepts[:0]}, "no concept"), ({"terms": tables().terms[:0]}, "no term"),
-    ):  # fmt: skip
+        ({"concepts": tables().concepts[:0]}, "no concept"),
+        ({"terms": tables().terms[:0]}, "no term"),
+    ):
         with pytest.raises(InputError, match=problem):
             store.save(tables(**changes), tmp_path / "t.terminology")
         assert list(tmp_path.iterdir()) == []
@@ -274,9 +289,14 @@ def test_equal_content_has_one_hash_whatever_way_it_came(
 ) -> None:
     """Arrow leaves bytes open that mean nothing: under nulls, at the ends of bitmaps, beyond slices."""
     definitions = pl.DataFrame(
-        {"concept": ["T:a", "T:b", "T:c"], "text": ["first", "second", "third"], "language": "en", "source": "T",
-         "reference": [None, "one", None]},
-    )  # fmt: skip
+        {
+            "concept": ["T:a", "T:b", "T:c"],
+            "text": ["first", "second", "third"],
+            "language": "en",
+            "source": "T",
+            "reference": [None, "one", None],
+        }
+    )
     content = tables(definitions=definitions)
     store.save(content, tmp_path / "plain")
     changed = {name: change(getattr(content, name)) for name in ("concepts", "terms", "relations", "definitions")}
@@ -288,8 +308,9 @@ def test_equal_content_has_one_hash_whatever_way_it_came(
 
 @given(
     cells=st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=40),
-    before=st.integers(0, 20), after=st.integers(0, 20),
-)  # fmt: skip
+    before=st.integers(0, 20),
+    after=st.integers(0, 20),
+)
 def test_arrays_are_written_in_one_form(cells: list[str | None], before: int, after: int) -> None:
     n = len(cells)
     wanted = writing._canonical(pa.array(cells, pa.large_string()))

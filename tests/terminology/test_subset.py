@@ -110,9 +110,11 @@ def test_a_language_takes_its_variants_and_its_definitions(whole: Terminology) -
     assert [term.string for term in found.concept("A:2").terms] == ["Raffreddore"]
     assert found.concept("A:2").definitions == []
     assert found.manifest["dropped"] == {
-        "concepts not chosen": 5, "definitions of other languages": 1, "relations to concepts not chosen": 2,
+        "concepts not chosen": 5,
+        "definitions of other languages": 1,
+        "relations to concepts not chosen": 2,
         "terms of other languages": 7,
-    }  # fmt: skip
+    }
 
 
 def test_relations_that_lead_out_are_counted(whole: Terminology) -> None:

@@ -63,8 +63,10 @@ def test_relations(small_table: Terminology) -> None:
         for head, label, tail in small_table.triples.tolist()
     ]
     assert sorted(found) == [
-        ("LOCAL:1", "related_to", "LOCAL:2"), ("LOCAL:2", "has_finding", "LOCAL:1"), ("LOCAL:2", "is_a", "LOCAL:1"),
-    ]  # fmt: skip
+        ("LOCAL:1", "related_to", "LOCAL:2"),
+        ("LOCAL:2", "has_finding", "LOCAL:1"),
+        ("LOCAL:2", "is_a", "LOCAL:1"),
+    ]
     assert small_table.manifest["dropped"] == {"column 'note' of terms.csv": 1, "repeated rows": 1}
 
 
@@ -200,8 +202,10 @@ def test_a_column_that_stands_twice(load: Load, write: Write, tmp_path: Path) ->
         )
     terminology, _ = load(table, write("u.csv", "id,note,term,term 2,note,head\nX:1,a,Fever,b,c,d\n"))
     assert terminology.manifest["dropped"] == {
-        "column 'head' of u.csv": 1, "column 'note' of u.csv": 2, "column 'term 2' of u.csv": 1,
-    }  # fmt: skip
+        "column 'head' of u.csv": 1,
+        "column 'note' of u.csv": 2,
+        "column 'term 2' of u.csv": 1,
+    }
 
 
 def test_unknown_scope_and_status(load: Load, write: Write) -> None:
@@ -215,8 +219,9 @@ def test_dangling_relation_ends_are_counted(load: Load, write: Write) -> None:
     relations = write("r.csv", "head,tail\nLOCAL:1,LOCAL:2\nLOCAL:1,LOCAL:404\nLOCAL:405,LOCAL:1\n")
     terminology, rejects = load(table, TERMS, relations)
     assert [(row[0], row[1], row[3]) for row in rejects] == [
-        (str(relations), "4", "LOCAL:405"), (str(relations), "3", "LOCAL:404"),
-    ]  # fmt: skip
+        (str(relations), "4", "LOCAL:405"),
+        (str(relations), "3", "LOCAL:404"),
+    ]
     assert terminology.n_relations == 2
 
 
@@ -424,13 +429,17 @@ def test_rows_are_checked_alike_alone_and_in_columns(load: Load, write: Write) -
     assert [reject[3] for reject in rejects] == ["HP:1"]
     mixed, rejects = load(table, write("mixed.csv", header + good + bad))
     assert [reject[1:4] for reject in rejects] == [
-        ["5", "scope", "near"], ["6", "id", "L 4:1"], ["7", "preferred", "perhaps"], ["4", "tail", "HP:1"],
-    ]  # fmt: skip
+        ["5", "scope", "near"],
+        ["6", "id", "L 4:1"],
+        ["7", "preferred", "perhaps"],
+        ["4", "tail", "HP:1"],
+    ]
     assert mixed.content_hash == plain.content_hash
     assert mixed.manifest["dropped"] == plain.manifest["dropped"] == {"repeated rows": 1}
     assert [(term.string, term.language, term.preferred) for term in mixed.concept("L:1").terms] == [
-        ("Uno", "it", True), ("One", "en", False),
-    ]  # fmt: skip
+        ("Uno", "it", True),
+        ("One", "en", False),
+    ]
     assert [target for _, target in mixed.concept("L:1").xrefs] == ["MESH:D1", "HP:1"]
 
 
@@ -446,11 +455,22 @@ def test_codes_under_a_prefix_are_not_taken_for_curies(load: Load, write: Write,
     assert rejects == []
     found = {terminology.concept(row).id: terminology.concept(row).terms[0] for row in range(terminology.n_concepts)}
     assert {concept: term.code for concept, term in found.items()} == {
-        "LAB:CUI:9": "CUI:9", "LAB:DO:123": "DO:123", "LAB:10:30": "10:30", "LAB:K": "K", "LAB:GLU%201": "GLU 1",
-        "LAB:GLU%25201": "GLU%201", "LAB:hp:5": "hp:5", "LAB:X:": "X:", "LAB:7": "7", "LAB:7%20b": "7 b",
-        "LAB:http://x.org/1": "http://x.org/1", "HP:0001250": "0001250", "MONDO:0000001": "0000001", "LAB:L": "L",
+        "LAB:CUI:9": "CUI:9",
+        "LAB:DO:123": "DO:123",
+        "LAB:10:30": "10:30",
+        "LAB:K": "K",
+        "LAB:GLU%201": "GLU 1",
+        "LAB:GLU%25201": "GLU%201",
+        "LAB:hp:5": "hp:5",
+        "LAB:X:": "X:",
+        "LAB:7": "7",
+        "LAB:7%20b": "7 b",
+        "LAB:http://x.org/1": "http://x.org/1",
+        "HP:0001250": "0001250",
+        "MONDO:0000001": "0000001",
+        "LAB:L": "L",
         "LAB:M": "M",
-    }  # fmt: skip
+    }
     assert sorted(terminology.concept("LAB:L").parents) == ["HP:0001250", "LAB:GLU%201"]
     assert terminology.concept("LAB:M").replaced_by == ["LAB:DO:123"]
     said = capsys.readouterr().err
@@ -501,8 +521,9 @@ def test_whole_numbers_of_parquet_are_codes_whatever_their_type(load: Load, tmp_
     terminology, rejects = load(table, path, prefix="L")
     assert terminology.concept_ids.to_pylist() == ["L:1", "L:12345678901", "L:2"]
     assert [(reject[1], reject[2], reject[4]) for reject in rejects] == [
-        ("3", "id", "an empty id"), ("4", "id", "an empty id"),
-    ]  # fmt: skip
+        ("3", "id", "an empty id"),
+        ("4", "id", "an empty id"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,17 @@ def test_clean(raw: str, cleaned: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("type 1 diabetes", "type 2 diabetes"), ("factor V", "factor X"), ("Rh+", "Rh-"), ("+/-", "+"),
-        ("10⁹", "109"), ("año", "ano"), ("a/b", "ab"), ("5 mg", ".5 mg"), ("(left)", "left"),
+        ("type 1 diabetes", "type 2 diabetes"),
+        ("factor V", "factor X"),
+        ("Rh+", "Rh-"),
+        ("+/-", "+"),
+        ("10⁹", "109"),
+        ("año", "ano"),
+        ("a/b", "ab"),
+        ("5 mg", ".5 mg"),
+        ("(left)", "left"),
     ],
-)  # fmt: skip
+)
 def test_clean_keeps_meaning_apart(one: str, other: str) -> None:
     assert clean(one) != clean(other)
 

@@ -60,7 +60,7 @@ def test_everything_of_a_concept_is_read(small_umls: Terminology) -> None:
         ("Grumbling in the knee's joint", "en", "SNOMEDCT", "100001", "SYGB", "uk_spelling"),
         ("Genou grognon", "fr", "MSHFRE", "D000001", "MH", None),
         ("Gonitis murmurans", "en", "SNOMEDCT", "100001", "OAP", "obsolete"),
-    ]  # fmt: skip
+    ]
     assert [term.preferred for term in concept.terms] == [True, *[False] * 5]
     assert [(found.text, found.language, found.source, found.reference) for found in concept.definitions] == [
         ('A knee that "talks"; it\'s harmless.', "en", "MESH", "AT0000011"),
@@ -69,8 +69,9 @@ def test_everything_of_a_concept_is_read(small_umls: Terminology) -> None:
     assert small_umls.concept("UMLS:C0000005").semantic_types == ["Finding", "Sign or Symptom"]
     # HP:0000002 of HPO: source and code make the CURIE; MTH has no codes.
     assert [(term.source, term.code) for term in small_umls.concept("UMLS:C0000002").terms[:2]] == [
-        ("MTH", None), ("HP", "0000002"),
-    ]  # fmt: skip
+        ("MTH", None),
+        ("HP", "0000002"),
+    ]
 
 
 def test_relations_read_from_the_second_concept_to_the_first(small_umls: Terminology) -> None:
@@ -115,16 +116,22 @@ def test_manifest(small_umls: Terminology) -> None:
     assert {source["file"] for source in sources} == {f"{name}.RRF" for name in umls.LAYOUTS}
     assert sources[0]["sources"] == {"MSH": "2026", "MSHFRE": "2026", "SNOMEDCT_US": "2026_03_01"}
     assert small_umls.manifest["dropped"] == {
-        "MRCUI: of a concept that has terms": 1, "MRREL: between terms of one concept": 1, "file MRHIER": 1,
-    }  # fmt: skip
+        "MRCUI: of a concept that has terms": 1,
+        "MRREL: between terms of one concept": 1,
+        "file MRHIER": 1,
+    }
 
 
 def test_preferred_terms_without_mrrank(load: Load, tmp_path: Path) -> None:
     terminology, _ = load(umls, release(tmp_path / "META", MRRANK=None))
     # TS=P, STT=PF, ISPREF=Y; the only English one so marked in C0000001 is none, so the fewest flags missing.
     assert [terminology.concept(row).name for row in range(5)] == [
-        "Grumbling, knee", "Knee", "Joint", "Schlüssel 'B'", "Loud; audible knee",
-    ]  # fmt: skip
+        "Grumbling, knee",
+        "Knee",
+        "Joint",
+        "Schlüssel 'B'",
+        "Loud; audible knee",
+    ]
     flipped = CONSO.replace("P|L0000001|VO|S0000002|Y", "P|L0000001|PF|S0000002|Y")
     again, _ = load(umls, release(tmp_path / "again", MRRANK=None, MRCONSO=flipped))
     assert again.concept("UMLS:C0000001").name == 'Knee "grumbles"'
@@ -158,8 +165,9 @@ def test_filters(load: Load, options: dict[str, Any], terms: int, dropped: dict[
 def test_relations_of_concepts_that_were_left_out_are_counted(load: Load) -> None:
     terminology, _ = load(umls, SMALL, semantic_types="T033")
     assert [terminology.concept_id(row) for row in np.flatnonzero(~terminology.retired)] == [
-        "UMLS:C0000001", "UMLS:C0000005",
-    ]  # fmt: skip
+        "UMLS:C0000001",
+        "UMLS:C0000005",
+    ]
     assert terminology.n_relations == 1
     assert terminology.manifest["dropped"]["MRREL: of a concept that was left out"] == 5
 
@@ -194,9 +202,12 @@ def test_gzip_zip_parts_crlf_and_missing_last_pipe_give_the_same(
         "bom": {file.name.lower(): b"\xef\xbb\xbf" + file.read_bytes() for file in files},
         "bare": {file.name: file.read_bytes().replace(b"|\n", b"\n") for file in files},
         "open": {file.name: file.read_bytes()[:-1] for file in files},
-        "blank": {file.name: b"\n".join([*file.read_bytes().splitlines(), b"", b"  ", b""]) for file in files
-                  if file.stem != "MRFILES"},
-    }  # fmt: skip
+        "blank": {
+            file.name: b"\n".join([*file.read_bytes().splitlines(), b"", b"  ", b""])
+            for file in files
+            if file.stem != "MRFILES"
+        },
+    }
     paths = [zipped, nested]
     for name, contents in variants.items():
         (tmp_path / name).mkdir()
@@ -208,10 +219,15 @@ def test_gzip_zip_parts_crlf_and_missing_last_pipe_give_the_same(
         assert rejects == [], path
         assert facts(terminology) == wanted, path
     assert load(umls, zipped)[0].manifest["sources"] == [
-        {"name": "UMLS", "file": "2026AA.zip", "version": "2026AA", "licence": umls.LICENCE,
-         "sha256": load(umls, zipped)[0].manifest["sources"][0]["sha256"],
-         "sources": {"MSH": "2026", "MSHFRE": "2026", "SNOMEDCT_US": "2026_03_01"}}
-    ]  # fmt: skip
+        {
+            "name": "UMLS",
+            "file": "2026AA.zip",
+            "version": "2026AA",
+            "licence": umls.LICENCE,
+            "sha256": load(umls, zipped)[0].manifest["sources"][0]["sha256"],
+            "sources": {"MSH": "2026", "MSHFRE": "2026", "SNOMEDCT_US": "2026_03_01"},
+        }
+    ]
 
 
 def test_column_order_is_that_of_mrfiles(load: Load, tmp_path: Path, small_umls: Terminology) -> None:
@@ -264,7 +280,7 @@ BAD_ROWS = [
     ("MRDEF", "C0000001||AT9||MSH|" + "x" * 70_000 + "|N||\n", "longer than"),
     ("MRRANK", "best|MSH|XX|N|\n", "not a rank"),
     ("MRCUI", "|2019AA|SY|||C0000001|Y|\n", "not a concept id"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "row", "problem"), BAD_ROWS)
@@ -363,8 +379,11 @@ def test_wrong_releases_and_options(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="zip file is damaged"):
         umls.load([broken], umls.Options(), Rejects(None))
     with pytest.raises(InputError, match=r"gives MRCONSO\.RRF no column STR"):
-        umls.load([release(tmp_path / "a", MRFILES="MRCONSO.RRF||CUI,LAT,TS,STT,ISPREF,AUI,SAB,TTY,CODE||||\n")],
-                  umls.Options(), Rejects(None))  # fmt: skip
+        umls.load(
+            [release(tmp_path / "a", MRFILES="MRCONSO.RRF||CUI,LAT,TS,STT,ISPREF,AUI,SAB,TTY,CODE||||\n")],
+            umls.Options(),
+            Rejects(None),
+        )
     with pytest.raises(InputError, match="no term is left"):
         umls.load([SMALL], umls.Options(sources="NONE"), Rejects(None))
     with pytest.raises(UsageError, match="klingon"):
@@ -377,9 +396,13 @@ def test_wrong_releases_and_options(tmp_path: Path) -> None:
 
 WORDS = fuzz.words('a "quoted" one', "it's", "a\\b", "x, y; z", '"', without="|\ufeff")
 TERMS = st.tuples(
-    WORDS, st.sampled_from(["ENG", "SPA", "JPN"]), st.sampled_from(["MSH", "HPO", "SRC"]),
-    st.sampled_from(["PT", "SY", ""]), st.sampled_from(["N", "O", "E", "Y"]), st.sampled_from(["", "NOCODE", "D01"]),
-)  # fmt: skip
+    WORDS,
+    st.sampled_from(["ENG", "SPA", "JPN"]),
+    st.sampled_from(["MSH", "HPO", "SRC"]),
+    st.sampled_from(["PT", "SY", ""]),
+    st.sampled_from(["N", "O", "E", "Y"]),
+    st.sampled_from(["", "NOCODE", "D01"]),
+)
 IDS = st.integers(1, 60).map(lambda number: f"C{number:07}")
 Content = tuple[dict[str, list[tuple[str, ...]]], list[tuple[str, ...]], set[tuple[str, str]], list[tuple[str, str]]]
 
@@ -389,8 +412,13 @@ def releases(draw: st.DrawFn) -> Content:
     ids = draw(st.lists(IDS, min_size=1, max_size=12, unique=True))
     concepts = {concept: draw(st.lists(TERMS, min_size=1, max_size=4)) for concept in ids}
     known = st.sampled_from(ids)
-    relation = st.tuples(known, st.sampled_from(["RO", "CHD", "PAR"]), known, st.sampled_from(["", "isa", "x_of"]),
-                         st.sampled_from(["MSH", "HPO"]))  # fmt: skip
+    relation = st.tuples(
+        known,
+        st.sampled_from(["RO", "CHD", "PAR"]),
+        known,
+        st.sampled_from(["", "isa", "x_of"]),
+        st.sampled_from(["MSH", "HPO"]),
+    )
     types = draw(st.sets(st.tuples(known, st.sampled_from(["Finding", "Drug"])), max_size=8))
     definitions = draw(st.lists(st.tuples(known, WORDS), max_size=4))
     return concepts, draw(st.lists(relation, max_size=20)), types, definitions
@@ -402,8 +430,28 @@ def write_release(content: Content, folder: Path, end: str) -> None:
     for concept, terms in concepts.items():
         for string, language, source, kind, suppressed, code in terms:
             atom = f"A{len(rows['MRCONSO']):07}"
-            rows["MRCONSO"].append([concept, language, "P", "", "PF", "", "Y", atom, "", "", "", source, kind, code,
-                                    string, "0", suppressed, ""])  # fmt: skip
+            rows["MRCONSO"].append(
+                [
+                    concept,
+                    language,
+                    "P",
+                    "",
+                    "PF",
+                    "",
+                    "Y",
+                    atom,
+                    "",
+                    "",
+                    "",
+                    source,
+                    kind,
+                    code,
+                    string,
+                    "0",
+                    suppressed,
+                    "",
+                ]
+            )
     for second, rel, first, rela, source in relations:
         rows["MRREL"].append([first, "", "", rel, second, "", "", rela, "", "", source, source, "", "", "N", ""])
     rows["MRSTY"] = [[concept, f"T{len(name)}", "", name, "", ""] for concept, name in sorted(types)]
@@ -430,12 +478,18 @@ def test_written_loaded_saved_and_opened_it_is_the_same(content: Content, end: s
         found = set()
         for concept, terms in concepts.items():
             shown = terminology.concept(f"UMLS:{concept}")
-            assert sorted((term.string, term.language, term.source, term.term_type or "", term.code or "") for term in
-                          shown.terms) == sorted(
-                (string, _rrf_sieve.LANGUAGES[language], {"MSH": "MESH", "HPO": "HP"}.get(source, source), kind,
-                 code.replace("NOCODE", ""))
+            assert sorted(
+                (term.string, term.language, term.source, term.term_type or "", term.code or "") for term in shown.terms
+            ) == sorted(
+                (
+                    string,
+                    _rrf_sieve.LANGUAGES[language],
+                    {"MSH": "MESH", "HPO": "HP"}.get(source, source),
+                    kind,
+                    code.replace("NOCODE", ""),
+                )
                 for string, language, source, kind, _, code in terms
-            )  # fmt: skip
+            )
             best = [string for string, language, _, _, suppressed, _ in terms if (language, suppressed) == ("ENG", "N")]
             assert shown.name == best[0] if best else shown.name in [term[0] for term in terms]
             assert sum(term.preferred for term in shown.terms) == 1
@@ -491,8 +545,9 @@ def test_a_hundredth_of_umls_with_every_count_checked(tmp_path: Path) -> None:
     assert dict(Counter(terminology.terms["language"].to_pylist())) == languages
     assert Counter(terminology.terms["string"].to_pylist()) == Counter(row[14] for row in names)
     per_concept = Counter(row[0] for row in names)
-    assert {terminology.concept_id(row)[5:]: count for row, count in enumerate(np.diff(terminology.concept_terms))
-            if count} == per_concept  # fmt: skip
+    assert {
+        terminology.concept_id(row)[5:]: count for row, count in enumerate(np.diff(terminology.concept_terms)) if count
+    } == per_concept
     triples, self_relations = set(), 0
     for row in rows("MRREL"):
         self_relations += row[0] == row[4]
@@ -504,8 +559,11 @@ def test_a_hundredth_of_umls_with_every_count_checked(tmp_path: Path) -> None:
         label for _, label, _, _ in triples
     )
     heads = Counter(head for head, _, _, _ in triples)
-    found = {terminology.concept_id(row)[5:]: int(count) for row, count in
-             enumerate(np.bincount(terminology.triples[:, 0], minlength=terminology.n_concepts)) if count}  # fmt: skip
+    found = {
+        terminology.concept_id(row)[5:]: int(count)
+        for row, count in enumerate(np.bincount(terminology.triples[:, 0], minlength=terminology.n_concepts))
+        if count
+    }
     assert found == heads
     assert counts["semantic_types"] == len({(row[0], row[3]) for row in rows("MRSTY")})
     assert counts["definitions"] == len({(row[0], row[2]) for row in rows("MRDEF")})

@@ -34,9 +34,12 @@ from alphita.cli import (
 from alphita.errors import AlphitaError
 
 app = typer.Typer(
-    name="alphita", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+    name="alphita",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
     help="Learn what medical terms mean from a terminology, and map any string to the concept it names.",
-)  # fmt: skip
+)
 
 
 def _version(shown: bool) -> None:
@@ -126,9 +129,11 @@ def _write_utf8() -> _Output | None:
     # Bytes of a file's name that are not UTF-8 come out as they are.
     sys.stdout = io.TextIOWrapper(
         output if stream.write_through else io.BufferedWriter(output),
-        encoding="utf-8", errors="surrogateescape", line_buffering=stream.line_buffering,
+        encoding="utf-8",
+        errors="surrogateescape",
+        line_buffering=stream.line_buffering,
         write_through=stream.write_through,
-    )  # fmt: skip
+    )
     return output
 
 

@@ -23,12 +23,13 @@ NoBorrow = Annotated[
 Names = Annotated[
     list[Path] | None,
     typer.Option(
-        "--names", metavar="SOURCE",
+        "--names",
+        metavar="SOURCE",
         help="Names of your own: a table with an id and a name a row, or any terminology. A concept that has one of "
         "the names of an id gets the others too. May be given several times.",
         rich_help_panel=PANEL,
     ),
-]  # fmt: skip
+]
 Learn = Annotated[
     str,
     typer.Option(

@@ -21,8 +21,10 @@ def calibrate(
     index: Annotated[Path, typer.Option(help="Index folder, from 'alphita index'.")],
     split: Annotated[
         Path | None,
-        typer.Option(help="The split that the encoder was trained with; its calibration part is used. Not needed if "
-                     "the encoder was never trained on this terminology."),
+        typer.Option(
+            help="The split that the encoder was trained with; its calibration part is used. Not needed if "
+            "the encoder was never trained on this terminology."
+        ),
     ] = None,
     labels: Annotated[
         Path | None,
@@ -30,8 +32,10 @@ def calibrate(
     ] = None,
     from_mappings: Annotated[
         Path | None,
-        typer.Option(help="A store of reviews: labels for the ranker and its confidence; the newest fifth is held out, "
-                     "and it is said what was gained on it."),
+        typer.Option(
+            help="A store of reviews: labels for the ranker and its confidence; the newest fifth is held out, "
+            "and it is said what was gained on it."
+        ),
     ] = None,
     carry_from: Annotated[
         Path | None,
@@ -50,7 +54,7 @@ def calibrate(
     device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Move an existing calibration aside.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Fit the ranker and its confidence on held-out synonyms, and say what may be accepted unseen."""
     threads = machine.set_threads(threads)
     from alphita import artefact
@@ -117,9 +121,7 @@ def _tell_gain(out: Path, decisions: InTime, gained: dict[str, dict[str, float]]
     """Write OUT.report.json, what was gained on the decisions held out, and print it."""
     from alphita.evaluation import report
 
-    counts = {
-        "learned": len(decisions.learned), "held_out": len(decisions.held_out), "left_out": decisions.left_out
-    }  # fmt: skip
+    counts = {"learned": len(decisions.learned), "held_out": len(decisions.held_out), "left_out": decisions.left_out}
     path = out.with_name(f"{out.name}.report.json")
     report.write(path, {"decisions": counts, "held_out": gained}, provenance=report.provenance(seed=seed))
     print(f"on the newest {len(decisions.held_out):,} decisions, which were held out:")

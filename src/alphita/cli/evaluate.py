@@ -74,9 +74,16 @@ def evaluate(
         _compare(*compared, seed=seed)
     else:
         chosen = _Chosen(
-            benchmarks or [], models or [], baselines or [], data, terminology, skipped or [], settings or [], seed,
+            benchmarks or [],
+            models or [],
+            baselines or [],
+            data,
+            terminology,
+            skipped or [],
+            settings or [],
+            seed,
             pictures,
-        )  # fmt: skip
+        )
         _run(chosen, out, threads, force=force)
 
 

@@ -74,9 +74,15 @@ def _model_command(name: str) -> Any:  # noqa: ANN401
         runs.check_flags(out, resume=resume, force=force)
         runs.check(out, resume=resume, force=force)
         figures = kge.train(
-            load_terminology(terminology), name, out, resolved, work=runs.folder(out),
-            split=Split.load(split) if split else None, device=device, force=force,
-        )  # fmt: skip
+            load_terminology(terminology),
+            name,
+            out,
+            resolved,
+            work=runs.folder(out),
+            split=Split.load(split) if split else None,
+            device=device,
+            force=force,
+        )
         print(f"vectors: {out}")
         for key, value in figures.items():
             print(f"  {key}: {value:.4g}")

@@ -113,9 +113,13 @@ def index(
         terms = load_terminology(terminology)
         exclude = frozenset() if exclude_split is None else Split.load(exclude_split).cleaned
         options: dict[str, Any] = {
-            "exclude": exclude, "backend": backend, "letters": not no_letters, "half": half, "force": force,
+            "exclude": exclude,
+            "backend": backend,
+            "letters": not no_letters,
+            "half": half,
+            "force": force,
             "enrichment": enrichment_of(chosen(no_borrow, names, learn)),
-        }  # fmt: skip
+        }
         old = None if update is None else Index.open(update)
         model = model or (str(old.model_path) if old else model_for(languages_of(terms)))
         if opened is None:
@@ -126,9 +130,16 @@ def index(
             from alphita.distributed import indexing
 
             built = indexing.build(
-                terms, model, output, opened, parts=parts, precision=precision, device=device, threads=of_worker,
+                terms,
+                model,
+                output,
+                opened,
+                parts=parts,
+                precision=precision,
+                device=device,
+                threads=of_worker,
                 **options,
-            )  # fmt: skip
+            )
     from alphita.normalizer.calibrating.carrying import LEAST_COMPARED, lend_where_missing
 
     if not lend_where_missing(built, threads=threads):

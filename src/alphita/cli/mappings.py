@@ -50,7 +50,7 @@ def convert(
         bool, typer.Option("--private", help="Strings are patient data: rejects give line numbers only.")
     ] = False,
     force: options.Force = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write a file of mappings in another format.
 
     What the new format cannot hold is counted and printed. Rows that cannot be read or written go to
@@ -61,10 +61,16 @@ def convert(
     if output.exists() and (not force or output.samefile(input_)):
         raise UsageError(f"{output} already exists; choose another name or use --force")
     header = Header(
-        set_id=set_id, version=set_version, licence=licence, date=day_of(date), source_vocabulary=source_vocabulary,
-        source_system=source_system, source_version=source_version, target_system=target_system,
+        set_id=set_id,
+        version=set_version,
+        licence=licence,
+        date=day_of(date),
+        source_vocabulary=source_vocabulary,
+        source_system=source_system,
+        source_version=source_version,
+        target_system=target_system,
         prefixes=options.prefixes_of(prefix),
-    )  # fmt: skip
+    )
     if concepts is not None:
         from alphita.mappings.concepts import load
 
@@ -88,9 +94,16 @@ def convert(
 
 
 def _write(
-    input_: Path, reader: ModuleType, writer: ModuleType, header: Header, part: Path, rejects: Rejects,
-    losses: Counter[str], *, private: bool,
-) -> int:  # fmt: skip
+    input_: Path,
+    reader: ModuleType,
+    writer: ModuleType,
+    header: Header,
+    part: Path,
+    rejects: Rejects,
+    losses: Counter[str],
+    *,
+    private: bool,
+) -> int:
     """Write the part file; return how many mappings were read."""
     count = 0
     held: Sequence[Mapping] = ()
@@ -109,9 +122,11 @@ def _write(
                 if (mapping.row, mapping.mention) not in told and (found := writer.unfit(header, mapping)):
                     told.add((mapping.row, mapping.mention))
                     rejects.add(
-                        f"row {mapping.row} cannot be written: {found.problem}", file=input_, field=found.field,
+                        f"row {mapping.row} cannot be written: {found.problem}",
+                        file=input_,
+                        field=found.field,
                         value=found.value,
-                    )  # fmt: skip
+                    )
         if held:
             file.write(writer.encode(header, held))
     return count

@@ -33,8 +33,7 @@ def migrate(
     old: Annotated[Path, typer.Option("--from", help="Terminology folder that the decisions were taken on.")],
     new: Annotated[Path, typer.Option("--to", help="Terminology folder of the next release.")],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Folder for the signed diff; REVIEWS.migration by default."),
+        Path | None, typer.Option("--output", "-o", help="Folder for the signed diff; REVIEWS.migration by default.")
     ] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it; without this, only say what would be done.")] = False,
     by: Annotated[str, typer.Option(help="Who signs; the name of your account by default.")] = "",
@@ -46,7 +45,7 @@ def migrate(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="New candidates a row.")] = 5,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Carry decisions to a new release of the terminology: replaced concepts follow, doubtful rows are open again.
 
     A concept that one other replaces is followed; what has another name, is gone, or was split is asked again; all else
@@ -76,9 +75,13 @@ def migrate(
             migrating.apply(store, planned, by=signer)
         else:
             migrating.apply(
-                store, planned, by=signer, ranking=_ranking(normalizer, top),
-                model=str(normalizer.index.manifest["model_hash"]), types=_types(releases[1]),
-            )  # fmt: skip
+                store,
+                planned,
+                by=signer,
+                ranking=_ranking(normalizer, top),
+                model=str(normalizer.index.manifest["model_hash"]),
+                types=_types(releases[1]),
+            )
         _report(planned, out, signer, earlier, applied=True)
     print(f"applied and signed by {signer}: {out / JSON}")
     if index is None and any(part.unsettled for part in planned.parts):

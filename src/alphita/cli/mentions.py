@@ -57,17 +57,35 @@ def mentions(
     from alphita.training.mentions import building as mentions_of
 
     artefact.refuse_existing(output, force, " (the old one is moved aside)")
-    settings = config.resolve(mentions_of.MentionSettings, base={
-        "languages": language or [], "accents": accents, "acronyms": acronyms, "ambiguous": ambiguous,
-        "least_characters": least_characters, "window": window, "contexts": contexts,
-        "sequence_tokens": sequence_tokens, "most_mentions": most_mentions, "held_out_text": held_out_text,
-        "seed": seed, "stop": stop or [],
-    })  # fmt: skip
+    settings = config.resolve(
+        mentions_of.MentionSettings,
+        base={
+            "languages": language or [],
+            "accents": accents,
+            "acronyms": acronyms,
+            "ambiguous": ambiguous,
+            "least_characters": least_characters,
+            "window": window,
+            "contexts": contexts,
+            "sequence_tokens": sequence_tokens,
+            "most_mentions": most_mentions,
+            "held_out_text": held_out_text,
+            "seed": seed,
+            "stop": stop or [],
+        },
+    )
     with Rejects(output.with_name(f"{output.name}.rejects.csv")) as rejects:
         counts = mentions_of.build(
-            corpus, load_terminology(terminology), encoder, output, settings,
-            split=Split.load(split) if split else None, text_field=text_field, rejects=rejects, force=force,
-        )  # fmt: skip
+            corpus,
+            load_terminology(terminology),
+            encoder,
+            output,
+            settings,
+            split=Split.load(split) if split else None,
+            text_field=text_field,
+            rejects=rejects,
+            force=force,
+        )
     tell_unreadable(rejects)
     print(
         f"{output}: {counts['mentions']:,} mentions of {counts['forms']:,} names of {counts['concepts']:,} concepts in "

@@ -55,8 +55,7 @@ def normalize(
         str | None, typer.Option(help="Column of how often each string occurs, kept as 'frequency'.")
     ] = None,
     input_format: Annotated[
-        str,
-        typer.Option(help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."),
+        str, typer.Option(help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines).")
     ] = "",
     sheet: Annotated[
         str | None, typer.Option(help="Sheet of an Excel workbook; not needed if only one has anything in it.")
@@ -66,8 +65,7 @@ def normalize(
     top: Annotated[int, typer.Option(min=1, help="Candidates per string, one line each.")] = 1,
     explain: Annotated[bool, typer.Option("--explain", help="Say why, in the column 'explanation'.")] = False,
     format_: Annotated[
-        str,
-        typer.Option("--format", help=f"{FORMATS}; told by the output's name otherwise.", rich_help_panel=OUTPUT),
+        str, typer.Option("--format", help=f"{FORMATS}; told by the output's name otherwise.", rich_help_panel=OUTPUT)
     ] = "",
     source_vocabulary: Annotated[
         str, typer.Option(help="Short name of the system of your own codes.", rich_help_panel=OUTPUT)
@@ -103,14 +101,16 @@ def normalize(
     mappings: Annotated[
         Path | None,
         typer.Option(
-            metavar="STORE", help="A store of reviews: what people settled there answers first.",
+            metavar="STORE",
+            help="A store of reviews: what people settled there answers first.",
             rich_help_panel=REVIEWS,
         ),
     ] = None,
     mappings_source: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="What was settled of strings from there; needed if the store has several sources.",
+            metavar="NAME",
+            help="What was settled of strings from there; needed if the store has several sources.",
             rich_help_panel=REVIEWS,
         ),
     ] = None,
@@ -127,14 +127,18 @@ def normalize(
     error: Annotated[
         float | None,
         typer.Option(
-            min=0.0, max=1.0, rich_help_panel=HOW,
+            min=0.0,
+            max=1.0,
+            rich_help_panel=HOW,
             help="Allowed share of errors among what is accepted; 0.05 by default, where there is a calibration.",
         ),
     ] = None,
     floor: Annotated[
         float | None,
         typer.Option(
-            min=-1.0, max=1.0, help="Similarity below which no concept is given (NIL); without calibration.",
+            min=-1.0,
+            max=1.0,
+            help="Similarity below which no concept is given (NIL); without calibration.",
             rich_help_panel=HOW,
         ),
     ] = None,
@@ -149,9 +153,7 @@ def normalize(
     precision: Annotated[
         str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...", rich_help_panel=HOW)
     ] = "auto",
-    device: Annotated[
-        str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.", rich_help_panel=HOW)
-    ] = "auto",
+    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.", rich_help_panel=HOW)] = "auto",
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of every library; all cores by default.", rich_help_panel=HOW)
     ] = None,
@@ -170,7 +172,7 @@ def normalize(
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Rehash the whole index first, however large.")] = False,
     report: Annotated[Path | None, typer.Option(help="Write the counts and times to this JSON file too.")] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Map each string of a file to the concept it names.
 
     Rows that cannot be read go to OUTPUT.rejects.csv. A job that was killed goes on with --resume.
@@ -182,11 +184,22 @@ def normalize(
     choice = chosen(no_borrow, names, learn, model)
     if engine is not None:
         refuse_of_one_file(
-            input_, output, input_format=input_format, sheet=sheet, delimiter=delimiter, encoding=encoding,
-            format_=format_, source_vocabulary=source_vocabulary, source_system=source_system,
-            source_version=source_version, set_id=set_id, licence=licence, prefix=prefix, audit=audit,
+            input_,
+            output,
+            input_format=input_format,
+            sheet=sheet,
+            delimiter=delimiter,
+            encoding=encoding,
+            format_=format_,
+            source_vocabulary=source_vocabulary,
+            source_system=source_system,
+            source_version=source_version,
+            set_id=set_id,
+            licence=licence,
+            prefix=prefix,
+            audit=audit,
             audit_out=audit_out,
-        )  # fmt: skip
+        )
         from alphita.distributed.job import some_mentions
         from alphita.index.choice import language_of
         from alphita.index.sources import index_of, is_index
@@ -196,17 +209,40 @@ def normalize(
         spoken = None if is_index(to) else language_of(some_mentions(input_, output, column))
         path = str(index_of(to, choice, language=spoken, threads=threads).path)
         settings = NormalizerSettings(
-            path, column or "", context_column, language_column, top, explain, ranking,
+            path,
+            column or "",
+            context_column,
+            language_column,
+            top,
+            explain,
+            ranking,
             None if calibration is None else str(calibration),
-            DEFAULT_FLOOR if floor is None else floor, error, target, filters,
-            None if abbreviations is None else str(abbreviations), precision, device, threads,
+            DEFAULT_FLOOR if floor is None else floor,
+            error,
+            target,
+            filters,
+            None if abbreviations is None else str(abbreviations),
+            precision,
+            device,
+            threads,
             memory=_memory(mappings, mappings_source, project),
-        )  # fmt: skip
+        )
         normalize_shards(
-            input_, output, settings, code=code_column, frequency=frequency_column, private=private, verify=verify,
-            engine=engine, workers=workers, address=address, gpus=gpus_per_worker, resume=resume, force=force,
+            input_,
+            output,
+            settings,
+            code=code_column,
+            frequency=frequency_column,
+            private=private,
+            verify=verify,
+            engine=engine,
+            workers=workers,
+            address=address,
+            gpus=gpus_per_worker,
+            resume=resume,
+            force=force,
             report=report,
-        )  # fmt: skip
+        )
         return
     refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker})
     threads = machine.set_threads(threads)
@@ -220,34 +256,62 @@ def normalize(
     from alphita.normalizer.writing.run import Job, run
 
     table = MentionFile(
-        input_, input_format, column, code_column, encoding, delimiter,
-        context_column=context_column, language_column=language_column, frequency_column=frequency_column,
+        input_,
+        input_format,
+        column,
+        code_column,
+        encoding,
+        delimiter,
+        context_column=context_column,
+        language_column=language_column,
+        frequency_column=frequency_column,
         sheet=sheet,
-    )  # fmt: skip
+    )
     header = Header(
-        set_id=set_id, licence=licence, source_vocabulary=source_vocabulary, source_system=source_system,
-        source_version=source_version, prefixes=prefixes_of(prefix),
-    )  # fmt: skip
+        set_id=set_id,
+        licence=licence,
+        source_vocabulary=source_vocabulary,
+        source_system=source_system,
+        source_version=source_version,
+        prefixes=prefixes_of(prefix),
+    )
     read = {
         "the file of abbreviations": abbreviations,
         "the calibration": calibration,
         "the store of reviews": mappings,
     }
     job = Job(
-        table, output, format_, top, private, explain=explain, audit=audit, audit_out=audit_out, header=header,
-        report=report, memory=_memory(mappings, mappings_source, project),
+        table,
+        output,
+        format_,
+        top,
+        private,
+        explain=explain,
+        audit=audit,
+        audit_out=audit_out,
+        header=header,
+        report=report,
+        memory=_memory(mappings, mappings_source, project),
         reads={what: path for what, path in read.items() if path is not None},
-    )  # fmt: skip
+    )
     spoken = None
     if not table.is_stream:
         next(table.rows(), None)  # what is wrong with its columns is told before a terminology is indexed
         spoken = None if is_index(to) else language_of(row.mention for row in table.rows() if row.mention)
     index = index_of(to, choice, language=spoken, threads=threads, verify=verify or None)
     normalizer = Normalizer(
-        index, ranking=ranking, calibration=calibration, floor=DEFAULT_FLOOR if floor is None else floor,
-        error=error, target=target, filters=filters, abbreviations=abbreviations, precision=precision, device=device,
+        index,
+        ranking=ranking,
+        calibration=calibration,
+        floor=DEFAULT_FLOOR if floor is None else floor,
+        error=error,
+        target=target,
+        filters=filters,
+        abbreviations=abbreviations,
+        precision=precision,
+        device=device,
         threads=threads,
-    )  # fmt: skip
+    )
     summary = run(normalizer, job, resume=resume, force=force)
     if report is not None:
         with artefact.atomic_file(report, "w", so_far=WRITTEN) as file:
@@ -267,14 +331,20 @@ def _memory(mappings: Path | None, source: str | None, project: str | None) -> M
 
 
 def _filters(
-    types: list[str] | None, sources: list[str] | None, languages: list[str] | None, under: list[str] | None,
+    types: list[str] | None,
+    sources: list[str] | None,
+    languages: list[str] | None,
+    under: list[str] | None,
     standard_only: bool,
-) -> Filters | None:  # fmt: skip
+) -> Filters | None:
     if not (types or sources or languages or under or standard_only):
         return None
     from alphita.normalizer.answering.filters import Filters
 
     return Filters(
-        types=tuple(types or ()), sources=tuple(sources or ()), languages=tuple(languages or ()),
-        under=tuple(under or ()), standard_only=standard_only,
-    )  # fmt: skip
+        types=tuple(types or ()),
+        sources=tuple(sources or ()),
+        languages=tuple(languages or ()),
+        under=tuple(under or ()),
+        standard_only=standard_only,
+    )

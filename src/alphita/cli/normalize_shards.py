@@ -43,10 +43,22 @@ def refuse_of_one_file(input_: str, output: str, **given: object) -> None:
 
 
 def normalize_shards(
-    input_: str, output: str, settings: NormalizerSettings, *, code: str | None, frequency: str | None, private: bool,
-    verify: bool, engine: str, workers: int | None, address: str | None, gpus: float, resume: bool, force: bool,
+    input_: str,
+    output: str,
+    settings: NormalizerSettings,
+    *,
+    code: str | None,
+    frequency: str | None,
+    private: bool,
+    verify: bool,
+    engine: str,
+    workers: int | None,
+    address: str | None,
+    gpus: float,
+    resume: bool,
+    force: bool,
     report: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     """Run the job and print its counts; the options are those of the command."""
     from alphita.distributed.engines import open_engine
     from alphita.distributed.job import Shards, run

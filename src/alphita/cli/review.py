@@ -62,7 +62,7 @@ def import_(
     private: Annotated[
         bool, typer.Option("--private", help="Strings are patient data: rejects give line numbers only.")
     ] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Add the rows of a file to a project under review.
 
     The store and the project are made if they are not there. Rows that are there stay as they are; rows that cannot be
@@ -83,15 +83,21 @@ def import_(
     left_out: Counter[str] = Counter()
     context = None
     if context_from is not None:
-        context = dict(cells_of(MentionFile(
-            context_from, context_format, sheet=context_sheet, delimiter=context_delimiter, encoding=context_encoding
-        )))  # fmt: skip
+        context = dict(
+            cells_of(
+                MentionFile(
+                    context_from,
+                    context_format,
+                    sheet=context_sheet,
+                    delimiter=context_delimiter,
+                    encoding=context_encoding,
+                )
+            )
+        )
     # Beside ANSWERS lies what `normalize` itself set aside, and is not to be lost.
     read = answers.with_name(f"{answers.name}.import")
     with Rejects(options.rejects_of(read), strict=strict, private=private) as rejects:
-        rows = files.read(
-            answers, reader, project, rejects, header=header, context=context, left_out=left_out
-        )  # fmt: skip
+        rows = files.read(answers, reader, project, rejects, header=header, context=context, left_out=left_out)
     facts = review_files.project_of(project, source, column, opened, blind=not open_)
     with ReviewStore.open(mappings, create=True) as store:
         added = review_files.add(store, facts, rows, opened)
@@ -126,7 +132,7 @@ def export(
     concepts: options.Concepts = None,
     strict: options.Strict = False,
     force: options.Force = False,
-) -> None:  # fmt: skip
+) -> None:
     """Write what was decided in a project to a file that only its owner can read.
 
     What the format cannot hold is counted and printed. Rows that cannot be written go to OUTPUT.rejects.csv, by their
@@ -143,10 +149,17 @@ def export(
         raise UsageError(f"{output} already exists; choose another name or use --force")
     with ReviewStore.open(mappings) as store:
         header = Header(
-            set_id=set_id, version=set_version, licence=licence, date=day_of(date), source_vocabulary=source_vocabulary,
-            source_system=source_system, source_version=source_version, target_system=target_system,
-            prefixes=options.prefixes_of(prefix), target_info=_omop(concepts, store, project),
-        )  # fmt: skip
+            set_id=set_id,
+            version=set_version,
+            licence=licence,
+            date=day_of(date),
+            source_vocabulary=source_vocabulary,
+            source_system=source_system,
+            source_version=source_version,
+            target_system=target_system,
+            prefixes=options.prefixes_of(prefix),
+            target_info=_omop(concepts, store, project),
+        )
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             with Rejects(options.rejects_of(output), strict=strict, private=True) as rejects:
@@ -189,7 +202,7 @@ By = Annotated[str, typer.Option(help="Who wants it so; you, by default.")]
 @app.command("forget")
 def forget(
     mappings: Store, source: Source = None, project: OfProject = None, reviewer: Reviewer = None, by: By = ""
-) -> None:  # fmt: skip
+) -> None:
     """Remove the influence of all decisions so far of one source, project or reviewer.
 
     They stay in the history; those made later count. 'alphita review restore' takes it back.
@@ -204,7 +217,7 @@ def forget(
 @app.command("restore")
 def restore(
     mappings: Store, source: Source = None, project: OfProject = None, reviewer: Reviewer = None, by: By = ""
-) -> None:  # fmt: skip
+) -> None:
     """Take 'alphita review forget' of the same source, project or reviewer back."""
     from alphita.mappings.review.store import ReviewStore
 
@@ -237,9 +250,7 @@ def _index(path: Path | None) -> Index | None:
     return Index.open(path)
 
 
-def _omop(
-    concepts: Path | None, store: ReviewStore, project: str
-) -> Callable[[str], TargetInfo | None] | None:  # fmt: skip
+def _omop(concepts: Path | None, store: ReviewStore, project: str) -> Callable[[str], TargetInfo | None] | None:
     if concepts is None:
         return None
     from alphita.mappings.concepts import load

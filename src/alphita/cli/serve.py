@@ -32,8 +32,7 @@ def serve(
         Path | None, typer.Option(help="Terminology folder: concepts are shown with all that it knows of them.")
     ] = None,
     demo: Annotated[
-        bool,
-        typer.Option("--demo", help="Open a review of messy clinical strings, kept in ./demo; it needs nothing."),
+        bool, typer.Option("--demo", help="Open a review of messy clinical strings, kept in ./demo; it needs nothing.")
     ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=WHO)] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0: any free one.", rich_help_panel=WHO)] = 8080,
@@ -43,13 +42,15 @@ def serve(
     ] = None,
     keys: Annotated[
         Path | None,
-        typer.Option(help="API keys, each of one reviewer: lines of name, tab, SHA-256, tab, last day.",
-                     rich_help_panel=WHO),
+        typer.Option(
+            help="API keys, each of one reviewer: lines of name, tab, SHA-256, tab, last day.", rich_help_panel=WHO
+        ),
     ] = None,
     new_key: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Add a key for this reviewer to --keys, print it, and end.",
-                     rich_help_panel=WHO),
+        typer.Option(
+            metavar="NAME", help="Add a key for this reviewer to --keys, print it, and end.", rich_help_panel=WHO
+        ),
     ] = None,
     key_days: Annotated[
         int | None, typer.Option(min=1, help="Days for which --new-key holds.", rich_help_panel=WHO)
@@ -60,17 +61,17 @@ def serve(
     ] = None,
     proxy: Annotated[
         list[str] | None,
-        typer.Option(help="Address or network of that proxy, this machine by default; repeatable.",
-                     rich_help_panel=WHO),
+        typer.Option(
+            help="Address or network of that proxy, this machine by default; repeatable.", rich_help_panel=WHO
+        ),
     ] = None,
     rate: Annotated[
         float, typer.Option(min=0, help="Requests a second of one client; 0: any number.", rich_help_panel=HOW_MUCH)
     ] = 100.0,
     max_rows: Annotated[int, typer.Option(min=1, help="Mentions a request.", rich_help_panel=HOW_MUCH)] = 1_000,
     max_characters: Annotated[int, typer.Option(min=1, help="Characters a mention.", rich_help_panel=HOW_MUCH)] = 1_000,
-    max_body: Annotated[
-        int, typer.Option(min=1, help="Bytes of a request's body.", rich_help_panel=HOW_MUCH)
-    ] = 2 * 2**20,
+    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request's body.", rich_help_panel=HOW_MUCH)] = 2
+    * 2**20,
     max_upload: Annotated[
         int, typer.Option(min=1, help="Bytes of a file imported for review.", rich_help_panel=HOW_MUCH)
     ] = 64 * 2**20,
@@ -86,13 +87,16 @@ def serve(
         float, typer.Option(min=0, max=100, help="Wait for requests that are arriving.", rich_help_panel=HOW)
     ] = 2.0,
     log_mentions: Annotated[
-        bool,
-        typer.Option("--log-mentions", help="Log the strings, which may be patient data.", rich_help_panel=HOW),
+        bool, typer.Option("--log-mentions", help="Log the strings, which may be patient data.", rich_help_panel=HOW)
     ] = False,
     error: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Allowed share of errors among what is accepted; 0.05 by default.",
-                     rich_help_panel=HOW),
+        typer.Option(
+            min=0.0,
+            max=1.0,
+            help="Allowed share of errors among what is accepted; 0.05 by default.",
+            rich_help_panel=HOW,
+        ),
     ] = None,
     no_borrow: NoBorrow = False,
     names: Names = None,
@@ -103,7 +107,7 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads of every library; all cores by default.", rich_help_panel=HOW)
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Serve normalising, search, vectors and FHIR over HTTP, and the review page with --mappings.
 
     Logs go to stderr as JSON lines, without the strings asked for. The server ends by Ctrl+C or SIGTERM, when the
@@ -120,11 +124,23 @@ def serve(
         print(f"this key of {new_key} is shown only now; {keys} holds its hash", file=sys.stderr)
         return
     settings = Settings(
-        host=host, port=port, keys=keys, trust_user_header=trust_user_header, log_mentions=log_mentions,
-        rate=rate, max_rows=max_rows, max_characters=max_characters, max_body=max_body, max_upload=max_upload,
-        queue=queue, seconds=seconds, file_seconds=file_seconds, batch_tokens=batch_tokens, window=window_ms / 1000,
+        host=host,
+        port=port,
+        keys=keys,
+        trust_user_header=trust_user_header,
+        log_mentions=log_mentions,
+        rate=rate,
+        max_rows=max_rows,
+        max_characters=max_characters,
+        max_body=max_body,
+        max_upload=max_upload,
+        queue=queue,
+        seconds=seconds,
+        file_seconds=file_seconds,
+        batch_tokens=batch_tokens,
+        window=window_ms / 1000,
         **({"proxies": tuple(proxy)} if proxy else {}),
-    )  # fmt: skip
+    )
     settings.check()
     if keys is not None:
         doors.load(keys)  # a mistake in it is told of before anything is loaded
@@ -145,9 +161,14 @@ def serve(
 
 
 def _run(
-    settings: Settings, to: Path | str | None, mappings: Path | None, terminology: Path | None, demo: bool,
-    choice: Choice, options: dict[str, Any],
-) -> None:  # fmt: skip
+    settings: Settings,
+    to: Path | str | None,
+    mappings: Path | None,
+    terminology: Path | None,
+    demo: bool,
+    choice: Choice,
+    options: dict[str, Any],
+) -> None:
     from alphita import machine, progress
 
     options["threads"] = machine.set_threads(options["threads"])
@@ -208,8 +229,12 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 def _serve(
-    served: Any, settings: Settings, listening: socket.socket, *, show: bool  # noqa: ANN401 - a FastAPI app
-) -> None:  # fmt: skip
+    served: Any,  # noqa: ANN401 - a FastAPI app
+    settings: Settings,
+    listening: socket.socket,
+    *,
+    show: bool,
+) -> None:
     import webbrowser
 
     import uvicorn
@@ -217,10 +242,16 @@ def _serve(
     from alphita.service import logs
 
     config = uvicorn.Config(
-        served, log_config=None, access_log=False, server_header=False, lifespan="on", backlog=BACKLOG,
+        served,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        backlog=BACKLOG,
         # What a client says of its own address is not believed; see `--proxy`.
-        proxy_headers=False, timeout_graceful_shutdown=int(settings.seconds) + 1,
-    )  # fmt: skip
+        proxy_headers=False,
+        timeout_graceful_shutdown=int(settings.seconds) + 1,
+    )
     host, port = listening.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     logs.event("listening", url=url, access=settings.access)

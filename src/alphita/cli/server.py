@@ -113,8 +113,9 @@ def search(
         if encoder.content_hash != facts["model_hash"]:
             raise InputError(
                 f"the server index {name!r} was made by another model: its hash is {facts['model_hash']}, this one's "
-                f"{encoder.content_hash}", remedy="give the index's own: --model X.index/model",
-            )  # fmt: skip
+                f"{encoder.content_hash}",
+                remedy="give the index's own: --model X.index/model",
+            )
         cleaned = clean_many(mentions, tuple(facts["cleaning_rules"]))
         answers = server.search(
             encoder.encode(cleaned), top, sources=source or (), types=type_ or (), languages=language or ()
@@ -141,11 +142,7 @@ def list_(to: To) -> None:
 
 
 @app.command("drop")
-def drop(
-    to: To,
-    name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Really remove it.")] = False,
-) -> None:
+def drop(to: To, name: Name, yes: Annotated[bool, typer.Option("--yes", help="Really remove it.")] = False) -> None:
     """Remove an index from a server."""
     from alphita.index.servers._opening import connect
 

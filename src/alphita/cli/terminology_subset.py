@@ -59,10 +59,13 @@ def subset(
         left_out = tables.dropped
         used = {
             "subset_of": {"name": opened.path.name, "content_hash": opened.content_hash},
-            "sources": list(choice.sources), "languages": list(choice.languages),
-            "semantic_types": list(choice.semantic_types), "descendants_of": list(choice.descendants_of),
-            "listed": None if listed is None else len(listed), "retired": retired,
-        }  # fmt: skip
+            "sources": list(choice.sources),
+            "languages": list(choice.languages),
+            "semantic_types": list(choice.semantic_types),
+            "descendants_of": list(choice.descendants_of),
+            "listed": None if listed is None else len(listed),
+            "retired": retired,
+        }
         store.save(tables, output, config=used, rejects=rejects, force=force)
     counts = store.load_terminology(output).manifest["counts"]
     print(f"{output}: " + ", ".join(f"{counts[name]:,} {name}" for name in ("concepts", "terms", "relations")))

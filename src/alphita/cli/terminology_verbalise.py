@@ -74,9 +74,15 @@ def verbalise(
 
     def told_of(kinds: list[str]) -> Texts:
         return texts.verbalise(
-            opened, exclude=held_out.cleaned, held_out=pairs, languages=languages or ["en"], kinds=kinds,
-            descriptions=descriptions, generated=brought, seed=seed,
-        )  # fmt: skip
+            opened,
+            exclude=held_out.cleaned,
+            held_out=pairs,
+            languages=languages or ["en"],
+            kinds=kinds,
+            descriptions=descriptions,
+            generated=brought,
+            seed=seed,
+        )
 
     found = told_of(chosen)
     _write(found, opened, output)
@@ -133,8 +139,9 @@ def _ask(
     if prices is not None:
         cost = prompts.estimate(
             (text for _, text in prompts.read_prompts(path)),
-            price_per_million_input=prices[0], price_per_million_output=prices[1],
-        )  # fmt: skip
+            price_per_million_input=prices[0],
+            price_per_million_output=prices[1],
+        )
         print(f"about {cost.input_tokens:,} tokens read and {cost.output_tokens:,} written: {cost.price:,.2f}")
 
 

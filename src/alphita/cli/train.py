@@ -62,8 +62,10 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
         threads: Annotated[int | None, typer.Option(help="Size of every thread pool; by default one a core.")] = None,
         from_mappings: Annotated[
             Path | None,
-            typer.Option(help="A store of reviews: accepted mentions become synonyms (in OUTPUT.terminology), wrong "
-                         "candidates hard negatives where the recipe takes such; the newest fifth is held out."),
+            typer.Option(
+                help="A store of reviews: accepted mentions become synonyms (in OUTPUT.terminology), wrong "
+                "candidates hard negatives where the recipe takes such; the newest fifth is held out."
+            ),
         ] = None,
         resume: Annotated[bool, typer.Option("--resume", help="Go on with the unfinished run.")] = False,
         force: Annotated[
@@ -78,13 +80,24 @@ def _recipe_command(name: str) -> Any:  # noqa: ANN401
         export_settings: Annotated[
             list[str] | None, typer.Option("--export-set", help="A setting of the export, key=value; repeatable.")
         ] = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Train by this recipe; the help is the recipe's own."""
         run(
-            name, terminology, out, encoder, split, settings or [], config_file, threads,
-            resume=resume, force=force, dry_run=dry_run, export=export, export_settings=export_settings or [],
+            name,
+            terminology,
+            out,
+            encoder,
+            split,
+            settings or [],
+            config_file,
+            threads,
+            resume=resume,
+            force=force,
+            dry_run=dry_run,
+            export=export,
+            export_settings=export_settings or [],
             from_mappings=from_mappings,
-        )  # fmt: skip
+        )
 
     command = typer.main.get_command(single)
     assert isinstance(command, SettingsCommand)

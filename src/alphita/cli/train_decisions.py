@@ -63,9 +63,11 @@ class Decisions:
             "after": found_nearest(learned, after, self.found.held_out),
         }
         data = {
-            "reviews": self.reviews.name, "terminology": self.base.content_hash, "learned": learned.content_hash,
+            "reviews": self.reviews.name,
+            "terminology": self.base.content_hash,
+            "learned": learned.content_hash,
             "model": after.content_hash,
-        }  # fmt: skip
+        }
         path = self.out.with_name(f"{self.out.name}.report.json")
         report.write(path, {"decisions": self.counts, "held_out": gained}, provenance=report.provenance(data=data))
         print(f"on the newest decisions that name a concept ({int(gained['after']['n']):,}), which were held out:")

@@ -43,8 +43,7 @@ def extend(
         str, typer.Option(help="Of WordPiece tokens, to extend: alphita-en, minilm, a folder or a hub name.")
     ] = "minilm",
     corpus: Annotated[
-        list[Path] | None,
-        typer.Option(help="Text to learn from: .txt or .jsonl, plain or .gz; may be repeated."),
+        list[Path] | None, typer.Option(help="Text to learn from: .txt or .jsonl, plain or .gz; may be repeated.")
     ] = None,
     terminology: Annotated[Path | None, typer.Option("--terminology", "-t", help="Learn from its names.")] = None,
     languages: Annotated[
@@ -107,9 +106,11 @@ def extend(
         "protected": {str(file): artefact.hash_file(file) for file in protect or ()},
         "terminology": opened.content_hash if opened is not None else None,
         "split": held_out.hash if held_out is not None else None,
-        "languages": _tags(languages), "protected_languages": _tags(protect_languages),
-        "words_hash": artefact.hash_json(sorted(_together(learnt).items())), "texts": figures,
-    }  # fmt: skip
+        "languages": _tags(languages),
+        "protected_languages": _tags(protect_languages),
+        "words_hash": artefact.hash_json(sorted(_together(learnt).items())),
+        "texts": figures,
+    }
     done = vocabulary.extend(encoder, tokens, output, seed=seed, fields=facts, force=force)
     print(
         f"{output}: {done.tokens_before:,} tokens and {done.added:,} new ones, {done.composed:,} of them composed of "
@@ -168,9 +169,10 @@ def _of_languages(terminology: Terminology, tags: list[str], exclude: frozenset[
     if absent := [tag for tag in tags if tag not in by_tag]:
         there = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
         raise InputError(
-            f"no name to learn from is in the language {absent[0]!r}", file=terminology.path,
+            f"no name to learn from is in the language {absent[0]!r}",
+            file=terminology.path,
             remedy=f"its languages are {', '.join(there)}; machine translations do not count",
-        )  # fmt: skip
+        )
     return [_Texts(tag, len(by_tag[tag]), wordpieces.count_words(by_tag[tag], like)) for tag in tags or sorted(by_tag)]
 
 
@@ -189,13 +191,17 @@ def _figures(texts: list[_Texts], tokens: list[str], like: Tokenizer) -> list[di
     old, new = like.model, extended_model(tokens, like)
     for one in texts:
         before, after = fertility(one.words, old), fertility(one.words, new)
-        rows.append({
-            "name": one.name, "texts": one.texts, "words": before.words,
-            "tokens_a_text": [round(found.tokens / max(one.texts, 1), 4) for found in (before, after)],
-            "tokens_a_word": [round(found.tokens_a_word, 4) for found in (before, after)],
-            "unknown_words": [round(found.unknown_share, 6) for found in (before, after)],
-            "split_otherwise": round(changed(one.words, old, new), 6),
-        })  # fmt: skip
+        rows.append(
+            {
+                "name": one.name,
+                "texts": one.texts,
+                "words": before.words,
+                "tokens_a_text": [round(found.tokens / max(one.texts, 1), 4) for found in (before, after)],
+                "tokens_a_word": [round(found.tokens_a_word, 4) for found in (before, after)],
+                "unknown_words": [round(found.unknown_share, 6) for found in (before, after)],
+                "split_otherwise": round(changed(one.words, old, new), 6),
+            }
+        )
     return rows
 
 

@@ -57,9 +57,10 @@ class Answering:
             raise InputError(f"on {platform.node()}: {error}") from None
         if normalizer.index.content_hash != plan.index_hash:
             raise InputError(
-                f"on {platform.node()} this is another index than where the job began", file=settings.index,
+                f"on {platform.node()} this is another index than where the job began",
+                file=settings.index,
                 remedy="copy the same index to every machine",
-            )  # fmt: skip
+            )
         if registry.load(RANKINGS, normalizer.ranking).ROUTES & VECTORS:
             normalizer.encoder()
         return _Answerer(plan, settings, normalizer)

@@ -172,10 +172,11 @@ class Place:
             elif fs.isdir(path):
                 base = path.rstrip("/")
                 found = [
-                    one for one in fs.find(path)
+                    one
+                    for one in fs.find(path)
                     if one.lower().endswith(PARQUET)
                     and not any(part[:1] in "._" for part in one[len(base) :].strip("/").split("/"))
-                ]  # fmt: skip
+                ]
             else:
                 found = [path] if fs.exists(path) else []
         if not found:

@@ -109,9 +109,15 @@ def build(
             Parts(place).clear()
         raise
     index = store.build(
-        terminology, encoder, out, half=half, backend=backend, force=force,
-        blocks=lambda strings, _: _encoded(strings, encoder, opening, engine, anew=force), **options,
-    )  # fmt: skip
+        terminology,
+        encoder,
+        out,
+        half=half,
+        backend=backend,
+        force=force,
+        blocks=lambda strings, _: _encoded(strings, encoder, opening, engine, anew=force),
+        **options,
+    )
     Parts(place).clear()
     return index
 
@@ -152,10 +158,17 @@ def _identity(strings: pa.LargeStringArray, encoder: TermEncoder, opening: Encod
     for block in range(_count(len(strings))):
         digest.update(_packed(strings, block))
     return {
-        "job": "index", "alphita": alphita.__version__, "strings": len(strings), "strings_hash": digest.hexdigest(),
-        "block": encoding.STRINGS_A_BLOCK, "dim": encoder.dim, "model_hash": encoder.content_hash,
-        "precision": opening.precision, "device": opening.device, "half": opening.half,
-    }  # fmt: skip
+        "job": "index",
+        "alphita": alphita.__version__,
+        "strings": len(strings),
+        "strings_hash": digest.hexdigest(),
+        "block": encoding.STRINGS_A_BLOCK,
+        "dim": encoder.dim,
+        "model_hash": encoder.content_hash,
+        "precision": opening.precision,
+        "device": opening.device,
+        "half": opening.half,
+    }
 
 
 def _packed(strings: pa.LargeStringArray, block: int) -> bytes:

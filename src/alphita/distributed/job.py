@@ -118,13 +118,24 @@ def run(shards: Shards, engine: Engine, *, resume: bool = False, force: bool = F
     parts = tuple(cut(found, shards.part_rows))
     rows = sum(part.rows for part in parts)
     plan = ShardPlan(
-        shards.out, settings, str(normalizer.index.content_hash), columns, shards.private, parts, _buckets(rows),
+        shards.out,
+        settings,
+        str(normalizer.index.content_hash),
+        columns,
+        shards.private,
+        parts,
+        _buckets(rows),
         memory is not None,
-    )  # fmt: skip
+    )
     table = MentionFile(
-        shards.input, "parquet", settings.column, shards.code,
-        context_column=settings.context, language_column=settings.language, frequency_column=shards.frequency,
-    )  # fmt: skip
+        shards.input,
+        "parquet",
+        settings.column,
+        shards.code,
+        context_column=settings.context,
+        language_column=settings.language,
+        frequency_column=shards.frequency,
+    )
     whole = one_file.Job(
         table, shards.out, "parquet", settings.top_k, shards.private, explain=settings.explain, memory=memory
     )
@@ -224,11 +235,18 @@ def _finish(
     manifest: dict[str, Any] = {"kind": KIND, "format_version": artefact.FORMAT_VERSION, "files": files}
     content = manifest | {"files": {name: one["sha256"] for name, one in files.items()}}
     manifest |= {
-        "content_hash": artefact.hash_json(content), "counts": dict(counts), "distinct": _distinct(plan),
-        "job": identity, "settings": asdict(plan.settings), "columns": asdict(plan.columns), "engine": engine,
-        "seconds": seconds, "alphita_version": alphita.__version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"), "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-    }  # fmt: skip
+        "content_hash": artefact.hash_json(content),
+        "counts": dict(counts),
+        "distinct": _distinct(plan),
+        "job": identity,
+        "settings": asdict(plan.settings),
+        "columns": asdict(plan.columns),
+        "engine": engine,
+        "seconds": seconds,
+        "alphita_version": alphita.__version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
     plan.write_json(out / MANIFEST, manifest)
     clear(out)
     return manifest
@@ -250,13 +268,26 @@ def _outcome(plan: ShardPlan, manifest: dict[str, Any], start: float, resumed: i
     calibration = normalizer.calibration
     calibrated = calibration is not None
     summary = Summary(
-        rows, counts[EXACT], counts[ABBREVIATION], counts[NEAREST], counts[NIL], counts[REJECTED],
-        counts[one_file.ACCEPTED] if calibrated else None, counts[one_file.FOR_REVIEW] if calibrated else None,
-        resumed, round(seconds, 3), round((rows - resumed) / max(seconds, 1e-9), 1), str(out),
-        str(out / REJECTS) if REJECTS in manifest["files"] else None, None, {}, counts[one_file.REVIEWED],
-        normalizer.error if calibrated else None, normalizer.assurance,
+        rows,
+        counts[EXACT],
+        counts[ABBREVIATION],
+        counts[NEAREST],
+        counts[NIL],
+        counts[REJECTED],
+        counts[one_file.ACCEPTED] if calibrated else None,
+        counts[one_file.FOR_REVIEW] if calibrated else None,
+        resumed,
+        round(seconds, 3),
+        round((rows - resumed) / max(seconds, 1e-9), 1),
+        str(out),
+        str(out / REJECTS) if REJECTS in manifest["files"] else None,
+        None,
+        {},
+        counts[one_file.REVIEWED],
+        normalizer.error if calibrated else None,
+        normalizer.assurance,
         calibration.origin if calibration is not None else "",
-    )  # fmt: skip
+    )
     parts = sum(name.startswith("part-") for name in manifest["files"])
     return Outcome(summary, parts, manifest["distinct"], manifest["engine"], manifest["seconds"])
 
@@ -277,8 +308,10 @@ def _input(found: list[ParquetSource], plan: ShardPlan) -> dict[str, Any]:
     """Return what of the input and of the cut makes a job another one."""
     return {
         "input": artefact.hash_json([[source.digest, list(source.groups)] for source in found]),
-        "input rows": sum(part.rows for part in plan.parts), "parts": len(plan.parts), "buckets": plan.buckets,
-    }  # fmt: skip
+        "input rows": sum(part.rows for part in plan.parts),
+        "parts": len(plan.parts),
+        "buckets": plan.buckets,
+    }
 
 
 def _buckets(rows: int) -> int:
@@ -313,9 +346,13 @@ def _absolute(shards: Shards) -> Shards:
 
     settings = shards.settings
     return replace(
-        shards, input=whole(shards.input), out=whole(shards.out),
+        shards,
+        input=whole(shards.input),
+        out=whole(shards.out),
         settings=replace(
-            settings, index=whole(settings.index), calibration=settings.calibration and whole(settings.calibration),
+            settings,
+            index=whole(settings.index),
+            calibration=settings.calibration and whole(settings.calibration),
             abbreviations=settings.abbreviations and whole(settings.abbreviations),
         ),
-    )  # fmt: skip
+    )

@@ -63,9 +63,13 @@ class _Joiner:
         counts = _counts(made)
         counts[REJECTED] = len(rows.rejects)
         facts = {
-            "rows": part.rows, "lines": len(made), "sha256": hashed.digest.hexdigest(), "bytes": hashed.size,
-            "counts": dict(counts), "rejects": [_reject(plan, part.file, row) for row in rows.rejects],
-        }  # fmt: skip
+            "rows": part.rows,
+            "lines": len(made),
+            "sha256": hashed.digest.hexdigest(),
+            "bytes": hashed.size,
+            "counts": dict(counts),
+            "rejects": [_reject(plan, part.file, row) for row in rows.rejects],
+        }
         plan.write_json(plan.written(task), facts)
         return {"rows": part.rows}
 
@@ -92,9 +96,7 @@ class _Hashed(io.RawIOBase):
 
 def columns_of(plan: ShardPlan) -> list[str]:
     """Return the columns of the output: those of `alphita normalize`."""
-    given = {
-        "mention_code": plan.columns.code, "frequency": plan.columns.frequency, EXPLANATION: plan.settings.explain,
-    }  # fmt: skip
+    given = {"mention_code": plan.columns.code, "frequency": plan.columns.frequency, EXPLANATION: plan.settings.explain}
     left_out = () if plan.remembers else REVIEW
     return [name for name in COLUMNS if name not in left_out and given.get(name, True)]
 
@@ -144,6 +146,9 @@ def _reject(plan: ShardPlan, file: str, row: MentionRow) -> dict[str, Any]:
     """Return a row set aside, as `errors.Rejects` takes it."""
     value = None if plan.private or row.value is None else shorten(row.value)
     return {
-        "problem": row.problem or "it cannot be used", "file": str(Place(file)), "line": row.line,
-        "field": row.field, "value": value,
-    }  # fmt: skip
+        "problem": row.problem or "it cannot be used",
+        "file": str(Place(file)),
+        "line": row.line,
+        "field": row.field,
+        "value": value,
+    }

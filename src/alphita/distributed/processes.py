@@ -61,9 +61,12 @@ class Processes:
     def facts(self) -> dict[str, str | int]:
         """Return name, version, number of workers, threads of each, and the machine's name."""
         return {
-            "engine": "processes", "version": platform.python_version(), "workers": self.workers,
-            "threads": self.threads, "where": platform.node(),
-        }  # fmt: skip
+            "engine": "processes",
+            "version": platform.python_version(),
+            "workers": self.workers,
+            "threads": self.threads,
+            "where": platform.node(),
+        }
 
     def check(self, opening: Opening) -> None:
         """Open a worker in a process of its own, as the tasks' will be.

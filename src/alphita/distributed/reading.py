@@ -132,9 +132,15 @@ def rows_of(part: Part, columns: Columns, buckets: int) -> Rows:
     place[order] = np.arange(len(order))
     frequency = None if columns.frequency is None else _counts(usable[columns.frequency])
     return Rows(
-        part.first + 1 + kept.to_numpy(), mention, None if columns.code is None else usable[columns.code], frequency,
-        place[asked], questions.take(pa.array(order)), np.searchsorted(bucket[order], np.arange(buckets + 1)), rejects,
-    )  # fmt: skip
+        part.first + 1 + kept.to_numpy(),
+        mention,
+        None if columns.code is None else usable[columns.code],
+        frequency,
+        place[asked],
+        questions.take(pa.array(order)),
+        np.searchsorted(bucket[order], np.arange(buckets + 1)),
+        rejects,
+    )
 
 
 def _definitions(rows: Rows) -> list[tuple[str, str, int]]:
@@ -177,8 +183,9 @@ def _buckets(questions: pa.RecordBatch, buckets: int) -> NDArray[np.int64]:
             % buckets
             for mention, context, language in zip(*columns, strict=True)
         ),
-        np.int64, len(questions),
-    )  # fmt: skip
+        np.int64,
+        len(questions),
+    )
 
 
 def _texts(column: pa.ChunkedArray) -> pa.Array:
@@ -229,9 +236,14 @@ def _is_text(value: bytes) -> bool:
 def _reject(part: Part, columns: Columns, cells: dict[str, pa.Array], place: int) -> MentionRow:
     """Return a row that cannot be used, with the words that `alphita normalize` has for it."""
     table = MentionFile(
-        part.file, "parquet", columns.mention, columns.code,
-        context_column=columns.context, language_column=columns.language, frequency_column=columns.frequency,
-    )  # fmt: skip
+        part.file,
+        "parquet",
+        columns.mention,
+        columns.code,
+        context_column=columns.context,
+        language_column=columns.language,
+        frequency_column=columns.frequency,
+    )
     given = (columns.mention, columns.code, columns.context, columns.language, columns.frequency)
     raw = [None if name is None else cells[name].slice(place, 1).cast(pa.large_binary())[0].as_py() for name in given]
     mention, *further = (None if value is None else value.decode("utf-8", "surrogateescape") for value in raw)

@@ -65,8 +65,11 @@ class SparkEngine:
         """Use a context that can do `slots` tasks at one time."""
         self._context, self._workers = context, slots
         self._facts: dict[str, str | int] = {
-            "engine": "spark", "version": str(context.version), "workers": slots, "where": master
-        }  # fmt: skip
+            "engine": "spark",
+            "version": str(context.version),
+            "workers": slots,
+            "where": master,
+        }
 
     def facts(self) -> dict[str, str | int]:
         """Return its name, version, number of workers and master."""

@@ -63,9 +63,7 @@ def normalize_frame(df: Any, settings: NormalizerSettings, *, partitions: int | 
         types.StructField(name, getattr(types, SPARK_TYPES[answered.field(name).type])()) for name in settings.added
     ]
     renamed = {part: ASKED.format(part) if part in columns else None for part in ("context", "language")}
-    within = replace(
-        settings, column=ASKED.format("column"), context=renamed["context"], language=renamed["language"]
-    )  # fmt: skip
+    within = replace(settings, column=ASKED.format("column"), context=renamed["context"], language=renamed["language"])
     answers = asked.mapInArrow(_Answering(within), types.StructType([*asked.schema.fields, *added]))
     is_same = functions.lit(True)
     for part, name in columns.items():

@@ -113,9 +113,11 @@ def settings_of(master: str, workers: int | None, gpus: float) -> dict[str, str]
     if master.startswith("local["):
         n = int(re.findall(r"\d+", master)[0])
         settings |= {
-            "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
             "spark.executorEnv.OMP_NUM_THREADS": str(max(1, machine.cores() // n)),
-        }  # fmt: skip
+        }
         return settings
     if workers is not None:
         settings["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"

@@ -92,9 +92,10 @@ class Generator(torch.nn.Module):
 
         if not flat_bert.runs(discriminator):
             raise InputError(
-                "cannot be trained to find replaced tokens", value=type(discriminator).__name__,
+                "cannot be trained to find replaced tokens",
+                value=type(discriminator).__name__,
                 remedy="take a BERT, RoBERTa or ELECTRA encoder",
-            )  # fmt: skip
+            )
         if not 0 < share <= 1:
             raise UsageError(f"the generator's share must be above 0 and at most 1, not {share}")
         if layers is not None and layers < 1:
@@ -104,12 +105,16 @@ class Generator(torch.nn.Module):
         width = heads * (large.hidden_size // large.num_attention_heads)
         embeddings = discriminator.embeddings
         config = BertConfig(
-            vocab_size=len(embeddings.word_embeddings.weight), hidden_size=width, num_attention_heads=heads,
+            vocab_size=len(embeddings.word_embeddings.weight),
+            hidden_size=width,
+            num_attention_heads=heads,
             intermediate_size=round(large.intermediate_size * width / large.hidden_size),
-            num_hidden_layers=layers or large.num_hidden_layers, hidden_act=large.hidden_act,
-            layer_norm_eps=large.layer_norm_eps, hidden_dropout_prob=layer.output.dropout.p,
+            num_hidden_layers=layers or large.num_hidden_layers,
+            hidden_act=large.hidden_act,
+            layer_norm_eps=large.layer_norm_eps,
+            hidden_dropout_prob=layer.output.dropout.p,
             attention_probs_dropout_prob=layer.attention.self.dropout.p,
-        )  # fmt: skip
+        )
         made = cls(embeddings, config, first=flat_bert.first_position(discriminator), seed=seed)
         return made.to(embeddings.word_embeddings.weight.device)
 
@@ -210,10 +215,15 @@ def scratch(
     if not vocabulary:
         raise InputError("the tokenizer has no token", file=tokenizer_json)
     config = BertConfig(
-        vocab_size=max(vocabulary.values()) + 1, hidden_size=hidden, num_hidden_layers=layers,
-        num_attention_heads=heads, intermediate_size=intermediate, max_position_embeddings=positions,
-        pad_token_id=vocabulary.get("[PAD]", 0), initializer_range=SPREAD,
-    )  # fmt: skip
+        vocab_size=max(vocabulary.values()) + 1,
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=intermediate,
+        max_position_embeddings=positions,
+        pad_token_id=vocabulary.get("[PAD]", 0),
+        initializer_range=SPREAD,
+    )
     model = BertModel(config, add_pooling_layer=False)
     _draw(model, seed)
     folder.mkdir(parents=True, exist_ok=True)

@@ -88,9 +88,14 @@ class TermEncoder:
     """
 
     def __init__(
-        self, folder: Path, settings: layout.ModelSettings, tokenizer: TermTokenizer, runtime: Runtime,
-        device: str = "auto", head: Head | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: Path,
+        settings: layout.ModelSettings,
+        tokenizer: TermTokenizer,
+        runtime: Runtime,
+        device: str = "auto",
+        head: Head | None = None,
+    ) -> None:
         """Use `TermEncoder.load`."""
         self.folder, self.settings, self._device, self.head = folder, settings, device, head
         self._tokenizer, self._runtime = tokenizer, runtime

@@ -29,6 +29,7 @@ def fill(head: torch.nn.Module, saved: Mapping[str, torch.Tensor], file: Path, n
     except RuntimeError as error:
         problem = str(error).strip().splitlines()[-1].strip()
         raise InputError(
-            f"the {name} does not fit the encoder: {problem}", file=file,
+            f"the {name} does not fit the encoder: {problem}",
+            file=file,
             remedy="take the encoder that it was trained with, or remove it",
-        ) from None  # fmt: skip
+        ) from None

@@ -129,13 +129,17 @@ class InjectedBert(torch.nn.Module):
         config = self.config.to_dict()
         entities = self.injection.entities
         config |= {
-            "architectures": [type(self).__name__], "model_type": INJECTED + self.config.model_type,
+            "architectures": [type(self).__name__],
+            "model_type": INJECTED + self.config.model_type,
             "kge_injection": {
-                "layer": self.layer, "nearest": self.injection.nearest, "outside": list(self.outside),
-                "entities": list(entities.shape), "eps": self.injection.norm.eps,
+                "layer": self.layer,
+                "nearest": self.injection.nearest,
+                "outside": list(self.outside),
+                "entities": list(entities.shape),
+                "eps": self.injection.norm.eps,
                 "half": entities.dtype == torch.float16,
             },
-        }  # fmt: skip
+        }
         text = json.dumps(config, indent=1, sort_keys=True, default=str) + "\n"
         (Path(folder) / "config.json").write_text(text, encoding="utf-8")
         state = {name: value.detach().cpu().contiguous() for name, value in self.state_dict().items()}

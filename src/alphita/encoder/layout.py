@@ -33,9 +33,15 @@ MASKED_LANGUAGE_HEAD = "masked_language_head"
 ONNX_FILES = {"int8": "onnx/model_int8.onnx", "fp32": "onnx/model.onnx"}
 # What a tokenizer needs beside tokenizer.json, under transformers.
 TOKENIZER_FILES = (
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt", "vocab.json", "merges.txt",
-    "sentencepiece.bpe.model", "spiece.model",
-)  # fmt: skip
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+)
 
 
 @dataclass(frozen=True)
@@ -134,8 +140,11 @@ def _pooling(file: Path) -> Pooling:
     facts = _json(file)
     mode = facts.get("pooling_mode")
     if mode is None:
-        old = [key.removeprefix("pooling_mode_").removesuffix("_token").removesuffix("_tokens")
-               for key, value in facts.items() if key.startswith("pooling_mode_") and value]  # fmt: skip
+        old = [
+            key.removeprefix("pooling_mode_").removesuffix("_token").removesuffix("_tokens")
+            for key, value in facts.items()
+            if key.startswith("pooling_mode_") and value
+        ]
         mode = old[0] if len(old) == 1 else old or "mean"
     if mode not in ("mean", "cls"):
         raise InputError("pools otherwise than alphita can: it reads mean and cls", file=file, value=mode)

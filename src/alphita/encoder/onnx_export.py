@@ -57,13 +57,20 @@ def write(
         raise InputError("only BERT and RoBERTa models with GELU can be exported to ONNX", value=runtime.kind)
     first = 0 if config.model_type == "bert" else config.pad_token_id + 1
     model = build(
-        runtime.weights(), settings.pooling, heads=config.num_attention_heads, layers=config.num_hidden_layers,
-        eps=config.layer_norm_eps, first_position=first, peaks=runtime.peaks(examples) if precision == "int8" else None,
-    )  # fmt: skip
+        runtime.weights(),
+        settings.pooling,
+        heads=config.num_attention_heads,
+        layers=config.num_hidden_layers,
+        eps=config.layer_norm_eps,
+        first_position=first,
+        peaks=runtime.peaks(examples) if precision == "int8" else None,
+    )
     for key, value in {
-        "weights_hash": runtime.weights_hash(), "precision": precision, "pooling": settings.pooling,
+        "weights_hash": runtime.weights_hash(),
+        "precision": precision,
+        "pooling": settings.pooling,
         "dim": str(runtime.dim),
-    }.items():  # fmt: skip
+    }.items():
         model.metadata_props.add(key=key, value=value)
     file = folder / FILES[precision]
     file.parent.mkdir(exist_ok=True)
@@ -115,14 +122,16 @@ def build(
         graph.node("Tanh", [graph.node("Gemm", ["first", *pooler], "pooled", transB=1)], "vectors")
     return helper.make_model(
         helper.make_graph(
-            graph.nodes, "alphita",
+            graph.nodes,
+            "alphita",
             [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["rows", "length"])],
             [helper.make_tensor_value_info("vectors", TensorProto.FLOAT, ["rows", dim])],
             graph.constants,
         ),
         opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)],
-        ir_version=IR_VERSION, producer_name="alphita",
-    )  # fmt: skip
+        ir_version=IR_VERSION,
+        producer_name="alphita",
+    )
 
 
 class _Graph:
@@ -231,9 +240,12 @@ def _layer(graph: _Graph, x: str, prefix: str, weights: Mapping[str, NDArray[np.
         graph.node("Reshape", [f"{name}.flat", "states_shape"], f"{name}.rows")
     bias = graph.constant(prefix + "bias", np.concatenate([weights[f"{name}.bias"] for name in parts]))
     graph.node(
-        "MultiHeadAttention", [*(f"{name}.rows" for name in parts), bias], prefix + "context",
-        domain=CONTRIB, num_heads=heads,
-    )  # fmt: skip
+        "MultiHeadAttention",
+        [*(f"{name}.rows" for name in parts), bias],
+        prefix + "context",
+        domain=CONTRIB,
+        num_heads=heads,
+    )
     context = graph.node("Reshape", [prefix + "context", "flat_shape"], prefix + "context.flat")
     x = _after(graph, context, x, prefix + "attention.output.", weights)
     wide = prefix + "intermediate.dense"
@@ -251,6 +263,9 @@ def _after(
     names = ("LayerNorm.weight", "LayerNorm.bias", "dense.bias")
     constants = [graph.constant(prefix + name, weights[prefix + name]) for name in names]
     return graph.node(
-        "SkipLayerNormalization", [prefix + "flat", residual, *constants], prefix + "states",
-        domain=CONTRIB, epsilon=graph.eps,
-    )  # fmt: skip
+        "SkipLayerNormalization",
+        [prefix + "flat", residual, *constants],
+        prefix + "states",
+        domain=CONTRIB,
+        epsilon=graph.eps,
+    )

@@ -113,9 +113,10 @@ def _choose(folder: Path, precision: str) -> tuple[str, Path]:
             return wanted, file
     if layout.injected(folder):
         raise InputError(
-            "a model with entities injected runs on torch alone, there is no ONNX form of it", file=folder,
+            "a model with entities injected runs on torch alone, there is no ONNX form of it",
+            file=folder,
             remedy="install torch: pip install 'alphita[train]', and choose precision fp32 or bf16",
-        )  # fmt: skip
+        )
     wanted = "int8" if precision == "auto" else precision
     remedy = f"make it where torch is: TermEncoder.load({str(folder)!r}).save(NEW)"
     if wanted == "fp32":

@@ -95,9 +95,10 @@ def _extend(folder: Path, ids: tuple[int, int], seed: int, source: Path) -> None
     names = [name for name in state if name.endswith(EMBEDDINGS)]
     if len(names) != 1:
         raise InputError(
-            f"the encoder has {len(names)} tensors named …{EMBEDDINGS}, not one, so it cannot get tags", file=source,
+            f"the encoder has {len(names)} tensors named …{EMBEDDINGS}, not one, so it cannot get tags",
+            file=source,
             remedy="take an encoder such as BERT, RoBERTa, XLM-R or ELECTRA",
-        )  # fmt: skip
+        )
     old = state[names[0]].double()
     used = old[: min(ids)]
     extended = torch.zeros(max(len(old), max(ids) + 1), old.shape[1], dtype=torch.float64)

@@ -96,9 +96,10 @@ def _open(folder: Path) -> Any:  # noqa: ANN401 - a tokenizers.Tokenizer
             raise InputError(f"cannot be read: {error}", file=file) from None
     if importlib.util.find_spec("transformers") is None:
         raise InputError(
-            "has no tokenizer.json", file=folder,
+            "has no tokenizer.json",
+            file=folder,
             remedy="open and save it once with 'alphita[train]' installed: TermEncoder.load(FOLDER).save(NEW)",
-        )  # fmt: skip
+        )
     return Tokenizer.from_str(_by_transformers(folder).backend_tokenizer.to_str())
 
 

@@ -270,9 +270,10 @@ def _load(folder: Path, settings: ModelSettings) -> Any:  # noqa: ANN401 - a tra
         transformers.utils.logging.set_verbosity(verbosity)
     if missing:
         raise InputError(
-            f"{len(missing)} weights are missing, e.g. {min(missing)}", file=folder / "model.safetensors",
+            f"{len(missing)} weights are missing, e.g. {min(missing)}",
+            file=folder / "model.safetensors",
             remedy="choose pooling mean or cls" if any("pooler" in key for key in missing) else "fetch the model again",
-        )  # fmt: skip
+        )
     if settings.pooling == "legacy_coder" and getattr(model, "pooler", None) is None:
         raise InputError("the model has no pooler, which pooling legacy_coder needs", file=folder)
     if settings.pooling != "legacy_coder" and getattr(model, "pooler", None) is not None:

@@ -33,10 +33,17 @@ if TYPE_CHECKING:
 EMBEDDINGS = "word_embeddings.weight"
 # What a masked language model has a row of for each token: BERT, ELECTRA's generator, MPNet, DistilBERT.
 HEADS = (
-    "cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "cls.predictions.bias",
-    "generator_lm_head.weight", "generator_lm_head.bias", "lm_head.decoder.weight", "lm_head.decoder.bias",
-    "lm_head.bias", "vocab_projector.weight", "vocab_projector.bias",
-)  # fmt: skip
+    "cls.predictions.decoder.weight",
+    "cls.predictions.decoder.bias",
+    "cls.predictions.bias",
+    "generator_lm_head.weight",
+    "generator_lm_head.bias",
+    "lm_head.decoder.weight",
+    "lm_head.decoder.bias",
+    "lm_head.bias",
+    "vocab_projector.weight",
+    "vocab_projector.bias",
+)
 
 
 @dataclass(frozen=True)

@@ -222,10 +222,11 @@ def extended_model(tokens: Sequence[str], like: Tokenizer) -> Any:  # noqa: ANN4
 
     model = like.model
     return models.WordPiece(
-        like.get_vocab(with_added_tokens=False) | new_ids(tokens, like), unk_token=model.unk_token,
+        like.get_vocab(with_added_tokens=False) | new_ids(tokens, like),
+        unk_token=model.unk_token,
         continuing_subword_prefix=model.continuing_subword_prefix,
         max_input_chars_per_word=model.max_input_chars_per_word,
-    )  # fmt: skip
+    )
 
 
 def new_ids(tokens: Sequence[str], like: Tokenizer) -> dict[str, int]:
@@ -314,9 +315,12 @@ def train_wordpiece(words: Mapping[str, int], size: int, *, like: Tokenizer, min
     trained = Tokenizer(models.WordPiece({}, unk_token=like.model.unk_token, continuing_subword_prefix=prefix))
     trained.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.WordPieceTrainer(
-        vocab_size=size, min_frequency=min_frequency, special_tokens=characters,
-        continuing_subword_prefix=prefix, show_progress=False,
-    )  # fmt: skip
+        vocab_size=size,
+        min_frequency=min_frequency,
+        special_tokens=characters,
+        continuing_subword_prefix=prefix,
+        show_progress=False,
+    )
     trained.train_from_iterator(_copies(words), trainer)
     ids = trained.get_vocab()
     return sorted(ids, key=ids.__getitem__)

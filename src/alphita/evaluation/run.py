@@ -115,8 +115,9 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
             raise failed[0]
         files = {
             f"{task.name}/{_within(path, plan.data, task.name)}": artefact.hash_file(path)
-            for task in tasks for path in task.read
-        }  # fmt: skip
+            for task in tasks
+            for path in task.read
+        }
         for task in tasks:
             files |= _of_settings(task)
         if plan.terminology is not None:
@@ -269,12 +270,18 @@ def _entry(
     """
     info = task.info
     entry: dict[str, Any] = {
-        "name": task.name, "title": info.title, "task": info.task, "citation": info.citation,
-        "main_metric": info.main_metric, "tested_on_real_data": info.tested_on_real_data,
+        "name": task.name,
+        "title": info.title,
+        "task": info.task,
+        "citation": info.citation,
+        "main_metric": info.main_metric,
+        "tested_on_real_data": info.tested_on_real_data,
         "options": task.options.model_dump(mode="json"),
         "published": [dataclasses.asdict(one) for one in task.module.PUBLISHED],
-        "not_run": task.not_run, "where": info.where, "systems": [],
-    }  # fmt: skip
+        "not_run": task.not_run,
+        "where": info.where,
+        "systems": [],
+    }
     if task.not_run is not None:
         return entry
     kinds, what = FITS[info.systems]
@@ -322,9 +329,12 @@ def _scored(task: _Task, system: Any, seed: int) -> tuple[Result, dict[str, Any]
     seconds = time.perf_counter() - start
     _warn_of_training(result, system, task.info)
     scored = {
-        "facts": system.facts, "seconds": seconds, "notes": result.notes,
+        "facts": system.facts,
+        "seconds": seconds,
+        "notes": result.notes,
         "figures": [dataclasses.asdict(figure) for figure in figures_of(result, seed=seed)],
-        "against": None, "errors": confusions.analyse(result, task.info.task),
+        "against": None,
+        "errors": confusions.analyse(result, task.info.task),
         "curves": {key: [list(xs), list(ys)] for key, (xs, ys) in result.curves.items()},
         "tables": {
             title: {"columns": table.columns, "rows": [list(row) for row in table.rows()]}
@@ -335,7 +345,7 @@ def _scored(task: _Task, system: Any, seed: int) -> tuple[Result, dict[str, Any]
             for key, (edges, counts) in result.histograms.items()
         },
         "metrics": [_written(metric) for metric in result.metrics],
-    }  # fmt: skip
+    }
     # What a report cannot hold is the fault of this result alone, and shall not come out when all are written.
     report.as_json(scored)
     return result, scored
@@ -378,9 +388,12 @@ def _warn_of_training(result: Result, system: Any, info: Info) -> None:  # noqa:
 def _written(metric: Metric) -> dict[str, Any]:
     """Return a metric as JSON; its statistic by name, so that it can be worked out again from the rows."""
     return {
-        "name": metric.name, "columns": list(metric.columns), "higher_is_better": metric.higher_is_better,
-        "fraction": metric.fraction, "statistic": f"{metric.statistic.__module__}:{metric.statistic.__qualname__}",
-    }  # fmt: skip
+        "name": metric.name,
+        "columns": list(metric.columns),
+        "higher_is_better": metric.higher_is_better,
+        "fraction": metric.fraction,
+        "statistic": f"{metric.statistic.__module__}:{metric.statistic.__qualname__}",
+    }
 
 
 def _of_settings(task: _Task) -> dict[str, str]:
@@ -398,6 +411,8 @@ def _of_settings(task: _Task) -> dict[str, str]:
 def _resolved(tasks: Sequence[_Task], plan: EvaluationPlan) -> dict[str, Any]:
     return {
         "benchmarks": {task.name: task.options.model_dump(mode="json") for task in tasks},
-        "models": list(plan.models), "baselines": list(plan.baselines), "data": plan.data and str(plan.data),
+        "models": list(plan.models),
+        "baselines": list(plan.baselines),
+        "data": plan.data and str(plan.data),
         "terminology": plan.terminology and str(plan.terminology.path),
-    }  # fmt: skip
+    }

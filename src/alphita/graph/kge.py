@@ -108,30 +108,44 @@ def train(
     require("pykeen", "graph")
     _check_device(device)
     division = divide(
-        terminology, rare=config.rare, inverse=config.inverse, test=config.test, validation=config.validation,
-        seed=config.seed, held_out=split,
-    )  # fmt: skip
+        terminology,
+        rare=config.rare,
+        inverse=config.inverse,
+        test=config.test,
+        validation=config.validation,
+        seed=config.seed,
+        held_out=split,
+    )
     depends_on = {
-        "model": name, "config": config.model_dump(exclude=set(ENGINE_ONLY)), "train": division.train_hash,
-        "terminology": terminology.content_hash, "split": split.hash if split is not None else None,
-    }  # fmt: skip
+        "model": name,
+        "config": config.model_dump(exclude=set(ENGINE_ONLY)),
+        "train": division.train_hash,
+        "terminology": terminology.content_hash,
+        "split": split.hash if split is not None else None,
+    }
     course = _run(module, division, config, work, artefact.hash_json(depends_on), device=device, progress=progress)
     tested = figures(ranks(_scorer(module, course.best), division.test, len(division.entities), known=division.known))
     facts: dict[str, Any] = {
-        "config": config.model_dump(), "figures": {"test": tested, "validation": course.log},
-        "best_epoch": course.best_epoch, "epochs": course.epoch,
-        "terminology_hash": terminology.content_hash, "split_hash": depends_on["split"],
-        "train_hash": division.train_hash, "sources": terminology.manifest.get("sources", []),
+        "config": config.model_dump(),
+        "figures": {"test": tested, "validation": course.log},
+        "best_epoch": course.best_epoch,
+        "epochs": course.epoch,
+        "terminology_hash": terminology.content_hash,
+        "split_hash": depends_on["split"],
+        "train_hash": division.train_hash,
+        "sources": terminology.manifest.get("sources", []),
         "triples": {
-            "train": len(division.train), "test": len(division.test), "validation": len(division.validation),
-            "entities": len(division.entities), "relations": len(division.relations), **division.notes,
+            "train": len(division.train),
+            "test": len(division.test),
+            "validation": len(division.validation),
+            "entities": len(division.entities),
+            "relations": len(division.relations),
+            **division.notes,
         },
         "concepts_without_a_vector": int((~terminology.retired).sum()) - len(division.entities),
-    }  # fmt: skip
+    }
     arrays = {part: value.numpy() for part, value in course.best.items()}
-    vectors = EntityVectors(
-        division.entities, arrays["entities"], division.relations, arrays["relations"], name, facts
-    )  # fmt: skip
+    vectors = EntityVectors(division.entities, arrays["entities"], division.relations, arrays["relations"], name, facts)
     vectors.save(out, force=force)
     shutil.rmtree(work, ignore_errors=True)
     return tested
@@ -212,9 +226,10 @@ def loss_of(module: GraphModel, model: Any, triples: torch.Tensor, false: torch.
 
     from alphita.graph.scoring import all_scores, pair_scores
 
-    heads, tails = parts(model.entity_representations, triples[:, 0]), parts(
-        model.entity_representations, triples[:, 2]
-    )  # fmt: skip
+    heads, tails = (
+        parts(model.entity_representations, triples[:, 0]),
+        parts(model.entity_representations, triples[:, 2]),
+    )
     relations = parts(model.relation_representations, triples[:, 1])
     total = torch.zeros((), device=heads.device)
     for queries, true, drawn in (
@@ -230,9 +245,15 @@ def loss_of(module: GraphModel, model: Any, triples: torch.Tensor, false: torch.
 
 
 def _run(
-    module: GraphModel, division: Division, config: GraphTraining, work: Path, fingerprint: str, *,
-    device: str, progress: bool,
-) -> _Course:  # fmt: skip
+    module: GraphModel,
+    division: Division,
+    config: GraphTraining,
+    work: Path,
+    fingerprint: str,
+    *,
+    device: str,
+    progress: bool,
+) -> _Course:
     """Train until the end or until the validation MRR grows no more; see the head of this file."""
     import torch
 
@@ -249,9 +270,10 @@ def _run(
         facts, best = found
         if facts["fingerprint"] != fingerprint:
             raise InputError(
-                "the unfinished work is of other settings, or of another terminology or split", file=work,
+                "the unfinished work is of other settings, or of another terminology or split",
+                file=work,
                 remedy="give those it was begun with, or start again with --force",
-            )  # fmt: skip
+            )
         course = _Course(facts["epoch"], facts["best_epoch"], facts["log"], best)
     sample = _sample(division.validation, config)
     train = torch.from_numpy(division.train).to(device)
@@ -282,9 +304,15 @@ def _over(course: _Course, config: GraphTraining) -> bool:
 
 
 def _epoch(
-    module: GraphModel, model: Any, optimizer: torch.optim.Optimizer, gradients: RowGradients,  # noqa: ANN401
-    train: torch.Tensor, n: int, config: GraphTraining, number: int,
-) -> float:  # fmt: skip
+    module: GraphModel,
+    model: Any,  # noqa: ANN401
+    optimizer: torch.optim.Optimizer,
+    gradients: RowGradients,
+    train: torch.Tensor,
+    n: int,
+    config: GraphTraining,
+    number: int,
+) -> float:
     """Train one epoch; return its mean loss."""
     import torch
 
@@ -318,8 +346,14 @@ def _sample(validation: Int, config: GraphTraining) -> Int:
 
 
 def _look(
-    module: GraphModel, model: Any, division: Division, sample: Int, course: _Course, row: dict[str, float], shown: Bar  # noqa: ANN401
-) -> None:  # fmt: skip
+    module: GraphModel,
+    model: Any,  # noqa: ANN401
+    division: Division,
+    sample: Int,
+    course: _Course,
+    row: dict[str, float],
+    shown: Bar,
+) -> None:
     """Score the validation sample and keep the vectors if they are the best so far."""
     model.eval()
     vectors = vectors_of(model)

@@ -95,18 +95,23 @@ class EntityVectors:
         try:
             names = json.loads((path / "names.json").read_text(encoding="utf-8"))
             opened = cls(
-                list(names["entities"]), np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False),
-                list(names["relations"]), np.load(path / "relation_vectors.npy", mmap_mode="r", allow_pickle=False),
-                str(manifest["model"]), dict(manifest["facts"]), path,
-            )  # fmt: skip
+                list(names["entities"]),
+                np.load(path / "vectors.npy", mmap_mode="r", allow_pickle=False),
+                list(names["relations"]),
+                np.load(path / "relation_vectors.npy", mmap_mode="r", allow_pickle=False),
+                str(manifest["model"]),
+                dict(manifest["facts"]),
+                path,
+            )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"damaged vectors: {error}", file=path, remedy=REMEDY) from None
         opened._check(path)
         if dim is not None and opened.dim != dim:
             raise InputError(
-                f"its vectors have {opened.dim} numbers, where {dim} are needed", file=path,
+                f"its vectors have {opened.dim} numbers, where {dim} are needed",
+                file=path,
                 remedy=f"train them with --set dim={dim}",
-            )  # fmt: skip
+            )
         return opened
 
     def _check(self, path: Path | str) -> None:
@@ -118,9 +123,10 @@ class EntityVectors:
             raise InputError("damaged vectors: ids are not sorted, or one stands twice", file=path, remedy=REMEDY)
         if not all(np.isfinite(array).all() for array in arrays):
             raise InputError(
-                "a vector is not finite: the training diverged", file=path,
+                "a vector is not finite: the training diverged",
+                file=path,
                 remedy="train again with a smaller learning_rate",
-            )  # fmt: skip
+            )
 
     @functools.cached_property
     def _places(self) -> dict[str, int]:
@@ -149,9 +155,11 @@ class EntityVectors:
             rows[row] = self._places[identifier]
         if not placed:
             raise InputError(
-                f"none of the {len(self):,} concepts of these vectors is in {terminology.path}", file=self.path,
-                value=self.ids[0] if self.ids else None, remedy="train them on this terminology: alphita graph train",
-            )  # fmt: skip
+                f"none of the {len(self):,} concepts of these vectors is in {terminology.path}",
+                file=self.path,
+                value=self.ids[0] if self.ids else None,
+                remedy="train them on this terminology: alphita graph train",
+            )
         return rows, int(((rows < 0) & ~terminology.retired).sum())
 
     def cosine(self, left: Sequence[int] | Int, right: Sequence[int] | Int) -> NDArray[np.float32]:
@@ -181,9 +189,11 @@ class EntityVectors:
         taken = self.rows(entities)
         if (taken < 0).any():
             raise InputError(
-                f"{int((taken < 0).sum()):,} of {len(entities):,} entities have no vector", file=self.path,
-                value=entities[int((taken < 0).argmax())], remedy="train on the terminology that is asked about",
-            )  # fmt: skip
+                f"{int((taken < 0).sum()):,} of {len(entities):,} entities have no vector",
+                file=self.path,
+                value=entities[int((taken < 0).argmax())],
+                remedy="train on the terminology that is asked about",
+            )
         if unknown := [label for label in relations if label not in labels]:
             raise InputError("this relation has no vector", file=self.path, value=unknown[0], remedy=REMEDY)
         kept = np.array([labels[label] for label in relations], np.int64)

@@ -87,9 +87,10 @@ def divide(
     if not len(triples):
         raise InputError(
             f"of {terminology.n_relations:,} relations none is left: {notes['rare_relations_left_out']} kinds have "
-            f"fewer than {rare} triples of live concepts", file=terminology.path,
+            f"fewer than {rare} triples of live concepts",
+            file=terminology.path,
             remedy="give a terminology with more relations, or allow rarer ones: rare=1",
-        )  # fmt: skip
+        )
     asked = np.zeros(len(triples), bool)
     if held_out is not None:
         pairs, facts = held_out_pairs(terminology, held_out, split_path)
@@ -106,19 +107,26 @@ def divide(
     if not len(tested) and not new:
         raise InputError(
             f"none of {len(triples)} triples is held out: none of the split's is of a relation that is scored",
-            file=split_path, remedy="hold out a greater share, or allow rarer relations: rare=1",
-        )  # fmt: skip
+            file=split_path,
+            remedy="hold out a greater share, or allow rarer relations: rare=1",
+        )
     if not len(tested) and test:
         raise InputError(
             f"none of {len(triples)} triples can be held out: each pair of concepts has the last of a concept or "
             "relation, or more of them than the share given",
             file=terminology.path,
             remedy="give a terminology with more relations, or train without a test part: test=0",
-        )  # fmt: skip
+        )
     return Division(
-        [terminology.concept_id(row) for row in concepts], concepts.astype(np.int64),
-        [terminology.relation_labels[row] for row in relations], rest, tested, kept, triples, notes,
-    )  # fmt: skip
+        [terminology.concept_id(row) for row in concepts],
+        concepts.astype(np.int64),
+        [terminology.relation_labels[row] for row in relations],
+        rest,
+        tested,
+        kept,
+        triples,
+        notes,
+    )
 
 
 def held_out_pairs(
@@ -131,15 +139,17 @@ def held_out_pairs(
     """
     if not split.triples:
         raise InputError(
-            "this split holds no triples out", file=path,
+            "this split holds no triples out",
+            file=path,
             remedy="make one that does: alphita terminology split ... --triples 0.1",
-        )  # fmt: skip
+        )
     pairs = split.triple_pairs(terminology)
     return pairs, {
-        "test part": "held-out triples of a saved split", "split": split.hash,
+        "test part": "held-out triples of a saved split",
+        "split": split.hash,
         "split, triples held out": len(split.triples),
         "split, triples not of this terminology": len(split.triples) - len(pairs),
-    }  # fmt: skip
+    }
 
 
 def _asked_about(triples: Int, pairs: NDArray[np.int32]) -> tuple[Int, NDArray[np.bool_], int]:

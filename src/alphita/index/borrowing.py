@@ -81,10 +81,13 @@ def borrow(content: Content, terminology: Terminology, lender: Lender, rules: Se
     found = found.filter(~is_short).filter(pl.col("concept").n_unique().over("key") == 1)
     found = _adding(found, own)
     report = {
-        "hash": lender.hash, "names": len(found), "concepts": found["concept"].n_unique(),
-        "linked": links["concept"].n_unique(), "left_out": total - len(found),
+        "hash": lender.hash,
+        "names": len(found),
+        "concepts": found["concept"].n_unique(),
+        "linked": links["concept"].n_unique(),
+        "left_out": total - len(found),
         "by_source": dict(found.group_by("source").len().sort("source").iter_rows()),
-    }  # fmt: skip
+    }
     short_forms = list(short.select("name", "via", "source").iter_rows())
     return Borrowed(found.select("concept", "key", "name", "source", "language", "via"), short_forms, report)
 
@@ -101,9 +104,13 @@ def extended(content: Content, names: pl.DataFrame) -> Content:
     new = pc.index_in(names["key"].to_arrow().cast(pa.large_string()), value_set=strings)
     string = np.concatenate([own, new.to_numpy(zero_copy_only=False)]).astype(np.int64)
     given = {
-        "string": names["name"], "concept": names["concept"], "language": names["language"], "source": names["source"],
-        "scope": ["exact"] * len(names), "preferred": [False] * len(names),
-    }  # fmt: skip
+        "string": names["name"],
+        "concept": names["concept"],
+        "language": names["language"],
+        "source": names["source"],
+        "scope": ["exact"] * len(names),
+        "preferred": [False] * len(names),
+    }
     columns = {}
     for name in content.terms.column_names:
         before = content.terms.column(name)
@@ -126,11 +133,16 @@ def _own(content: Content) -> pl.DataFrame:
     scope = terms.column("scope").cast("string") if "scope" in terms.column_names else None
     exact = np.ones(len(terms), bool) if scope is None else _true(pc.equal(scope, "exact"))
     exact &= _true(pc.is_null(terms.column("retired_concept")))
-    frame = pl.DataFrame({
-        "concept": terms.column("concept").to_numpy(), "string": string, "exact": exact, "standing": content.standing,
-        "key": pl.Series("key", content.strings.take(pa.array(string))),
-        "name": pl.from_arrow(terms.column("string").combine_chunks()),
-    })  # fmt: skip
+    frame = pl.DataFrame(
+        {
+            "concept": terms.column("concept").to_numpy(),
+            "string": string,
+            "exact": exact,
+            "standing": content.standing,
+            "key": pl.Series("key", content.strings.take(pa.array(string))),
+            "name": pl.from_arrow(terms.column("string").combine_chunks()),
+        }
+    )
     return frame.sort("concept", "standing", maintain_order=True)
 
 
@@ -178,10 +190,13 @@ def _stated(terminology: Terminology) -> pl.DataFrame:
     if not len(table):
         return pl.DataFrame(schema={"own_id": pl.String, "other": pl.String})
     predicate = pl.Series(table.column("predicate").cast("string").to_pylist(), dtype=pl.String)
-    frame = pl.DataFrame({
-        "concept": table.column("concept").to_numpy(), "predicate": predicate,
-        "other": pl.Series(table.column("object").cast("string").to_pylist(), dtype=pl.String),
-    })  # fmt: skip
+    frame = pl.DataFrame(
+        {
+            "concept": table.column("concept").to_numpy(),
+            "predicate": predicate,
+            "other": pl.Series(table.column("object").cast("string").to_pylist(), dtype=pl.String),
+        }
+    )
     kind = pl.col("predicate").str.split(":").list.last().str.to_lowercase()
     frame = frame.filter(kind.is_in(EQUIVALENT))
     ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist(), dtype=pl.String)
@@ -198,8 +213,7 @@ def _adding(found: pl.DataFrame, own: pl.DataFrame) -> pl.DataFrame:
 
 
 def _words(keys: pl.Series) -> pl.Series:
-    return pl.Series("words", [" ".join(sorted(plain_words(key))) for key in keys.to_list()],
-                     dtype=pl.String)  # fmt: skip
+    return pl.Series("words", [" ".join(sorted(plain_words(key))) for key in keys.to_list()], dtype=pl.String)
 
 
 def _true(values: Any) -> NDArray[np.bool_]:  # noqa: ANN401 - a boolean array, chunked or not

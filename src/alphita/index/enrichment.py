@@ -72,9 +72,10 @@ def load(names: Sequence[tuple[str, Path]], *, borrow: bool, learn: Learn) -> En
         lender = lenders.lender_of(load_terminology(folder))
         if not len(lender.names):
             raise InputError(
-                "has no two names for one thing, so there is nothing to borrow", file=called,
+                "has no two names for one thing, so there is nothing to borrow",
+                file=called,
                 remedy="give a table with an id and a name a row; rows of one id are synonyms",
-            )  # fmt: skip
+            )
         some.append(lender)
     if borrow:
         some.append(lenders.shipped_lender())
@@ -105,9 +106,9 @@ def enrich(
     content: Content, terminology: Terminology, given: Enrichment, rules: Sequence[str]
 ) -> tuple[Content, Given, dict[str, Any]]:
     """Return a segment's content with borrowed names, what else it is given, and what the manifest says of that."""
-    borrowed = Borrowed(pl.DataFrame(), [], {}) if given.lender is None else borrow(
-        content, terminology, given.lender, rules
-    )  # fmt: skip
+    borrowed = (
+        Borrowed(pl.DataFrame(), [], {}) if given.lender is None else borrow(content, terminology, given.lender, rules)
+    )
     if given.lender is not None:
         content = extended(content, borrowed.names)
     told: dict[str, Any] = {"borrowed": borrowed.report or None}
@@ -202,7 +203,9 @@ def _short_forms(content: Content, listed: pl.DataFrame | None, borrowed: Borrow
     strings = pl.Series("key", content.strings)
     frame = frame.with_columns(key=keys, known=keys.is_in(strings.implode()))
     # The list knows how often; what a lender says beside it says no more.
-    frame = frame.reverse().unique(
-        [pl.col("short").str.to_lowercase(), "key", "language"], keep="first", maintain_order=True
-    ).filter(pl.col("key") != "")  # fmt: skip
+    frame = (
+        frame.reverse()
+        .unique([pl.col("short").str.to_lowercase(), "key", "language"], keep="first", maintain_order=True)
+        .filter(pl.col("key") != "")
+    )
     return frame.drop("key").to_arrow()

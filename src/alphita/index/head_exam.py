@@ -106,9 +106,13 @@ class Exam(NamedTuple):
         others = random.permutation(np.flatnonzero(~own))
         kept = np.concatenate([np.flatnonzero(own), others])[:BRIEF_CANDIDATES]
         return Exam(
-            self.candidates[kept], self.concept[kept], self.questions[asked], self.wanted[asked], self.noisy[:0],
+            self.candidates[kept],
+            self.concept[kept],
+            self.questions[asked],
+            self.wanted[asked],
+            self.noisy[:0],
             self.noisy_wanted[:0],
-        )  # fmt: skip
+        )
 
     def marks(self, head: Head | None) -> Marks:
         """Return what is right with a head, or with the vectors as they are."""

@@ -168,9 +168,10 @@ def learn(
     random = np.random.default_rng(seed)
     head, report = _learn(vectors, groups, held_back, noised, random, settings)
     report |= {
-        "seed": seed, "seconds": round(time.perf_counter() - clock, 2),
+        "seed": seed,
+        "seconds": round(time.perf_counter() - clock, 2),
         "processor_seconds": round(time.process_time() - processor, 2),
-    }  # fmt: skip
+    }
     return Learned(head, report)
 
 
@@ -198,8 +199,13 @@ def _learn(
     steps = min(settings.most_steps, max(settings.fewest_steps, steps))
     weights = _teach(lessons, steps, exam.brief(random), random, settings)
     before = exam.marks(None)
-    report |= {"steps": steps, "questions": len(exam.questions), "candidates": len(exam.candidates),
-               "noisy_questions": len(exam.noisy), "before": before.figures()}  # fmt: skip
+    report |= {
+        "steps": steps,
+        "questions": len(exam.questions),
+        "candidates": len(exam.candidates),
+        "noisy_questions": len(exam.noisy),
+        "before": before.figures(),
+    }
     reason = ""
     for strength in STRENGTHS:
         head = weights.head(strength)
@@ -286,9 +292,12 @@ def _lessons(x: Floats, concept: Rows, variants: list[tuple[Floats, Rows]]) -> _
     of = np.concatenate([np.zeros(0, np.int64), *(of for _, of in variants)])
     pairs = np.stack([of, len(x) + np.arange(len(of))], axis=1)
     return _Lessons(
-        np.concatenate([x, *(part for part, _ in variants)]), np.argsort(concept, kind="stable"), _several(concept),
-        np.concatenate([concept, concept[of]]), pairs,
-    )  # fmt: skip
+        np.concatenate([x, *(part for part, _ in variants)]),
+        np.argsort(concept, kind="stable"),
+        _several(concept),
+        np.concatenate([concept, concept[of]]),
+        pairs,
+    )
 
 
 def _parted(

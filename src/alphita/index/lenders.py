@@ -78,14 +78,16 @@ def names_of(terminology: Terminology, source: str) -> pl.DataFrame:
         source: what reports call it.
     """
     terms = terminology.terms
-    frame = pl.DataFrame({
-        "concept": terminology.term_concept,
-        "name": pl.Series(terms.column("string").cast("large_string").to_pylist(), dtype=pl.String),
-        "language": pl.Series(_text(terms, "language"), dtype=pl.String),
-        "exact": pc.equal(terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False),
-        "first": terms.column("preferred").to_numpy(zero_copy_only=False),
-        "made": pl.Series(_text(terms, "status"), dtype=pl.String),
-    })  # fmt: skip
+    frame = pl.DataFrame(
+        {
+            "concept": terminology.term_concept,
+            "name": pl.Series(terms.column("string").cast("large_string").to_pylist(), dtype=pl.String),
+            "language": pl.Series(_text(terms, "language"), dtype=pl.String),
+            "exact": pc.equal(terms.column("scope").cast("string"), "exact").to_numpy(zero_copy_only=False),
+            "first": terms.column("preferred").to_numpy(zero_copy_only=False),
+            "made": pl.Series(_text(terms, "status"), dtype=pl.String),
+        }
+    )
     live = ~pl.Series(terminology.retired).cast(pl.Boolean)
     own = frame.filter(pl.col("exact") & (pl.col("made") != "machine").fill_null(True))
     own = own.filter(live.gather(own["concept"])).sort("concept", ~pl.col("first"), maintain_order=True)
@@ -107,7 +109,7 @@ def prepared(names: pl.DataFrame, rules: Sequence[str] = DEFAULT_RULES) -> pl.Da
     number = pl.int_range(pl.len())
     return keyed.with_columns(
         alone=alone & ~pl.col("source").str.ends_with(OF_CODES), first=number == number.min().over("source", "id")
-    )  # fmt: skip
+    )
 
 
 def _text(terms: object, name: str) -> list[str | None]:
@@ -122,6 +124,7 @@ def _no_equivalents() -> pl.DataFrame:
 def together(lenders: Sequence[Lender]) -> Lender:
     """Return several as one."""
     return Lender(
-        pl.concat([one.names for one in lenders]), pl.concat([one.equivalents for one in lenders]),
+        pl.concat([one.names for one in lenders]),
+        pl.concat([one.equivalents for one in lenders]),
         artefact.hash_json([one.hash for one in lenders]),
-    )  # fmt: skip
+    )

@@ -94,11 +94,16 @@ def build(strings: Sequence[str] | SortedStrings, folder: Path) -> None:
         rows = csr_matrix((values[part], column[part], own - own[0]), shape=(len(own) - 1, len(codes)))
         shards.append(rows.tocsc())
     files = {
-        "codes": codes, "idf": idf, "offsets": offsets, "columns": column, "scale": scale,
-        "frequency": df, "postings": np.concatenate([shard.indices for shard in shards]).astype(np.int32),
+        "codes": codes,
+        "idf": idf,
+        "offsets": offsets,
+        "columns": column,
+        "scale": scale,
+        "frequency": df,
+        "postings": np.concatenate([shard.indices for shard in shards]).astype(np.int32),
         "weights": np.concatenate([shard.data for shard in shards]),
         "ends": np.stack([shard.indptr for shard in shards]).astype(np.int32),
-    }  # fmt: skip
+    }
     for name, array in files.items():
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
 

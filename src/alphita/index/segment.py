@@ -87,8 +87,9 @@ class Segment:
             and int(self.offsets[-1]) == len(self.terms) == len(self.standing)
         )
         if not fits:
-            raise InputError("the files of this index segment do not fit together", file=path,
-                             remedy="build the index again")  # fmt: skip
+            raise InputError(
+                "the files of this index segment do not fit together", file=path, remedy="build the index again"
+            )
 
     def _open_concepts(self) -> None:
         """Open the graph and the ids, which an index of an earlier version lacks."""
@@ -168,8 +169,9 @@ class Segment:
             InputError: the index is of an earlier version and has no graph.
         """
         if self.parents is None or self.parent_offsets is None:
-            raise InputError("this index was built without parents of concepts", file=self.path,
-                             remedy="build the index again")  # fmt: skip
+            raise InputError(
+                "this index was built without parents of concepts", file=self.path, remedy="build the index again"
+            )
         child = np.repeat(np.arange(len(self.concepts)), np.diff(self.parent_offsets))
         below = np.zeros(len(self.concepts), bool)
         below[concept] = True
@@ -243,9 +245,12 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     columns["preferred"] = pa.array(preferred[order])
     columns["retired_concept"] = concepts.text(terminology.concept_ids).take(pa.array(own[order], mask=~other[order]))
     return Content(
-        strings, offsets, pa.table(columns), standing[order].astype(np.uint8),
+        strings,
+        offsets,
+        pa.table(columns),
+        standing[order].astype(np.uint8),
         concepts.gather(terminology, used.astype(np.int64), stands_for),
-    )  # fmt: skip
+    )
 
 
 def _distinct(cleaned: pa.LargeStringArray) -> tuple[pa.LargeStringArray, NDArray[np.int64]]:

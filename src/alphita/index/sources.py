@@ -45,9 +45,13 @@ T = TypeVar("T")
 
 
 def index_of(
-    to: Path | str, choice: Choice | None = None, *, language: str | None = None, threads: int | None = None,
+    to: Path | str,
+    choice: Choice | None = None,
+    *,
+    language: str | None = None,
+    threads: int | None = None,
     verify: bool | None = None,
-) -> Index:  # fmt: skip
+) -> Index:
     """Return the index of what `to` names; it is made first if need be.
 
     Args:

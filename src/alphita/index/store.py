@@ -190,8 +190,9 @@ class Index:
         if part.vectors.shape[1] != manifest["dim"]:
             raise InputError(
                 f"the vectors have {part.vectors.shape[1]} numbers, the model gives {manifest['dim']}",
-                file=path, remedy=REBUILD,
-            )  # fmt: skip
+                file=path,
+                remedy=REBUILD,
+            )
         return cls(path, manifest, part, backend or manifest["backend"])
 
     @property
@@ -240,9 +241,13 @@ class Index:
         names = table.column("name")
         parents = tuple(names[parent].as_py() for parent in self.segment.parents_of(row).tolist())
         return IndexedConcept(
-            shown("id"), shown("name"), shown("source"), shown("definition"), parents,
+            shown("id"),
+            shown("name"),
+            shown("source"),
+            shown("definition"),
+            parents,
             tuple(shown("semantic_types") or ()),
-        )  # fmt: skip
+        )
 
     def search(self, vectors: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the k nearest strings of each vector by cosine; see `neighbours.nearest`."""
@@ -273,8 +278,10 @@ class Index:
             if found != expected:
                 raise InputError(
                     f"the encoder does not belong to this index: its {name} is {found}, the index was built with "
-                    f"{expected}", file=self.path, remedy=remedy,
-                )  # fmt: skip
+                    f"{expected}",
+                    file=self.path,
+                    remedy=remedy,
+                )
 
 
 def _write_vectors(
@@ -336,8 +343,11 @@ def _check_facts(path: Path, manifest: dict[str, Any]) -> None:
         if manifest.get(name) != value:
             raise InputError(
                 "the manifest is not the one the index was built with",
-                file=path / artefact.MANIFEST, field=name, value=manifest.get(name), remedy=REBUILD,
-            )  # fmt: skip
+                file=path / artefact.MANIFEST,
+                field=name,
+                value=manifest.get(name),
+                remedy=REBUILD,
+            )
     rules = facts["cleaning_rules"]
     unknown = [rule for rule in rules if rule not in RULES]
     if unknown:

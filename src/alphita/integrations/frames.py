@@ -76,9 +76,16 @@ def normalize_column(
     else:
         if isinstance(frame, pl.LazyFrame):
             return normalize_column(
-                frame.collect(), column, normalizer,
-                context=context, language=language, top_k=top_k, explain=explain, memory=memory, prefix=prefix,
-            ).lazy()  # fmt: skip
+                frame.collect(),
+                column,
+                normalizer,
+                context=context,
+                language=language,
+                top_k=top_k,
+                explain=explain,
+                memory=memory,
+                prefix=prefix,
+            ).lazy()
         if not isinstance(frame, pl.DataFrame):
             raise UsageError(f"normalize_column takes a frame of polars or pandas, not {type(frame).__name__}")
         strings = _polars_strings
@@ -173,9 +180,7 @@ def normalize_iter(
         raise UsageError(f"batch_size must be 1 or more, not {batch_size}")
     waiting = iter(mentions)
     batches = iter(lambda: list(itertools.islice(waiting, batch_size)), [])
-    return itertools.chain.from_iterable(
-        normalizer.normalize(batch, top_k=top_k, explain=explain) for batch in batches
-    )  # fmt: skip
+    return itertools.chain.from_iterable(normalizer.normalize(batch, top_k=top_k, explain=explain) for batch in batches)
 
 
 def _check_new(wanted: Sequence[str], present: Sequence[str], prefix: str) -> None:

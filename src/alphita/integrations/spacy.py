@@ -80,10 +80,15 @@ class ComponentSettings:
     "alphita",
     assigns=["token.ent_kb_id"],
     default_config={
-        "top_k": 1, "error": None, "context": True, "only_labels": None, "spans_key": None, "prefix": "",
+        "top_k": 1,
+        "error": None,
+        "context": True,
+        "only_labels": None,
+        "spans_key": None,
+        "prefix": "",
         "options": {},
     },
-)  # fmt: skip
+)
 def make(
     nlp: Language,
     name: str,
@@ -274,9 +279,7 @@ def _set_kb_id(span: Span, concept_id: str, key: str | None, place: int) -> None
         for token in span:
             token.ent_kb_id_ = concept_id
     else:
-        span.doc.spans[key][place] = Span(
-            span.doc, span.start, span.end, span.label, kb_id=concept_id, span_id=span.id
-        )  # fmt: skip
+        span.doc.spans[key][place] = Span(span.doc, span.start, span.end, span.label, kb_id=concept_id, span_id=span.id)
 
 
 def _check(settings: ComponentSettings) -> None:

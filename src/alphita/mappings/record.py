@@ -9,9 +9,7 @@ Method = Literal["exact", "abbreviation", "nearest", "nil", "reviewed"]
 Decision = Literal["accept", "review", "nil"]
 Relation = Literal["exact", "broad", "narrow", "related"]
 Status = Literal["unreviewed", "approved", "rejected", "flagged", "ignored"]
-MappingType = Literal[
-    "maps_to", "maps_to_value", "maps_to_unit", "maps_to_operator", "maps_to_type", "maps_to_number"
-]  # fmt: skip
+MappingType = Literal["maps_to", "maps_to_value", "maps_to_unit", "maps_to_operator", "maps_to_type", "maps_to_number"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,9 +176,17 @@ def term_term(
             pair_times = times.to(vectors.dtype).repeat(len(vectors), 1)
             pair_times.diagonal().sub_(1)
         return multi_similarity(
-            vectors @ vectors.T, positive, negative, alpha=alpha, beta=beta, lam=lam, eps=eps, mining=mining,
-            pair_times=pair_times, anchor_times=times,
-        )  # fmt: skip
+            vectors @ vectors.T,
+            positive,
+            negative,
+            alpha=alpha,
+            beta=beta,
+            lam=lam,
+            eps=eps,
+            mining=mining,
+            pair_times=pair_times,
+            anchor_times=times,
+        )
 
 
 def unit(e: torch.Tensor) -> torch.Tensor:

@@ -124,6 +124,14 @@ def term_relation_term(
         if known is not None:
             positive |= known
         return multi_similarity(
-            turned @ unit(tail).T, positive, ~positive, alpha=alpha, beta=beta, lam=lam, eps=eps, mining=mining,
-            pair_times=None if tail_times is None else tail_times[None, :], anchor_times=head_times,
-        )  # fmt: skip
+            turned @ unit(tail).T,
+            positive,
+            ~positive,
+            alpha=alpha,
+            beta=beta,
+            lam=lam,
+            eps=eps,
+            mining=mining,
+            pair_times=None if tail_times is None else tail_times[None, :],
+            anchor_times=head_times,
+        )

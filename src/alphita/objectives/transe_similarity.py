@@ -48,10 +48,8 @@ def transe_similarity(
         # Differences, not products: near points would lose their digits, and their gradients.
         distance = torch.cdist(
             exact(head) + vectors(relation), exact(tail), compute_mode="donot_use_mm_for_euclid_dist"
-        )  # fmt: skip
+        )
         positive = tail_concept[:, None] == tail_concept[None, :]
         if known is not None:
             positive |= known
-        return multi_similarity(
-            -distance, positive, ~positive, alpha=alpha, beta=beta, lam=lam, eps=eps, mining=mining
-        )  # fmt: skip
+        return multi_similarity(-distance, positive, ~positive, alpha=alpha, beta=beta, lam=lam, eps=eps, mining=mining)

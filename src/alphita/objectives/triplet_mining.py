@@ -34,10 +34,7 @@ def mined_pairs(
     distance = (2 - 2 * similarity).clamp_min(0).sqrt()
     nearest_negative = distance.masked_fill(~negative, INF).amin(1, keepdim=True)
     furthest_positive = distance.masked_fill(~positive, -INF).amax(1, keepdim=True)
-    return (
-        positive & (nearest_negative - distance <= margin),
-        negative & (distance - furthest_positive <= margin),
-    )
+    return (positive & (nearest_negative - distance <= margin), negative & (distance - furthest_positive <= margin))
 
 
 def mined_term_term(

@@ -111,9 +111,12 @@ def train(
 
     # Data: pairs of a name and a text, texts of siblings, names that lie near, and strings with the base's vectors.
     data = read(
-        terminology, config, split, rejects=None if dry_run else runs.beside(out, ".rejects.csv"),
+        terminology,
+        config,
+        split,
+        rejects=None if dry_run else runs.beside(out, ".rejects.csv"),
         held_back=held_back_of(terminology) if config.hold_back else frozenset(),
-    )  # fmt: skip
+    )
     run = SentenceRun("alphita", Phase("trained", out, resume, force, dry_run), config, encoder, data.facts)
     if run.done is not None:
         return run.done
@@ -154,9 +157,16 @@ def train(
             run.one_by_one(lambda: near.mine(step, run.encoder))
 
     return run.fit(
-        strings, draw, loss, Length.of(config.steps, config.warmup_steps, config.learning_rate), names=names,
-        dev=data.dev, sizes=data.told(), before_step=mine if near else None, fence=config.mine_every if near else 0,
-    )  # fmt: skip
+        strings,
+        draw,
+        loss,
+        Length.of(config.steps, config.warmup_steps, config.learning_rate),
+        names=names,
+        dev=data.dev,
+        sizes=data.told(),
+        before_step=mine if near else None,
+        fence=config.mine_every if near else 0,
+    )
 
 
 @dataclass(frozen=True)

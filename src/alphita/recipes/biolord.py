@@ -100,9 +100,10 @@ class Config(AdaptedTraining):
     )
     dim: int = Field(64, ge=1, description="numbers a target, by PCA (Self-distillation phase)")
     head: Literal["random", "teacher"] = Field(
-        "random", description="what the head starts from: drawn by the seed, or the teacher's PCA (Self-distillation: "
+        "random",
+        description="what the head starts from: drawn by the seed, or the teacher's PCA (Self-distillation: "
         "random; teacher is ours)",
-    )  # fmt: skip
+    )
     distil_batch: int = Field(64, ge=2, description="names and definitions a batch (not stated; ours)")
     distil_epochs: float = Field(5.0, gt=0, description="epochs over names and definitions (appendix B)")
     distil_learning_rate: float = Field(2e-5, gt=0, description="learning rate (appendix B)")
@@ -168,10 +169,13 @@ def adapt(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict
         return {"loss": triples(premise, entailed, contradicted, premise=given["premise"])}
 
     return run.fit(
-        tasks.strings, tasks.batch, loss,
-        _length(config, tasks.batches, config.adapt_epochs, config.adapt_learning_rate), dev=data.dev,
+        tasks.strings,
+        tasks.batch,
+        loss,
+        _length(config, tasks.batches, config.adapt_epochs, config.adapt_learning_rate),
+        dev=data.dev,
         sizes=f"sentences: {len(tasks.strings):,} of {len(data.sets)} sets; an epoch is {tasks.batches:,} batches",
-    )  # fmt: skip
+    )
 
 
 # Phase 1: InfoNCE between a concept's name and a text of it.
@@ -194,10 +198,14 @@ def contrast(config: Config, data: Data, encoder: str | Path, phase: Phase) -> d
         return contrast_of(vectors, given, temperature=config.temperature, symmetric=config.symmetric)
 
     return run.fit(
-        [*names.strings, *texts.strings], pairs.batch, loss,
-        _length(config, pairs.pairs / config.batch, config.epochs, config.learning_rate), names=names, dev=data.dev,
+        [*names.strings, *texts.strings],
+        pairs.batch,
+        loss,
+        _length(config, pairs.pairs / config.batch, config.epochs, config.learning_rate),
+        names=names,
+        dev=data.dev,
         sizes=data.told(),
-    )  # fmt: skip
+    )
 
 
 # Phase 2: self-distillation of the model of phase 1 into the base as it was before.
@@ -214,9 +222,14 @@ def targets(config: Config, data: Data, teacher: str | Path, folder: Path) -> No
     if ranks.connect().first:
         encoder = TermEncoder.load(teacher, precision=config.precision, device=ranks.device())
         concept_targets.make(
-            folder, encoder, names, (every.texts, every.defined), every.n, dim=config.dim,
+            folder,
+            encoder,
+            names,
+            (every.texts, every.defined),
+            every.n,
+            dim=config.dim,
             facts={**data.facts, "target_names": config.target_names},
-        )  # fmt: skip
+        )
     ranks.connect().wait()
 
 
@@ -248,11 +261,15 @@ def distil(
         return {"loss": regression(head(unit(vectors[given["place"]])), given["target"])}
 
     return run.fit(
-        [*every.names, *every.texts], drawn.batch, loss,
+        [*every.names, *every.texts],
+        drawn.batch,
+        loss,
         _length(config, len(owners) / config.distil_batch, config.distil_epochs, config.distil_learning_rate),
-        modules={"head": head}, names=data.names, dev=data.dev,
+        modules={"head": head},
+        names=data.names,
+        dev=data.dev,
         sizes=f"names: {len(every.names):,} of {every.n:,} concepts; definitions: {len(every.texts):,}",
-    )  # fmt: skip
+    )
 
 
 # Phase 3: the soup.
@@ -298,15 +315,18 @@ def train(
         raise InputError(
             "too few concepts have a definition to hold some out, so there is no dev score for a greedy soup",
             remedy="set dev_scored=FILE or soup=uniform",
-        )  # fmt: skip
+        )
     students = [f"distilled_{number}" for number in range(config.seeds)] if "distil" in chosen else []
     members = {path: Path(path) for path in listed(config.members)} if "soup" in chosen else {}
     distilled = encoder if "contrast" in chosen else config.teacher
     _check_later_phases(config, data, distilled if students else None, members)
     planned = {
-        "adapted": adapts, "contrasted": "contrast" in chosen, "contrasted_adapted": adapts and "contrast" in chosen,
-        **dict.fromkeys(students, True), "soup": "soup" in chosen,
-    }  # fmt: skip
+        "adapted": adapts,
+        "contrasted": "contrast" in chosen,
+        "contrasted_adapted": adapts and "contrast" in chosen,
+        **dict.fromkeys(students, True),
+        "soup": "soup" in chosen,
+    }
     names = [name for name, runs in planned.items() if runs]
     if not names:
         raise UsageError("no phase is left to run: give scored sentences (scored, triples), or other phases")
@@ -358,9 +378,11 @@ def _check_later_phases(config: Config, data: Data, teacher: str | None, members
         concepts = int((np.diff(data.names.offsets) > 0).sum())
         if config.dim > dim or config.dim >= concepts:
             raise InputError(
-                f"vectors of {dim} numbers of {concepts:,} concepts give no targets of so many numbers", field="dim",
-                value=config.dim, remedy=f"set dim={max(1, min(dim, concepts - 1))} or less",
-            )  # fmt: skip
+                f"vectors of {dim} numbers of {concepts:,} concepts give no targets of so many numbers",
+                field="dim",
+                value=config.dim,
+                remedy=f"set dim={max(1, min(dim, concepts - 1))} or less",
+            )
 
 
 def _length(config: Config, batches: float, epochs: float, learning_rate: float) -> Length:

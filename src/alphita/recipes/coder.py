@@ -137,10 +137,13 @@ def train(
     # Data: the triples between named concepts, and batches of them, each end under some of its names.
     labels = relation_labels(terminology.relation_labels, inverse=config.inverse_relations)
     triples = usable_triples(
-        terminology.triples, names.offsets, len(terminology.relation_labels),
-        inverse=config.inverse_relations, least_head_names=config.least_head_names,
+        terminology.triples,
+        names.offsets,
+        len(terminology.relation_labels),
+        inverse=config.inverse_relations,
+        least_head_names=config.least_head_names,
         held_out=run.held_out,
-    )  # fmt: skip
+    )
     sampler = TripleSampler(triples, names.offsets, k=config.k, m=config.m, seed=config.seed, weights=names.weights)
     known = KnownTriples(triples) if config.known_triples else None
     run.say(f"training on {len(names.strings):,} names and {len(triples):,} triples of {len(labels)} relations")
@@ -149,9 +152,11 @@ def train(
         drawn = sampler.batch(number)
         terms, place = np.unique(np.concatenate([drawn.head_term, drawn.tail_term]), return_inverse=True)
         arrays = {
-            "place": place, "concept": np.concatenate([drawn.head, drawn.tail]), "relation": drawn.relation,
+            "place": place,
+            "concept": np.concatenate([drawn.head, drawn.tail]),
+            "relation": drawn.relation,
             "tail": drawn.tail,
-        }  # fmt: skip
+        }
         if known is not None:
             arrays["known"] = known.matrix(drawn.head, drawn.relation, drawn.tail)
         return Batch(terms, arrays, rows=2 * config.k)
@@ -168,15 +173,29 @@ def train(
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         e = distinct[given["place"]]
         term_loss = term_term(
-            e, given["concept"], alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps,
+            e,
+            given["concept"],
+            alpha=config.alpha,
+            beta=config.beta,
+            lam=config.lam,
+            eps=config.eps,
             mining=config.mining,
-        )  # fmt: skip
+        )
         if config.mu == 0:
             return {"loss": term_loss, "term_loss": term_loss}
         relation_loss = relation_loss_of(
-            e[: config.k], given["relation"], e[config.k :], given["tail"], relations, known=given.get("known"),
-            alpha=config.alpha_rel, beta=config.beta_rel, lam=config.lam_rel, eps=config.eps_rel, mining=config.mining,
-        )  # fmt: skip
+            e[: config.k],
+            given["relation"],
+            e[config.k :],
+            given["tail"],
+            relations,
+            known=given.get("known"),
+            alpha=config.alpha_rel,
+            beta=config.beta_rel,
+            lam=config.lam_rel,
+            eps=config.eps_rel,
+            mining=config.mining,
+        )
         total = term_loss + config.mu * relation_loss
         return {"loss": total, "term_loss": term_loss, "relation_loss": relation_loss}
 

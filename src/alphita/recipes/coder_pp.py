@@ -145,10 +145,16 @@ def train(
         positive.fill_diagonal_(False)
         return {
             "loss": multi_similarity(
-                vectors @ vectors.T, positive, given["different"], alpha=config.alpha, beta=config.beta, lam=config.lam,
-                eps=config.eps, mining=config.mining,
+                vectors @ vectors.T,
+                positive,
+                given["different"],
+                alpha=config.alpha,
+                beta=config.beta,
+                lam=config.lam,
+                eps=config.eps,
+                mining=config.mining,
             )
-        }  # fmt: skip
+        }
 
     # Loop, and the model.
     return run.fit(draw, loss, before_step=mine, fence=config.refresh_every)

@@ -117,13 +117,21 @@ def train(
     # Data: triples between named concepts, in groups of names, with corrupted tails.
     labels = relation_labels(terminology.relation_labels, inverse=config.inverse_relations)
     triples = usable_triples(
-        terminology.triples, names.offsets, len(terminology.relation_labels), inverse=config.inverse_relations,
+        terminology.triples,
+        names.offsets,
+        len(terminology.relation_labels),
+        inverse=config.inverse_relations,
         held_out=run.held_out,
-    )  # fmt: skip
+    )
     sampler = NameGroupSampler(
-        triples, names.offsets, rows=config.batch_terms, most=config.most_names, seed=config.seed,
-        known=KnownTriples(triples) if config.known_triples and len(triples) else None, weights=names.weights,
-    )  # fmt: skip
+        triples,
+        names.offsets,
+        rows=config.batch_terms,
+        most=config.most_names,
+        seed=config.seed,
+        known=KnownTriples(triples) if config.known_triples and len(triples) else None,
+        weights=names.weights,
+    )
     types = SemanticTypes(terminology) if config.semantic_type_weight > 0 else None
     run.say(f"training on {len(names.strings):,} names and {len(triples):,} triples of {len(labels)} relations")
 
@@ -147,15 +155,20 @@ def train(
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         e = distinct[given["place"]]
         total = term_loss = term_term(
-            e, given["concept"], alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps,
+            e,
+            given["concept"],
+            alpha=config.alpha,
+            beta=config.beta,
+            lam=config.lam,
+            eps=config.eps,
             mining=config.mining,
-        )  # fmt: skip
+        )
         scalars = {"term_loss": term_loss}
         if config.mu > 0:
             head, tail, corrupted = e.chunk(3)
             scalars["transe_loss"] = transe_margin(
                 head, given["relation"], tail, corrupted, relations, margin=config.margin
-            )  # fmt: skip
+            )
             total = total + config.mu * scalars["transe_loss"]
         if types is not None:
             scalars["type_loss"] = semantic_type(e, given["types"], type_head)

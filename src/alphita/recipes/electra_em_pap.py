@@ -152,15 +152,19 @@ def _table(config: Config, sources: Sources) -> Products:
     from alphita.training.products.table import read_products
 
     products = read_products(
-        sources.terminology, attributes=config.attributes, languages=list(language_weights(config.languages)),
+        sources.terminology,
+        attributes=config.attributes,
+        languages=list(language_weights(config.languages)),
         split=sources.split,
-    )  # fmt: skip
+    )
     table = Products(products, dev=config.dev_attributes, seed=config.seed)
     if config.dev_attributes and not len(table.dev):
         raise InputError(
             "no value of a product can be held out: of a triple that is, title and value must both have others",
-            file=sources.terminology.path, field="dev_attributes", remedy="set dev_attributes=0, or dev_sequences",
-        )  # fmt: skip
+            file=sources.terminology.path,
+            field="dev_attributes",
+            remedy="set dev_attributes=0, or dev_sequences",
+        )
     return table
 
 
@@ -200,9 +204,12 @@ def _pretrain(
     check_encoder(forward)
     decisive = {key: value for key, value in config.model_dump().items() if key not in (*ENGINE_ONLY, "corpus")}
     facts = {
-        "recipe": "electra_em_pap", "config": decisive, "seed": config.seed, "encoder": student.content_hash,
+        "recipe": "electra_em_pap",
+        "config": decisive,
+        "seed": config.seed,
+        "encoder": student.content_hash,
         **sources.facts,
-    }  # fmt: skip
+    }
 
     # RTD: generator, discriminator and its head; text with words and entities marked.
     generator = _generator(student, config)
@@ -211,9 +218,17 @@ def _pretrain(
     dev, rows = hold_out(len(sequences), config)
     batches = SequenceBatches(rows, batch=config.batch, seed=config.seed)
     texts = ReplacedTokenSteps(
-        forward, generator, head, sequences, batches, masking(start, config.masked), seed=config.seed,
-        weight=config.weight, tokens_at_once=config.tokens_at_once, ranks=everyone,
-    )  # fmt: skip
+        forward,
+        generator,
+        head,
+        sequences,
+        batches,
+        masking(start, config.masked),
+        seed=config.seed,
+        weight=config.weight,
+        tokens_at_once=config.tokens_at_once,
+        ranks=everyone,
+    )
     modules: dict[str, torch.nn.Module] = {"encoder": forward.module, GENERATOR: generator, HEAD: head}
     sizes = [
         f"sequences: {len(rows):,} with {sequences.counts['tokens']:,} tokens, {sequences.counts['entities']:,} "
@@ -231,14 +246,27 @@ def _pretrain(
                 projection = AttributeProjection(student.dim)
         modules[NAME] = projection.to(forward.device)
         products = AttributeSteps(
-            forward, projection, table, batch=config.attribute_batch, seed=config.seed, margin=config.gamma,
-            negatives=config.negatives, most=config.values, together=config.together,
-            tokens_at_once=config.tokens_at_once, ranks=everyone,
-        )  # fmt: skip
+            forward,
+            projection,
+            table,
+            batch=config.attribute_batch,
+            seed=config.seed,
+            margin=config.gamma,
+            negatives=config.negatives,
+            most=config.values,
+            together=config.together,
+            tokens_at_once=config.tokens_at_once,
+            ranks=everyone,
+        )
         steps = switching = SwitchingSteps(
-            texts, products, share=config.rho, steps=config.steps, accumulation=config.accumulation, seed=config.seed,
+            texts,
+            products,
+            share=config.rho,
+            steps=config.steps,
+            accumulation=config.accumulation,
+            seed=config.seed,
             prefix="attribute_",
-        )  # fmt: skip
+        )
         if products.cut:
             sizes.append(f"titles with attributes that fill {student.max_length} tokens, cut perhaps: {products.cut:,}")
         sizes += [*table.lines(), f"batches: {switching.shares[0]:,} of text, {switching.shares[1]:,} of products"]
@@ -262,20 +290,30 @@ def _pretrain(
         return ", ".join(products.names(own) if other and products is not None else texts.names(own))
 
     figures = fit(
-        modules, steps, plan, runs.folder(out), fingerprint=runs.fingerprint(facts), resume=resume,
-        evaluate=score if config.dev_sequences or config.dev_attributes else None, describe=describe, ranks=everyone,
+        modules,
+        steps,
+        plan,
+        runs.folder(out),
+        fingerprint=runs.fingerprint(facts),
+        resume=resume,
+        evaluate=score if config.dev_sequences or config.dev_attributes else None,
+        describe=describe,
+        ranks=everyone,
         label="training electra_em_pap",
-    )  # fmt: skip
+    )
 
     # The model; the generator stays beside it, to go on with.
     if everyone.first:
         figures |= score()
         counts = {"sequences": sequences.counts} | ({"products": products.products.counts} if products else {})
         runs.save_model(
-            out, student, runs.folder(out), force=force,
+            out,
+            student,
+            runs.folder(out),
+            force=force,
             fields={**facts, "config": config.model_dump(), "figures": figures, **counts},
             tensors={name: module.state_dict() for name, module in modules.items() if name != "encoder"},
-        )  # fmt: skip
+        )
     everyone.wait()
     return figures
 

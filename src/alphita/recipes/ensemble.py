@@ -108,9 +108,10 @@ def train(
         TermEncoder.load(name, precision=config.precision, device=ranks.device()) for name in listed(config.teachers)
     ]
     facts = {
-        "terminology": terminology.content_hash, "split": split.hash if split else None,
+        "terminology": terminology.content_hash,
+        "split": split.hash if split else None,
         "teachers": [teacher.content_hash for teacher in opened],
-    }  # fmt: skip
+    }
     run = SentenceRun("ensemble", Phase("distilled", out, resume, force, dry_run), config, encoder, facts)
     if run.done is not None:
         return run.done
@@ -135,9 +136,13 @@ def train(
         return {"loss": regression(unit(vectors), given["target"])}
 
     return run.fit(
-        data.strings, draw, loss, Length.of(config.steps, config.warmup_steps, config.learning_rate), names=data.names,
+        data.strings,
+        draw,
+        loss,
+        Length.of(config.steps, config.warmup_steps, config.learning_rate),
+        names=data.names,
         sizes=data.told(),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

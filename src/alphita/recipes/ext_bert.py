@@ -135,9 +135,10 @@ def train(
     everyone = ranks.connect()
     held_out = HeldOut(split.cleaned if split else ())
     sources = {
-        "terminology": terminology.content_hash, "split": split.hash if split else None,
+        "terminology": terminology.content_hash,
+        "split": split.hash if split else None,
         "corpus": {str(file): artefact.hash_file(file) for file in files},
-    }  # fmt: skip
+    }
     names = ["extended", "trained"] if config.vocabulary else ["trained"]
     phases = Phases(out, names, resume=resume, force=force, dry_run=dry_run)
     phases.check()
@@ -240,12 +241,7 @@ def extend(
 
 
 def read(
-    config: Config,
-    encoder: str | Path,
-    folder: Path,
-    phase: Phase,
-    sources: Mapping[str, Any],
-    held_out: HeldOut,
+    config: Config, encoder: str | Path, folder: Path, phase: Phase, sources: Mapping[str, Any], held_out: HeldOut
 ) -> dict[str, float]:
     """Train `encoder` on the corpus, packed into `folder`, and return the last figures; in a dry run none."""
     import torch
@@ -265,18 +261,21 @@ def read(
     everyone, work = ranks.connect(), runs.folder(phase.out)
     torch.manual_seed(config.seed)
     student = TermEncoder.load(
-        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
-        device=ranks.device(),
-    )  # fmt: skip
+        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
+    )
     _check_plain(student)
     forward = TermForward(student, precision=config.precision, dropout=config.dropout)
     dry_run.check_encoder(forward)
     head = MaskedLanguageHead.of(student, seed=config.seed)
     decisive = {key: value for key, value in config.model_dump().items() if key not in (*ENGINE_ONLY, "corpus")}
     facts = {
-        "recipe": "ext_bert", "phase": phase.name, "config": decisive, "seed": config.seed,
-        "encoder": student.content_hash, **sources,
-    }  # fmt: skip
+        "recipe": "ext_bert",
+        "phase": phase.name,
+        "config": decisive,
+        "seed": config.seed,
+        "encoder": student.content_hash,
+        **sources,
+    }
 
     # Data: the corpus as sequences, some of them held out.
     tokenizer, tokenizer_hash, specials = open_tokenizer(encoder)
@@ -298,9 +297,15 @@ def read(
     warmup = config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps)
     plan = LoopPlan.of(config, Length(steps, warmup, config.learning_rate))
     micro = MaskedSteps(
-        forward, head, tokens, batches.batch, masking, seed=config.seed, tokens_at_once=config.tokens_at_once,
+        forward,
+        head,
+        tokens,
+        batches.batch,
+        masking,
+        seed=config.seed,
+        tokens_at_once=config.tokens_at_once,
         ranks=everyone,
-    )  # fmt: skip
+    )
     trained = {"encoder": forward.module, NAME: head}
     if phase.dry_run:
         told, _ = dry_run.estimate("ext_bert", sizes, micro, trained, plan, bf16=forward.bf16)
@@ -312,19 +317,23 @@ def read(
         say(f"an epoch is {batches.batches / config.accumulation:,.1f} steps; training takes {steps:,}")
     before = micro.score(dev)["dev_log_probability"] if len(dev) and everyone.first else 0.0
     figures = fit(
-        trained, micro, plan, work, fingerprint=runs.fingerprint(facts), resume=phase.resume,
+        trained,
+        micro,
+        plan,
+        work,
+        fingerprint=runs.fingerprint(facts),
+        resume=phase.resume,
         evaluate=(lambda: micro.score(dev)) if len(dev) else None,
         # Text may be about patients: the numbers of its sequences will do.
-        describe=lambda number: ", ".join(f"sequence {row}" for row in batches.batch(number).terms), ranks=everyone,
+        describe=lambda number: ", ".join(f"sequence {row}" for row in batches.batch(number).terms),
+        ranks=everyone,
         label="training ext_bert",
-    )  # fmt: skip
+    )
     if everyone.first:
         if len(dev):
             figures |= {"dev_log_probability_before": before, **micro.score(dev)}
         fields = manifest_fields(phase, facts, figures) | {"config": config.model_dump(), "sequences": counts}
-        runs.save_model(
-            phase.out, student, work, fields=fields, tensors={NAME: head.state_dict()}, force=phase.force
-        )  # fmt: skip
+        runs.save_model(phase.out, student, work, fields=fields, tensors={NAME: head.state_dict()}, force=phase.force)
     everyone.wait()
     return figures
 
@@ -352,7 +361,7 @@ def _pack(
         texts = documents([Path(file) for file in sources["corpus"]], text_field=config.text_field, rejects=rejects)
         corpus_sequences.pack(
             texts, tokenizer, specials, folder, length=length, held_out=held_out, made_with=made_with, rejects=rejects
-        )  # fmt: skip
+        )
 
 
 @contextlib.contextmanager

@@ -115,10 +115,21 @@ def train(
     from alphita.training.mentions.injection_run import Injecting, inject_entities
 
     return inject_entities(
-        "kge_injection", Phase("injected", out, resume, force, dry_run), config,
+        "kge_injection",
+        Phase("injected", out, resume, force, dry_run),
+        config,
         Injecting(
-            config.mentions, config.graph, config.layer, config.nearest, config.batch, config.share, config.linking,
+            config.mentions,
+            config.graph,
+            config.layer,
+            config.nearest,
+            config.batch,
+            config.share,
+            config.linking,
             config.dev_sequences,
         ),
-        Length(config.steps, config.warmup_steps, config.learning_rate), terminology, encoder, split=split,
-    )  # fmt: skip
+        Length(config.steps, config.warmup_steps, config.learning_rate),
+        terminology,
+        encoder,
+        split=split,
+    )

@@ -142,9 +142,8 @@ def train(
     # Student and teacher.
     torch.manual_seed(config.seed)
     student = TermEncoder.load(
-        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
-        device=ranks.device(),
-    )  # fmt: skip
+        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
+    )
     forward = TermForward(student, precision=config.precision, dropout=config.dropout)
     trial.check_encoder(forward)
     teacher = teachers.load(config.teacher, encoder, student.dim, device=ranks.device())
@@ -155,10 +154,18 @@ def train(
     weights = language_weights(config.languages)
     with Rejects(None if dry_run or not processes.first else out.with_name(f"{out.name}.rejects.csv")) as rejects:
         data = gather(
-            terminology, source=config.source, languages=list(weights), pairing=config.pairing, machine=config.machine,
-            editions=_listed(config.editions), files=_listed(config.pairs), split=split, dev=config.dev_pairs,
-            seed=config.seed, rejects=rejects,
-        )  # fmt: skip
+            terminology,
+            source=config.source,
+            languages=list(weights),
+            pairing=config.pairing,
+            machine=config.machine,
+            editions=_listed(config.editions),
+            files=_listed(config.pairs),
+            split=split,
+            dev=config.dev_pairs,
+            seed=config.seed,
+            rejects=rejects,
+        )
     if split is not None:
         tell(f"held out by the split: {len(split.cleaned):,} strings")
     for line in data.lines():
@@ -167,17 +174,26 @@ def train(
     # Sources and names come first: what the teacher encodes.
     named = table.strings[: 1 + int(max(table.sources.max(), table.names.max(initial=0)))]
     batches = PairBatches(
-        data.pairs, len(data.names), batch=config.batch, seed=config.seed, temperature=config.temperature,
+        data.pairs,
+        len(data.names),
+        batch=config.batch,
+        seed=config.seed,
+        temperature=config.temperature,
         weights=by_tag(data.pairs.languages, weights),
-    )  # fmt: skip
+    )
     steps = config.steps or math.ceil(config.epochs * batches.rows / config.batch / config.accumulation)
     tell(f"an epoch is {batches.rows / config.batch / config.accumulation:,.1f} steps; training takes {steps:,}")
     facts = {
-        "recipe": "multilingual", "seed": config.seed, "encoder": student.content_hash, "teacher": teacher.content_hash,
+        "recipe": "multilingual",
+        "seed": config.seed,
+        "encoder": student.content_hash,
+        "teacher": teacher.content_hash,
         "config": {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY},
-        "terminology": terminology.content_hash, "pairs_of": data.made_of, "split": split.hash if split else None,
+        "terminology": terminology.content_hash,
+        "pairs_of": data.made_of,
+        "split": split.hash if split else None,
         "cleaning_rules": list(DEFAULT_RULES),
-    }  # fmt: skip
+    }
 
     # The teacher's vectors of all names, (len(named), d).
     if dry_run:
@@ -204,9 +220,14 @@ def train(
     # Loop.
     plan = LoopPlan.of(config, Length.of(steps, config.warmup_steps, config.learning_rate))
     micro = TermSteps(
-        forward, tokenize(student, table.strings), draw, loss, seed=config.seed, tokens_at_once=config.tokens_at_once,
+        forward,
+        tokenize(student, table.strings),
+        draw,
+        loss,
+        seed=config.seed,
+        tokens_at_once=config.tokens_at_once,
         ranks=processes,
-    )  # fmt: skip
+    )
     if dry_run:
         sizes = f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}"
         told, _ = trial.estimate("multilingual", sizes, micro, {"encoder": forward.module}, plan, bf16=forward.bf16)
@@ -218,20 +239,29 @@ def train(
         return translation_dev.accuracy(data.dev, student)
 
     figures = fit(
-        {"encoder": forward.module}, micro, plan, work, fingerprint=runs.fingerprint(facts), resume=resume,
+        {"encoder": forward.module},
+        micro,
+        plan,
+        work,
+        fingerprint=runs.fingerprint(facts),
+        resume=resume,
         evaluate=dev_score if len(data.dev) else None,
-        describe=lambda number: ", ".join(table.strings[string] for string in micro.terms(number)), ranks=processes,
+        describe=lambda number: ", ".join(table.strings[string] for string in micro.terms(number)),
+        ranks=processes,
         label="training multilingual",
-    )  # fmt: skip
+    )
 
     # The model.
     if processes.first:
         if len(data.dev):
             figures |= dev_score()
         counts = {
-            "pairs": data.pairs.by_language(), "pairs_left_out": data.pairs.counts, "names": len(data.names),
-            "dev_pairs": data.dev.by_language(), "bad_rows": rejects.count,
-        }  # fmt: skip
+            "pairs": data.pairs.by_language(),
+            "pairs_left_out": data.pairs.counts,
+            "names": len(data.names),
+            "dev_pairs": data.dev.by_language(),
+            "bad_rows": rejects.count,
+        }
         fields = {**facts, "config": config.model_dump(), **counts, "figures": figures}
         runs.save_model(out, student, work, fields=fields, force=force)
     processes.wait()

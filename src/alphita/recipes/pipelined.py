@@ -105,14 +105,24 @@ def train(
         "ema": 0.0,
     }
     injected = inject_entities(
-        "pipelined", phases["injected"], config.model_copy(update=own),
+        "pipelined",
+        phases["injected"],
+        config.model_copy(update=own),
         Injecting(
-            config.mentions, config.graph, config.layer, config.nearest, config.injection_batch, config.share,
-            config.linking, config.dev_sequences,
+            config.mentions,
+            config.graph,
+            config.layer,
+            config.nearest,
+            config.injection_batch,
+            config.share,
+            config.linking,
+            config.dev_sequences,
         ),
         Length(config.injection_steps, config.injection_warmup_steps, config.injection_learning_rate),
-        terminology, encoder, split=split,
-    )  # fmt: skip
+        terminology,
+        encoder,
+        split=split,
+    )
     start = phases.add("injected", injected, encoder)
 
     # Phase 2: the MS loss with the graph's margins (3).

@@ -111,10 +111,14 @@ def train(
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         return {
             "loss": mined_term_term(
-                distinct[given["place"]], given["concept"], alpha=config.alpha, beta=config.beta, lam=config.lam,
+                distinct[given["place"]],
+                given["concept"],
+                alpha=config.alpha,
+                beta=config.beta,
+                lam=config.lam,
                 margin=config.margin,
             )
-        }  # fmt: skip
+        }
 
     # Loop, and the model.
     return run.fit(draw, loss)

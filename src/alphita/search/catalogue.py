@@ -118,13 +118,18 @@ def collect(
     found = found[kept]
     strings = terminology.terms.column("string")
     return Catalogue(
-        _taken(terminology.concept_ids, products), _taken(strings, rows[offsets[products]]),
+        _taken(terminology.concept_ids, products),
+        _taken(strings, rows[offsets[products]]),
         _owned(terminology, rows, offsets, products),
-        _taken(terminology.concept_ids, values), _taken(strings, rows[offsets[values]]),
+        _taken(terminology.concept_ids, values),
+        _taken(strings, rows[offsets[values]]),
         _owned(terminology, rows, offsets, values),
-        sorted(names), found[np.lexsort(found.T[::-1])], int((~kept).sum()), len(every) - len(triples),
+        sorted(names),
+        found[np.lexsort(found.T[::-1])],
+        int((~kept).sum()),
+        len(every) - len(triples),
         len(np.union1d(every[:, 0], named)) - len(products),
-    )  # fmt: skip
+    )
 
 
 def attribute_labels(terminology: Terminology, attributes: Collection[str] = ()) -> list[int]:
@@ -158,8 +163,9 @@ def _nothing(terminology: Terminology, unnamed: int, languages: Collection[str])
     spoken = f" in {', '.join(languages)}" if languages else ""
     return InputError(
         f"of {unnamed:,} triples of attributes none is between two concepts with names to be found by{spoken}",
-        file=terminology.path, remedy="take other attributes or languages, or a split that holds out less",
-    )  # fmt: skip
+        file=terminology.path,
+        remedy="take other attributes or languages, or a split that holds out less",
+    )
 
 
 def _check_languages(terminology: Terminology, languages: Collection[str]) -> None:

@@ -70,9 +70,10 @@ def encoded(strings: Sequence[str], encoder: Encoder, label: str) -> Any:  # noq
             finite = np.isfinite(vectors).all(axis=1)
             if not finite.all():
                 raise InputError(
-                    "the encoder gave a vector that is not finite", value=block[int(np.argmin(finite))],
+                    "the encoder gave a vector that is not finite",
+                    value=block[int(np.argmin(finite))],
                     remedy="is the model whole?",
-                )  # fmt: skip
+                )
             yield start, vectors
             bar.advance(len(block))
 

@@ -140,8 +140,9 @@ def read_file(path: Path, dim: int, config: dict[str, Any]) -> Projection:
     if weight.ndim != 2 or weight.shape[1] != dim or bias.shape != (len(weight),):
         raise InputError(
             f"the attribute projection has the shapes {weight.shape} and {bias.shape}, the encoder gives {dim} numbers",
-            file=path, remedy=remedy,
-        )  # fmt: skip
+            file=path,
+            remedy=remedy,
+        )
     if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
         raise InputError("the attribute projection holds numbers that are not finite", file=path, remedy=remedy)
     return Projection(weight, bias, gamma, bool(config.get("together", True)))

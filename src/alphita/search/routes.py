@@ -110,11 +110,12 @@ class Routes:
             projected = search.projection(vectors)
         return [
             self._found(
-                None if titles is None else titles[row], None if values is None else values[row],
+                None if titles is None else titles[row],
+                None if values is None else values[row],
                 None if projected is None else projected[row],
             )
             for row in range(len(queries))
-        ]  # fmt: skip
+        ]
 
     def _found(self, titles: Float32 | None, values: Float32 | None, projected: Float32 | None) -> Found:
         search = self.search

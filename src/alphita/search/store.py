@@ -90,21 +90,30 @@ def build(
         auc = None if projected is None else _write_predicted(folder, found, encoder, projected)
         encoder.save(folder / "model")
         counts = {
-            "products": len(found.titles), "titles": len(found.title_names.strings), "values": len(found.values),
-            "attributes": len(found.attributes), "triples": len(found.triples), "held_out_triples": found.held_out,
-            "unnamed_triples": found.unnamed, "unnamed_products": found.unnamed_products,
-        }  # fmt: skip
+            "products": len(found.titles),
+            "titles": len(found.title_names.strings),
+            "values": len(found.values),
+            "attributes": len(found.attributes),
+            "triples": len(found.triples),
+            "held_out_triples": found.held_out,
+            "unnamed_triples": found.unnamed,
+            "unnamed_products": found.unnamed_products,
+        }
         facts = {
-            "attributes": found.attributes, "languages": sorted(languages), "dim": encoder.dim,
+            "attributes": found.attributes,
+            "languages": sorted(languages),
+            "dim": encoder.dim,
             "cleaning_version": CLEANING_VERSION,
-            "terminology_hash": terminology.content_hash, "model_hash": encoder.content_hash,
-            "tokenizer_hash": encoder.tokenizer_hash, "trained": training.keep(encoder, folder / "model"),
+            "terminology_hash": terminology.content_hash,
+            "model_hash": encoder.content_hash,
+            "tokenizer_hash": encoder.tokenizer_hash,
+            "trained": training.keep(encoder, folder / "model"),
             "split_hash": None if split is None else split.hash,
-            "projection": None if projected is None else {
-                "gamma": projected.gamma, "together": projected.together, "auc": auc,
-            },
+            "projection": None
+            if projected is None
+            else {"gamma": projected.gamma, "together": projected.together, "auc": auc},
             "counts": counts,
-        }  # fmt: skip
+        }
         text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
         (folder / CATALOGUE).write_text(text, encoding="utf-8")
         draft.fields.update(facts)
@@ -193,8 +202,9 @@ class Opened:
             if found != expected:
                 raise InputError(
                     f"the encoder does not belong to this search: its {name} is {found}, it was built with {expected}",
-                    file=self.path, remedy=REBUILD,
-                )  # fmt: skip
+                    file=self.path,
+                    remedy=REBUILD,
+                )
 
 
 def load(path: Path | str, *, verify: bool | None = None) -> Opened:
@@ -236,7 +246,7 @@ def _open(path: Path) -> Opened:
     starts = np.searchsorted(triples[:, 0], np.arange(len(products) + 1))
     return Opened(
         path, facts, products, values, facts["attributes"], triples, starts, titles, of_values, predicted, projected
-    )  # fmt: skip
+    )
 
 
 def _write_table(path: Path, columns: dict[str, list[str]]) -> None:

@@ -78,10 +78,7 @@ class Ahead:
 
 
 def create(
-    settings: Settings,
-    normalizer: Normalizer,
-    store: ReviewStore | None = None,
-    terminology: Terminology | None = None,
+    settings: Settings, normalizer: Normalizer, store: ReviewStore | None = None, terminology: Terminology | None = None
 ) -> FastAPI:
     """Return the app.
 
@@ -99,13 +96,19 @@ def create(
     manifest = normalizer.index.manifest
     work = normalizing.Work(normalizer)
     figures = metrics.Metrics(
-        version=__version__, index=normalizer.index.content_hash, model=manifest["model_hash"],
+        version=__version__,
+        index=normalizer.index.content_hash,
+        model=manifest["model_hash"],
         waiting=lambda: batcher.waiting,
-    )  # fmt: skip
+    )
     batcher: Batcher[normalizing.Question, Any] = Batcher(
-        work, cost=normalizing.cost, budget=settings.batch_tokens, window=settings.window, capacity=settings.queue,
+        work,
+        cost=normalizing.cost,
+        budget=settings.batch_tokens,
+        window=settings.window,
+        capacity=settings.queue,
         observe=figures.batch,
-    )  # fmt: skip
+    )
     status: dict[str, State] = {"status": "starting"}
 
     async def warm_up() -> None:
@@ -133,7 +136,12 @@ def create(
 
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
-        title="Alphita", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None,
+        title="Alphita",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
         description="Maps strings to the medical concepts that they name, and keeps what people decide about them.",
         telemetry=NO_TELEMETRY,
         middleware=[
@@ -143,7 +151,7 @@ def create(
             Middleware(Ahead, batcher),
             Middleware(Limits, settings),
         ],
-    )  # fmt: skip
+    )
     if settings.keys is not None:
         keys.load(settings.keys)  # at once; the middleware is made with the first request
     failures.install(app)
@@ -163,9 +171,12 @@ def create(
         """Tell whether the server can answer: 200 if so, else 503."""
         response.status_code = 200 if status["status"] == "ready" else 503
         return {
-            **status, "index": normalizer.index.content_hash, "model": manifest["model_hash"],
-            "calibrated": normalizer.calibration is not None, "assurance": normalizer.assurance,
-        }  # fmt: skip
+            **status,
+            "index": normalizer.index.content_hash,
+            "model": manifest["model_hash"],
+            "calibrated": normalizer.calibration is not None,
+            "assurance": normalizer.assurance,
+        }
 
     @app.get("/metrics", tags=["Operation"], response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def prometheus() -> Response:

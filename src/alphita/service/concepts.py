@@ -62,10 +62,15 @@ def _of_terminology(row: int, terminology: Terminology) -> Concept:
     found = terminology.concept(row)
     parents = [Named(id=parent, name=_name(parent, terminology)) for parent in found.parents]
     return Concept(
-        id=found.id, name=found.name, definition=found.definitions[0].text if found.definitions else None,
+        id=found.id,
+        name=found.name,
+        definition=found.definitions[0].text if found.definitions else None,
         synonyms=[Synonym(string=one.string, language=one.language, scope=one.scope) for one in found.terms],
-        parents=parents, types=found.semantic_types, retired=found.retired, replaced_by=found.replaced_by,
-    )  # fmt: skip
+        parents=parents,
+        types=found.semantic_types,
+        retired=found.retired,
+        replaced_by=found.replaced_by,
+    )
 
 
 def _name(identifier: str, terminology: Terminology) -> str:
@@ -84,12 +89,23 @@ def _of_index(asked: str, row: int, index: Index) -> Concept:
     synonyms = [Synonym(string=one["string"], language=one.get("language"), scope=one.get("scope")) for one in order]
     if retired:
         return Concept(
-            id=asked, name=synonyms[0].string, definition=None, synonyms=synonyms, parents=[], types=[],
-            retired=True, replaced_by=[concept.id],
-        )  # fmt: skip
+            id=asked,
+            name=synonyms[0].string,
+            definition=None,
+            synonyms=synonyms,
+            parents=[],
+            types=[],
+            retired=True,
+            replaced_by=[concept.id],
+        )
     parents = [index.concept(parent) for parent in segment.parents_of(row).tolist()]
     return Concept(
-        id=concept.id, name=concept.name, definition=concept.definition, synonyms=synonyms,
-        parents=[Named(id=parent.id, name=parent.name) for parent in parents], types=list(concept.semantic_types),
-        retired=False, replaced_by=[],
-    )  # fmt: skip
+        id=concept.id,
+        name=concept.name,
+        definition=concept.definition,
+        synonyms=synonyms,
+        parents=[Named(id=parent.id, name=parent.name) for parent in parents],
+        types=list(concept.semantic_types),
+        retired=False,
+        replaced_by=[],
+    )

@@ -20,9 +20,20 @@ from starlette.types import Receive, Scope, Send
 from alphita.errors import AlphitaError, InputError, UsageError
 
 # HTTP status -> code of an OperationOutcome's issue (FHIR: http://hl7.org/fhir/issue-type).
-ISSUES = {401: "login", 403: "forbidden", 404: "not-found", 405: "not-supported", 408: "timeout", 409: "conflict",
-          413: "too-long", 415: "not-supported", 422: "invalid", 429: "throttled", 503: "transient",
-          504: "timeout"}  # fmt: skip
+ISSUES = {
+    401: "login",
+    403: "forbidden",
+    404: "not-found",
+    405: "not-supported",
+    408: "timeout",
+    409: "conflict",
+    413: "too-long",
+    415: "not-supported",
+    422: "invalid",
+    429: "throttled",
+    503: "transient",
+    504: "timeout",
+}
 
 
 class Problem(BaseModel):
@@ -129,9 +140,11 @@ async def _http(request: Request, error: Exception) -> Response:
     known = detail if isinstance(detail, dict) else {"message": str(detail)}
     phrase = HTTPStatus(error.status_code).phrase
     refusal = Refusal(
-        error.status_code, str(known.get("code") or phrase.lower().replace(" ", "_").replace("-", "_")),
-        str(known.get("message") or phrase), field=known.get("field"),
-    )  # fmt: skip
+        error.status_code,
+        str(known.get("code") or phrase.lower().replace(" ", "_").replace("-", "_")),
+        str(known.get("message") or phrase),
+        field=known.get("field"),
+    )
     request.state.refused = refusal.code
     return respond(request.url.path, refusal, error.headers)
 

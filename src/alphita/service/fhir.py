@@ -29,7 +29,7 @@ from alphita.service.fhir_parameters import (
     from_query,
     from_resource,
     outcome,
-)  # fmt: skip
+)
 
 RELEASES: tuple[Release, ...] = get_args(Release)
 VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
@@ -56,9 +56,7 @@ def router(store: ReviewStore | None, index: Index) -> APIRouter:
     return routes
 
 
-def _add(
-    routes: APIRouter, release: Release, store: ReviewStore | None, index: Index, started: str
-) -> None:  # fmt: skip
+def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: Index, started: str) -> None:
     settled = SettledMappings(store.path) if store is not None else None
 
     def metadata(request: Request) -> Response:
@@ -78,9 +76,13 @@ def _add(
         return reply(fhir_lookup.answer(index, values, release))
 
     routes.add_api_route(
-        f"/{release}/metadata", metadata, methods=["GET"], summary=f"Capability statement ({release.upper()})",
-        operation_id=f"fhir_{release}_metadata", response_class=JSONResponse,
-    )  # fmt: skip
+        f"/{release}/metadata",
+        metadata,
+        methods=["GET"],
+        summary=f"Capability statement ({release.upper()})",
+        operation_id=f"fhir_{release}_metadata",
+        response_class=JSONResponse,
+    )
     for path, known, repeated, answered in (
         (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated),
         (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up),
@@ -89,9 +91,13 @@ def _add(
 
 
 def _operation(
-    routes: APIRouter, release: Release, path: str, known: dict[str, str], repeated: tuple[str, ...],
+    routes: APIRouter,
+    release: Release,
+    path: str,
+    known: dict[str, str],
+    repeated: tuple[str, ...],
     answered: Callable[[Values], Response],
-) -> None:  # fmt: skip
+) -> None:
     def get(request: Request) -> Response:
         return answered(from_query(request.query_params.multi_items(), known, repeated))
 
@@ -106,19 +112,33 @@ def _operation(
     }
     queried = [
         {"name": one, "in": "query", "schema": {"type": "boolean" if kind == "boolean" else "string"}}
-        for one, kind in known.items() if kind not in COMPLEX
-    ]  # fmt: skip
+        for one, kind in known.items()
+        if kind not in COMPLEX
+    ]
     content = {kind: {"schema": {"type": "object"}} for kind in (MEDIA_TYPE, "application/json")}
     caller = [Depends(keys.reviewer)]
     routes.add_api_route(
-        f"/{release}/{path}", get, methods=["GET"], summary=summary, operation_id=f"fhir_{release}_{name}_get",
-        openapi_extra={"parameters": queried}, responses=responses, dependencies=caller, response_class=JSONResponse,
-    )  # fmt: skip
-    routes.add_api_route(
-        f"/{release}/{path}", post, methods=["POST"], summary=summary, operation_id=f"fhir_{release}_{name}_post",
-        openapi_extra={"requestBody": {"content": content, "required": True}}, responses=responses, dependencies=caller,
+        f"/{release}/{path}",
+        get,
+        methods=["GET"],
+        summary=summary,
+        operation_id=f"fhir_{release}_{name}_get",
+        openapi_extra={"parameters": queried},
+        responses=responses,
+        dependencies=caller,
         response_class=JSONResponse,
-    )  # fmt: skip
+    )
+    routes.add_api_route(
+        f"/{release}/{path}",
+        post,
+        methods=["POST"],
+        summary=summary,
+        operation_id=f"fhir_{release}_{name}_post",
+        openapi_extra={"requestBody": {"content": content, "required": True}},
+        responses=responses,
+        dependencies=caller,
+        response_class=JSONResponse,
+    )
 
 
 async def _resource(request: Request) -> bytes:
@@ -162,15 +182,21 @@ def capabilities(release: Release, date: str) -> dict[str, Any]:
         CONCEPT_MAP: {"name": "translate", "definition": f"{DEFINITIONS}/ConceptMap-translate"},
     }
     return {
-        "resourceType": "CapabilityStatement", "status": "active", "date": date, "kind": "instance",
+        "resourceType": "CapabilityStatement",
+        "status": "active",
+        "date": date,
+        "kind": "instance",
         "software": {"name": "Alphita", "version": __version__},
         "implementation": {"description": "Alphita: reviewed mappings ($translate) and indexed concepts ($lookup)"},
-        "fhirVersion": VERSIONS[release], "format": ["json", MEDIA_TYPE],
-        "rest": [{
-            "mode": "server",
-            "resource": [{"type": kind, "operation": [operation]} for kind, operation in operations.items()],
-        }],
-    }  # fmt: skip
+        "fhirVersion": VERSIONS[release],
+        "format": ["json", MEDIA_TYPE],
+        "rest": [
+            {
+                "mode": "server",
+                "resource": [{"type": kind, "operation": [operation]} for kind, operation in operations.items()],
+            }
+        ],
+    }
 
 
 def _check_accepted(request: Request) -> None:

@@ -19,9 +19,15 @@ from alphita.terminology import prefixes
 from alphita.terminology.language_ranges import speaks
 
 KNOWN = {
-    "code": "code", "system": "uri", "version": "string", "coding": "Coding", "date": "dateTime",
-    "displayLanguage": "code", "property": "code", "useSupplement": "uri",
-}  # fmt: skip
+    "code": "code",
+    "system": "uri",
+    "version": "string",
+    "coding": "Coding",
+    "date": "dateTime",
+    "displayLanguage": "code",
+    "property": "code",
+    "useSupplement": "uri",
+}
 REPEATED = ("property", "useSupplement")
 
 

@@ -22,11 +22,16 @@ COMMON = ("_format", "_pretty")
 # The types of parameters, and the member of a Parameters resource that may hold one. Some servers' clients write a code
 # or a uri as a string.
 MEMBERS: dict[str, tuple[str, ...]] = {
-    "code": ("valueCode", "valueString", "valueUri"), "uri": ("valueUri", "valueUrl", "valueCanonical", "valueString"),
-    "string": ("valueString", "valueCode", "valueId"), "boolean": ("valueBoolean",), "dateTime": ("valueDateTime",),
-    "Coding": ("valueCoding",), "CodeableConcept": ("valueCodeableConcept",), "ConceptMap": ("resource",),
+    "code": ("valueCode", "valueString", "valueUri"),
+    "uri": ("valueUri", "valueUrl", "valueCanonical", "valueString"),
+    "string": ("valueString", "valueCode", "valueId"),
+    "boolean": ("valueBoolean",),
+    "dateTime": ("valueDateTime",),
+    "Coding": ("valueCoding",),
+    "CodeableConcept": ("valueCodeableConcept",),
+    "ConceptMap": ("resource",),
     "group": ("part",),
-}  # fmt: skip
+}
 COMPLEX = ("Coding", "CodeableConcept", "ConceptMap", "group")
 
 

@@ -26,20 +26,44 @@ from alphita.mappings.review.settled import Settled, SettledMappings
 from alphita.service.fhir_parameters import Fault, Release, Values, coding, one, parameter
 
 KNOWN = {
-    "url": "uri", "conceptMap": "ConceptMap", "conceptMapVersion": "string", "code": "code", "system": "uri",
-    "version": "string", "source": "uri", "coding": "Coding", "codeableConcept": "CodeableConcept", "target": "uri",
-    "targetsystem": "uri", "reverse": "boolean", "dependency": "group",
-    "sourceCode": "code", "sourceSystem": "uri", "sourceVersion": "string", "sourceScope": "uri",
-    "sourceCoding": "Coding", "sourceCodeableConcept": "CodeableConcept", "targetCode": "code",
-    "targetCoding": "Coding", "targetCodeableConcept": "CodeableConcept", "targetScope": "uri", "targetSystem": "uri",
-}  # fmt: skip
+    "url": "uri",
+    "conceptMap": "ConceptMap",
+    "conceptMapVersion": "string",
+    "code": "code",
+    "system": "uri",
+    "version": "string",
+    "source": "uri",
+    "coding": "Coding",
+    "codeableConcept": "CodeableConcept",
+    "target": "uri",
+    "targetsystem": "uri",
+    "reverse": "boolean",
+    "dependency": "group",
+    "sourceCode": "code",
+    "sourceSystem": "uri",
+    "sourceVersion": "string",
+    "sourceScope": "uri",
+    "sourceCoding": "Coding",
+    "sourceCodeableConcept": "CodeableConcept",
+    "targetCode": "code",
+    "targetCoding": "Coding",
+    "targetCodeableConcept": "CodeableConcept",
+    "targetScope": "uri",
+    "targetSystem": "uri",
+}
 REPEATED = ("dependency",)
 # What says what to translate, and for a code, what may give its system.
 ASKED_BY: dict[str, tuple[str, ...]] = {
-    "code": ("system", "sourceSystem"), "coding": (), "codeableConcept": (),
-    "sourceCode": ("system", "sourceSystem"), "sourceCoding": (), "sourceCodeableConcept": (),
-    "targetCode": ("system", "targetSystem", "targetsystem"), "targetCoding": (), "targetCodeableConcept": (),
-}  # fmt: skip
+    "code": ("system", "sourceSystem"),
+    "coding": (),
+    "codeableConcept": (),
+    "sourceCode": ("system", "sourceSystem"),
+    "sourceCoding": (),
+    "sourceCodeableConcept": (),
+    "targetCode": ("system", "targetSystem", "targetsystem"),
+    "targetCoding": (),
+    "targetCodeableConcept": (),
+}
 NOT_DONE = {
     "conceptMap": "translates by the maps of this service only",
     "dependency": "has no maps that depend on anything",
@@ -136,9 +160,10 @@ def _scope(values: Values, *names: str) -> str:
     if "/ValueSet/" in found or (ALL_CODES in found and not found.endswith(ALL_CODES)):
         given = next(name for name in names if name in values)
         raise Fault(
-            "not-supported", f"the value set in {given!r} is not known here; name a code system in "
+            "not-supported",
+            f"the value set in {given!r} is not known here; name a code system in "
             "'targetsystem' (R4) or 'targetSystem' (R5)",
-        )  # fmt: skip
+        )
     return found.removesuffix(ALL_CODES)
 
 

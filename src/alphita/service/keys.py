@@ -72,15 +72,17 @@ def load(path: Path) -> list[Key]:
         name, digest = check_name(cells[0], path, number), cells[1].lower()
         # Not shown: it might be the key itself, put there by mistake.
         if not _HASH.fullmatch(digest):
-            raise InputError("no SHA-256 of 64 hexadecimal digits", file=path, line=number, field="sha256",
-                             remedy=remedy)  # fmt: skip
+            raise InputError(
+                "no SHA-256 of 64 hexadecimal digits", file=path, line=number, field="sha256", remedy=remedy
+            )
         if digest in keys:
             raise InputError("the same key is there twice", file=path, line=number, field="sha256")
         try:
             last_day = date.fromisoformat(cells[2]) if len(cells) == 3 and cells[2] else None
         except ValueError:
-            raise InputError("no date", file=path, line=number, field="last day", value=cells[2],
-                             remedy="write it as 2030-12-31") from None  # fmt: skip
+            raise InputError(
+                "no date", file=path, line=number, field="last day", value=cells[2], remedy="write it as 2030-12-31"
+            ) from None
         keys[digest] = Key(name, digest, last_day)
     if not keys:
         raise InputError("holds no key", file=path, remedy=remedy)
@@ -94,8 +96,14 @@ def check_name(name: str, path: Path | None = None, line: int | None = None) -> 
         InputError: it is empty, too long, has characters that cannot be printed, or begins as comments of the file do.
     """
     if not 0 < len(name) <= MOST_NAME or not name.isprintable() or name != name.strip() or name.startswith("#"):
-        raise InputError("no name of a reviewer", file=path, line=line, field="name", value=name,
-                         remedy=f"1 to {MOST_NAME} printable characters, the first no #")  # fmt: skip
+        raise InputError(
+            "no name of a reviewer",
+            file=path,
+            line=line,
+            field="name",
+            value=name,
+            remedy=f"1 to {MOST_NAME} printable characters, the first no #",
+        )
     return name
 
 

@@ -121,8 +121,9 @@ class Limits:
         if client in (None, "local"):
             client = (scope.get("client") or ("",))[0]
         if wait := self.rate.take(str(client)):
-            raise Refusal(TOO_MANY, "too_many_requests", f"more than {self.settings.rate:g} requests a second",
-                          retry_after=wait)  # fmt: skip
+            raise Refusal(
+                TOO_MANY, "too_many_requests", f"more than {self.settings.rate:g} requests a second", retry_after=wait
+            )
         if self.requests >= self.settings.max_requests:
             raise Refusal(503, "busy", "too many requests at once", retry_after=1)
 

@@ -115,10 +115,14 @@ class Watch:
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
         state = scope["state"]
         fields = {
-            "request": state["request_id"], "method": scope["method"][:16], "route": route_of(scope), "status": status,
-            "ms": round(1000 * seconds, 1), "reviewer": state.get("reviewer"),
+            "request": state["request_id"],
+            "method": scope["method"][:16],
+            "route": route_of(scope),
+            "status": status,
+            "ms": round(1000 * seconds, 1),
+            "reviewer": state.get("reviewer"),
             "client": (scope.get("client") or ("",))[0],
-        }  # fmt: skip
+        }
         fields |= {name: state[name] for name in ("rows", "refused") if name in state}
         if self.mentions:
             fields |= {"asked": state["asked"]} if "asked" in state else {}

@@ -29,19 +29,29 @@ class Metrics:
         """
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._requests = Counter("alphita_requests_total", "Requests answered.", ("route", "method", "status"),
-                                 registry=self.registry)  # fmt: skip
-        self._seconds = Histogram("alphita_request_seconds", "Seconds from a request to the end of its answer.",
-                                  ("route",), buckets=SECONDS, registry=self.registry)  # fmt: skip
-        self._refused = Counter("alphita_refused_total", "Requests refused, by reason.", ("code",),
-                                registry=self.registry)  # fmt: skip
+        self._requests = Counter(
+            "alphita_requests_total", "Requests answered.", ("route", "method", "status"), registry=self.registry
+        )
+        self._seconds = Histogram(
+            "alphita_request_seconds",
+            "Seconds from a request to the end of its answer.",
+            ("route",),
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+        self._refused = Counter(
+            "alphita_refused_total", "Requests refused, by reason.", ("code",), registry=self.registry
+        )
         self._open = Gauge("alphita_requests_open", "Requests being answered.", registry=self.registry)
-        self._sizes = Histogram("alphita_batch_size", "Mentions and texts answered together.", buckets=SIZES,
-                                registry=self.registry)  # fmt: skip
-        self._batch_requests = Histogram("alphita_batch_requests", "Requests answered together.", buckets=SIZES,
-                                         registry=self.registry)  # fmt: skip
-        self._batch_seconds = Histogram("alphita_batch_seconds", "Seconds of a batch.", buckets=SECONDS,
-                                        registry=self.registry)  # fmt: skip
+        self._sizes = Histogram(
+            "alphita_batch_size", "Mentions and texts answered together.", buckets=SIZES, registry=self.registry
+        )
+        self._batch_requests = Histogram(
+            "alphita_batch_requests", "Requests answered together.", buckets=SIZES, registry=self.registry
+        )
+        self._batch_seconds = Histogram(
+            "alphita_batch_seconds", "Seconds of a batch.", buckets=SECONDS, registry=self.registry
+        )
         self._tokens = Counter("alphita_batch_tokens_total", "Tokens answered, about.", registry=self.registry)
         depth = Gauge("alphita_queue_depth", "Mentions and texts waiting or being answered.", registry=self.registry)
         depth.set_function(waiting)

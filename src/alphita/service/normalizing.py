@@ -39,10 +39,15 @@ _candidate_values = attrgetter(*_CANDIDATE)
 class Mentions(BaseModel):
     """Strings to be mapped to concepts."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
-        {"mentions": ["hart attack", "T2DM", "mal di schiena"], "top": 3},
-        {"mentions": ["CHF"], "contexts": ["admitted for congestive heart failure"], "explain": True},
-    ]})  # fmt: skip
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"mentions": ["hart attack", "T2DM", "mal di schiena"], "top": 3},
+                {"mentions": ["CHF"], "contexts": ["admitted for congestive heart failure"], "explain": True},
+            ]
+        },
+    )
 
     mentions: list[str] = Field(description="the strings")
     top: int = Field(5, ge=1, description="candidates of each")
@@ -138,9 +143,12 @@ class Work:
             contexts = [one.context for one in questions]
             languages = [one.language for one in questions]
             results = self.normalizer.normalize(
-                [one.string for one in questions], top_k=kind.top, explain=kind.explain,
-                contexts=contexts if any(contexts) else None, languages=languages if any(languages) else None,
-            )  # fmt: skip
+                [one.string for one in questions],
+                top_k=kind.top,
+                explain=kind.explain,
+                contexts=contexts if any(contexts) else None,
+                languages=languages if any(languages) else None,
+            )
             return [encode(result, kind.top) for result in results]
         cleaned = clean_many([one.string for one in questions], self.normalizer.index.rules)
         vectors: NDArray[np.float32] = unit(self.normalizer.encoder().encode(cleaned))
@@ -150,12 +158,20 @@ class Work:
 def encode(result: Result, top: int) -> bytes:
     """Return an answer's JSON, as `Answer` has it."""
     candidates = [dict(zip(_CANDIDATE, _candidate_values(one), strict=True)) for one in result.candidates[:top]]
-    return to_json({
-        "mention": result.mention, "concept_id": result.concept_id, "concept_name": result.concept_name,
-        "matched_term": result.matched_term, "similarity": result.similarity, "confidence": result.confidence,
-        "method": result.method, "decision": result.decision,
-        "explanation": None if result.explanation is None else str(result.explanation), "candidates": candidates,
-    })  # fmt: skip
+    return to_json(
+        {
+            "mention": result.mention,
+            "concept_id": result.concept_id,
+            "concept_name": result.concept_name,
+            "matched_term": result.matched_term,
+            "similarity": result.similarity,
+            "confidence": result.confidence,
+            "method": result.method,
+            "decision": result.decision,
+            "explanation": None if result.explanation is None else str(result.explanation),
+            "candidates": candidates,
+        }
+    )
 
 
 def cost(question: Question) -> int:

@@ -18,9 +18,9 @@ from alphita.service.settings import Settings
 class Remembering(BaseModel):
     """Strings of one source."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [
-        {"source": "LAB_SYSTEM", "mentions": ["hart attack", "T2DM"]},
-    ]})  # fmt: skip
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"source": "LAB_SYSTEM", "mentions": ["hart attack", "T2DM"]}]}
+    )
 
     source: str = Field(description="where the strings come from, as the projects say it")
     mentions: list[str] = Field(description="the strings; compared after cleaning")
@@ -74,6 +74,11 @@ def router(settings: Settings, store: ReviewStore) -> APIRouter:
 
 def _remembered(mention: str, one: Decision) -> Remembered:
     return Remembered(
-        mention=mention, kind=one.kind, concept_id=one.concept_id, relation=one.relation, reviewer=one.reviewer,
-        at=one.at, project=one.project,
-    )  # fmt: skip
+        mention=mention,
+        kind=one.kind,
+        concept_id=one.concept_id,
+        relation=one.relation,
+        reviewer=one.reviewer,
+        at=one.at,
+        project=one.project,
+    )

@@ -31,17 +31,16 @@ def check_name(name: str) -> None:
     if not name.strip() or name != name.strip() or len(name) > MOST_CHARACTERS:
         raise InputError(
             f"a project's name must have 1 to {MOST_CHARACTERS} characters, the first and the last no spaces",
-            field="name", value=name,
-        )  # fmt: skip
+            field="name",
+            value=name,
+        )
     if name in (".", "..") or any(one in "/\\" or not one.isprintable() for one in name):
         raise InputError(
             "a project's name must have no slash, backslash or control character", field="name", value=name
         )
 
 
-def project_of(
-    name: str, source: str, column: str, index: Index | None, *, blind: bool = True
-) -> Project:  # fmt: skip
+def project_of(name: str, source: str, column: str, index: Index | None, *, blind: bool = True) -> Project:
     """Return a new project; what the index knows of terminology, release and model is "" without one."""
     manifest: dict[str, Any] = index.manifest if index is not None else {}
     hashes = [str(manifest.get(one) or "") for one in ("terminology_hash", "model_hash")]
@@ -55,9 +54,14 @@ def release_of(index: Index | None) -> str:
 
 
 def add(
-    store: ReviewStore, project: Project, rows: Iterable[ReviewRow], index: Index | None, *, by: str = imports.UNNAMED,
+    store: ReviewStore,
+    project: Project,
+    rows: Iterable[ReviewRow],
+    index: Index | None,
+    *,
+    by: str = imports.UNNAMED,
     guarded: bool = False,
-) -> Added:  # fmt: skip
+) -> Added:
     """Add rows to a project, which is made if there is none of its name; and put them in the order "learning".
 
     Args:
@@ -85,9 +89,11 @@ def add(
     else:
         if known.source != project.source:
             raise InputError(
-                f"the project is there already, with codes of {known.source!r}", field="source", value=project.source,
+                f"the project is there already, with codes of {known.source!r}",
+                field="source",
+                value=project.source,
                 remedy="give that source, or another name",
-            )  # fmt: skip
+            )
         added = store.add_rows(project.name, found, by=by, guarded=guarded)
     asking.update(store, project.name)
     return added
@@ -101,9 +107,15 @@ def _typed(rows: Iterable[ReviewRow], index: Index) -> Iterable[ReviewRow]:
 
 
 def export(
-    store: ReviewStore, project: str, writer: ModuleType, header: Header, out: Path, rejects: Rejects, *,
+    store: ReviewStore,
+    project: str,
+    writer: ModuleType,
+    header: Header,
+    out: Path,
+    rejects: Rejects,
+    *,
     settled_only: bool,
-) -> files.Written:  # fmt: skip
+) -> files.Written:
     """Write a project's mappings to a file.
 
     Args:
@@ -135,8 +147,9 @@ def omop_of(index: Index) -> dict[str, TargetInfo] | None:
     is_known = "S" in columns[-1]
     return {
         curie: TargetInfo(number, domain or "", vocabulary or "", standard == "S" if is_known else None)
-        for curie, number, domain, vocabulary, standard in zip(*columns, strict=True) if number is not None
-    }  # fmt: skip
+        for curie, number, domain, vocabulary, standard in zip(*columns, strict=True)
+        if number is not None
+    }
 
 
 def told(path: Path) -> list[dict[str, str]]:

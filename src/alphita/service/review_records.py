@@ -23,9 +23,7 @@ Comment = Annotated[str, Field(max_length=10_000)]
 # SQLite's largest integer.
 Number = Annotated[int, Field(ge=0, le=2**63 - 1)]
 ConceptId = Annotated[str, Field(min_length=1, max_length=1_000)]
-ANSWER = (
-    "concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision", "relation"
-)  # fmt: skip
+ANSWER = ("concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision", "relation")
 CONCEPTS_KEPT = 10_000
 
 
@@ -86,12 +84,20 @@ def standing_json(standing: Standing, reviewer: str) -> dict[str, Any]:
     mine = next((one for one in standing.decisions if one.reviewer == reviewer), None)
     answer = row.candidates[0] if row.candidates else None
     return {
-        "id": row.id, "number": row.number, "code": row.code, "mention": row.mention, "frequency": row.frequency,
-        "context": row.context, "types": list(row.types), "risk": row.risk, "state": standing.state,
-        "settled": standing.settled, "concept_id": standing.concept_id,
+        "id": row.id,
+        "number": row.number,
+        "code": row.code,
+        "mention": row.mention,
+        "frequency": row.frequency,
+        "context": row.context,
+        "types": list(row.types),
+        "risk": row.risk,
+        "state": standing.state,
+        "settled": standing.settled,
+        "concept_id": standing.concept_id,
         "mine": decision_json(mine) if mine is not None else None,
         "answer": {name: getattr(answer, name) for name in ANSWER} if answer is not None else None,
-    }  # fmt: skip
+    }
 
 
 def detail_json(
@@ -122,9 +128,11 @@ def concepts(index: Index, terminology: Terminology | None) -> Callable[[str], d
             return {"definition": None, "parents": [], "synonyms": [], "types": []}
         strings = [one.string for one in concept.synonyms if one.string != concept.name]
         return {
-            "definition": concept.definition, "parents": [one.model_dump() for one in concept.parents],
-            "synonyms": list(dict.fromkeys(strings)), "types": concept.types,
-        }  # fmt: skip
+            "definition": concept.definition,
+            "parents": [one.model_dump() for one in concept.parents],
+            "synonyms": list(dict.fromkeys(strings)),
+            "types": concept.types,
+        }
 
     return shown
 

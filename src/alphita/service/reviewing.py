@@ -40,7 +40,7 @@ from alphita.service.review_records import (
     detail_json,
     project_json,
     standing_json,
-)  # fmt: skip
+)
 from alphita.terminology.store import Terminology
 
 FORMATS = "alphita.mappings.formats"
@@ -54,15 +54,22 @@ Types = Annotated[list[str] | None, Query(alias="type", description="semantic ty
 REFUSED_TYPES = ("", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded")
 # What a body is, where neither a format nor a file name is given.
 BY_MEDIA_TYPE = {
-    "application/x-ndjson": "jsonl", "application/jsonl": "jsonl", "text/tab-separated-values": "sssom",
+    "application/x-ndjson": "jsonl",
+    "application/jsonl": "jsonl",
+    "text/tab-separated-values": "sssom",
     "application/vnd.apache.parquet": "parquet",
-}  # fmt: skip
+}
 MEDIA_TYPES = {
-    "csv": "text/csv; charset=utf-8", "usagi": "text/csv; charset=utf-8", "omop": "text/csv; charset=utf-8",
-    "jsonl": "application/x-ndjson", "sssom": "text/tab-separated-values; charset=utf-8",
-    "fhir_r4": "application/fhir+json", "fhir_r5": "application/fhir+json",
-    "parquet": "application/vnd.apache.parquet", "html": "text/html; charset=utf-8",
-}  # fmt: skip
+    "csv": "text/csv; charset=utf-8",
+    "usagi": "text/csv; charset=utf-8",
+    "omop": "text/csv; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+    "sssom": "text/tab-separated-values; charset=utf-8",
+    "fhir_r4": "application/fhir+json",
+    "fhir_r5": "application/fhir+json",
+    "parquet": "application/vnd.apache.parquet",
+    "html": "text/html; charset=utf-8",
+}
 LOSSES, SET_ASIDE = "X-Alphita-Losses", "X-Alphita-Set-Aside"
 
 
@@ -85,9 +92,7 @@ class Route(APIRoute):
         return answered
 
 
-def router(
-    store: ReviewStore | None, normalizer: Normalizer, terminology: Terminology | None = None
-) -> APIRouter:  # fmt: skip
+def router(store: ReviewStore | None, normalizer: Normalizer, terminology: Terminology | None = None) -> APIRouter:
     """Return the routes.
 
     Args:
@@ -101,11 +106,15 @@ def router(
     @routes.get("/me", summary="Who asks, and of what")
     def me(reviewer: Caller) -> dict[str, Any]:
         return {
-            "reviewer": reviewer, "projects": [project_json(one) for one in store.projects()] if store else [],
-            "version": __version__, "release": review_files.release_of(index), "model": index.manifest["model_hash"],
-            "terminology": index.manifest["terminology_hash"], "calibrated": normalizer.calibration is not None,
+            "reviewer": reviewer,
+            "projects": [project_json(one) for one in store.projects()] if store else [],
+            "version": __version__,
+            "release": review_files.release_of(index),
+            "model": index.manifest["model_hash"],
+            "terminology": index.manifest["terminology_hash"],
+            "calibrated": normalizer.calibration is not None,
             "assurance": normalizer.assurance,
-        }  # fmt: skip
+        }
 
     if store is not None:
         _reading(routes, store, concepts(index, terminology))
@@ -135,14 +144,25 @@ def _reading(routes: APIRouter, store: ReviewStore, shown: Callable[[str], dict[
 
     @routes.get("/projects/{name}/rows", summary="The queue", responses=documented(404))
     def rows(
-        name: Name, reviewer: Caller, order: Order = "risk", state: State = "open",
-        search: Annotated[str, Query(max_length=1_000)] = "", types: Types = None,
-        offset: Annotated[int, Query(ge=0, le=LARGEST)] = 0, limit: Annotated[int, Query(ge=0, le=MOST_ROWS)] = 100,
-    ) -> dict[str, Any]:  # fmt: skip
+        name: Name,
+        reviewer: Caller,
+        order: Order = "risk",
+        state: State = "open",
+        search: Annotated[str, Query(max_length=1_000)] = "",
+        types: Types = None,
+        offset: Annotated[int, Query(ge=0, le=LARGEST)] = 0,
+        limit: Annotated[int, Query(ge=0, le=MOST_ROWS)] = 100,
+    ) -> dict[str, Any]:
         total, page = store.queue(
-            name, reviewer=reviewer, order=order, state=state, search=search, types=types or (), limit=limit,
+            name,
+            reviewer=reviewer,
+            order=order,
+            state=state,
+            search=search,
+            types=types or (),
+            limit=limit,
             offset=offset,
-        )  # fmt: skip
+        )
         return {"total": total, "rows": [standing_json(one, reviewer) for one in page]}
 
     @routes.get("/projects/{name}/rows/{row}", summary="One row, with its candidates", responses=documented(404))
@@ -201,10 +221,16 @@ class _Chosen:
         if kind == "choose" and concept_id is None:
             raise Refusal(422, "invalid", "say which concept", field="concept_id")
         return Decision(
-            asked.uid, row.project, row.id, reviewer, kind, concept_id,
-            asked.relation if concept_id is not None else None, asked.comment,
+            asked.uid,
+            row.project,
+            row.id,
+            reviewer,
+            kind,
+            concept_id,
+            asked.relation if concept_id is not None else None,
+            asked.comment,
             concept_name=self._name(row, concept_id) if concept_id is not None else None,
-        )  # fmt: skip
+        )
 
     def _name(self, row: ReviewRow, concept_id: str) -> str | None:
         for one in row.candidates:
@@ -246,14 +272,18 @@ def _deciding(routes: APIRouter, store: ReviewStore, chosen: _Chosen) -> None:
             name, reviewer, asked.uid, threshold=asked.threshold, types=asked.types, preview=asked.preview
         )
         return {
-            "rows": done.rows, "occurrences": done.occurrences, "expected_wrong": done.expected_wrong,
+            "rows": done.rows,
+            "occurrences": done.occurrences,
+            "expected_wrong": done.expected_wrong,
             "applied": not asked.preview,
-        }  # fmt: skip
+        }
 
     @routes.post(
-        "/projects/{name}/rows/{row}/adjudicate", status_code=201, summary="Settle a disagreement",
+        "/projects/{name}/rows/{row}/adjudicate",
+        status_code=201,
+        summary="Settle a disagreement",
         responses=documented(404, 409, 422),
-    )  # fmt: skip
+    )
     def adjudicate(name: Name, row: RowId, asked: Settling, reviewer: Caller) -> dict[str, Any]:
         found = store.row(row)
         _check_project(found, name)
@@ -267,20 +297,31 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
     targets = review_files.omop_of(normalizer.index)
 
     @routes.post(
-        "/projects", status_code=201, summary="Import a file of `alphita normalize`",
+        "/projects",
+        status_code=201,
+        summary="Import a file of `alphita normalize`",
         responses=documented(413, 415, 422),
-        openapi_extra={"requestBody": {"required": True, "content": {
-            kind: {"schema": {"type": "string", "format": "binary"}}
-            for kind in ("text/csv", "application/octet-stream")
-        }}},
-    )  # fmt: skip
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": {
+                    kind: {"schema": {"type": "string", "format": "binary"}}
+                    for kind in ("text/csv", "application/octet-stream")
+                },
+            }
+        },
+    )
     def imported(
-        request: Request, reviewer: Caller, name: Annotated[str, Query(max_length=review_files.MOST_CHARACTERS)],
-        source: Annotated[str, Query(max_length=1_000)], column: Annotated[str, Query(max_length=1_000)] = "",
+        request: Request,
+        reviewer: Caller,
+        name: Annotated[str, Query(max_length=review_files.MOST_CHARACTERS)],
+        source: Annotated[str, Query(max_length=1_000)],
+        column: Annotated[str, Query(max_length=1_000)] = "",
         format_: Annotated[str, Query(alias="format", description="told by the file's name otherwise")] = "",
-        filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "", blind: bool = True,
+        filename: Annotated[str, Query(max_length=1_000, description="the file's name")] = "",
+        blind: bool = True,
         body: bytes = Depends(_file),
-    ) -> dict[str, Any]:  # fmt: skip
+    ) -> dict[str, Any]:
         """Read a file of mappings into a project, which is made if there is none of its name."""
         kind = _kind(request)
         reader = _names.chosen(
@@ -296,25 +337,43 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
         project = review_files.project_of(name, source, column, normalizer.index, blind=blind)
         added = review_files.add(store, project, rows, normalizer.index, by=reviewer, guarded=True)
         return {
-            "new": added.new, "known": added.known, "decided": added.decided, "overtaken": added.overtaken,
-            "left_out": dict(left_out), "set_aside": rejects.count, "problems": problems,
-        }  # fmt: skip
+            "new": added.new,
+            "known": added.known,
+            "decided": added.decided,
+            "overtaken": added.overtaken,
+            "left_out": dict(left_out),
+            "set_aside": rejects.count,
+            "problems": problems,
+        }
 
-    @routes.get(
-        "/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response,
-    )  # fmt: skip
+    @routes.get("/projects/{name}/export", summary="Export", responses=documented(404, 422), response_class=Response)
     def exported(
-        name: Name, reviewer: Caller, format_: Annotated[str, Query(alias="format")] = "csv", settled: bool = True,
-        set_id: str = "", set_version: str = "", licence: str = "", date: str = "", source_vocabulary: str = "",
-        source_system: str = "", source_version: str = "", target_system: str = "",
-    ) -> Response:  # fmt: skip
+        name: Name,
+        reviewer: Caller,
+        format_: Annotated[str, Query(alias="format")] = "csv",
+        settled: bool = True,
+        set_id: str = "",
+        set_version: str = "",
+        licence: str = "",
+        date: str = "",
+        source_vocabulary: str = "",
+        source_system: str = "",
+        source_version: str = "",
+        target_system: str = "",
+    ) -> Response:
         """Write a project as a file; what the format does not hold is told in headers."""
         writer = registry.load(FORMATS, format_)
         header = Header(
-            set_id=set_id, version=set_version, licence=licence, date=day_of(date),
-            source_vocabulary=source_vocabulary, source_system=source_system, source_version=source_version,
-            target_system=target_system, target_info=targets.get if targets is not None else None,
-        )  # fmt: skip
+            set_id=set_id,
+            version=set_version,
+            licence=licence,
+            date=day_of(date),
+            source_vocabulary=source_vocabulary,
+            source_system=source_system,
+            source_version=source_version,
+            target_system=target_system,
+            target_info=targets.get if targets is not None else None,
+        )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "out"
             written = review_files.export(store, name, writer, header, path, Rejects(), settled_only=settled)
@@ -323,8 +382,10 @@ def _files(routes: APIRouter, store: ReviewStore, normalizer: Normalizer) -> Non
         plain = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in called)
         headers = {
             "Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(called, safe='')}",
-            LOSSES: json.dumps(written.losses), SET_ASIDE: str(written.set_aside), "Cache-Control": "no-store",
-        }  # fmt: skip
+            LOSSES: json.dumps(written.losses),
+            SET_ASIDE: str(written.set_aside),
+            "Cache-Control": "no-store",
+        }
         return Response(content, headers=headers, media_type=MEDIA_TYPES.get(format_, "application/octet-stream"))
 
 

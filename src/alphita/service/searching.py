@@ -83,10 +83,11 @@ class Finder:
             concept = int(segment.term_concept[term])
             if concept not in found:
                 found[concept] = Found(
-                    segment.concepts.column("id")[concept].as_py(), segment.concepts.column("name")[concept].as_py(),
+                    segment.concepts.column("id")[concept].as_py(),
+                    segment.concepts.column("name")[concept].as_py(),
                     segment.terms.column("string")[term].as_py(),
                     None if similarity is None else round(similarity, DECIMALS),
-                )  # fmt: skip
+                )
 
     def _strings(
         self, cleaned: str, most: int, vector: NDArray[np.float32] | None

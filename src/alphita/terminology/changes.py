@@ -36,7 +36,7 @@ KINDS = {
     "synonym_lost": "a string the concept has no more in this language; `detail` is its scope",
     "scope": "a synonym's scope changed: `detail` is the string",
     "moved": "`old` parents lost, `new` parents won",
-}  # fmt: skip
+}
 COLUMNS = ("kind", "concept", "name", "language", "old", "new", "detail")
 _STRINGS = dict.fromkeys(COLUMNS, pl.String)
 JOINT = " | "
@@ -121,9 +121,12 @@ class _Release:
     def _terms(self, tables: Tables) -> pl.DataFrame:
         """Return id, language, string, preferred, scope: one row a string, in its best role."""
         return tables.terms.select(
-            self._curie(tables.terms["concept"]).alias("id"), pl.col("language").cast(pl.String), "string", "preferred",
+            self._curie(tables.terms["concept"]).alias("id"),
+            pl.col("language").cast(pl.String),
+            "string",
+            "preferred",
             pl.col("scope").cast(pl.String),
-        ).unique(["id", "language", "string"], keep="first", maintain_order=True)  # fmt: skip
+        ).unique(["id", "language", "string"], keep="first", maintain_order=True)
 
     def _parents(self, tables: Tables) -> pl.DataFrame:
         frame = tables.relations.filter(pl.col("relation").cast(pl.String).is_in(list(tables.parent_relations)))
@@ -159,10 +162,13 @@ def _of_concepts(before: _Release, after: _Release) -> list[pl.DataFrame]:
         _rows(both.filter(pl.col("retired") & is_live), "restored", name="name_now"),
         _rows(
             kept_retired.filter(pl.col("replaced_by").fill_null("") != pl.col("was").fill_null("")),
-            "replacement", old="was", new="replaced_by", detail="consider",
+            "replacement",
+            old="was",
+            new="replaced_by",
+            detail="consider",
         ),
         _rows(gone.filter(pl.col("retired")), "gone", new="heir"),
-    ]  # fmt: skip
+    ]
 
 
 def _of_live_ones(before: _Release, after: _Release) -> list[pl.DataFrame]:
@@ -240,9 +246,13 @@ def _facts(terminology: Terminology) -> dict[str, Any]:
     retired = int(terminology.retired.sum())
     versions = [str(source["version"]) for source in terminology.manifest.get("sources", []) if source.get("version")]
     return {
-        "name": terminology.path.name, "content_hash": terminology.content_hash, "versions": versions,
-        "live concepts": terminology.n_concepts - retired, "retired concepts": retired, "terms": terminology.n_terms,
-    }  # fmt: skip
+        "name": terminology.path.name,
+        "content_hash": terminology.content_hash,
+        "versions": versions,
+        "live concepts": terminology.n_concepts - retired,
+        "retired concepts": retired,
+        "terms": terminology.n_terms,
+    }
 
 
 def _headline(label: str, facts: dict[str, Any]) -> str:

@@ -54,11 +54,16 @@ def hold_out_concepts(terminology: Terminology, *, fraction: float, seed: int) -
     left = np.unique(terminology.term_concept[train[others & ~lost]])
     touched = np.unique(terminology.term_concept[train[lost]])
     facts = {
-        "method": "hold_out_concepts", "fraction": fraction, "seed": seed,
-        "terminology_hash": terminology.content_hash, "concepts": len(named), "held_out_concepts": int(chosen.sum()),
-        "held_out": len(rows), "other_concepts_that_lose_a_name": len(touched),
+        "method": "hold_out_concepts",
+        "fraction": fraction,
+        "seed": seed,
+        "terminology_hash": terminology.content_hash,
+        "concepts": len(named),
+        "held_out_concepts": int(chosen.sum()),
+        "held_out": len(rows),
+        "other_concepts_that_lose_a_name": len(touched),
         "other_concepts_left_without_a_name": len(np.setdiff1d(touched, left)),
-    }  # fmt: skip
+    }
     strings = terminology.terms.column("string").take(rows).to_pylist()
     ids = [terminology.concept_id(row) for row in terminology.term_concept[rows].tolist()]
     return Split(strings, ids, [PART] * len(rows), facts)

@@ -63,31 +63,40 @@ def describe(terminology: Terminology) -> Description:
     live = ~np.asarray(terminology.retired)
     live_terms = live[terminology.term_concept]
     totals = {
-        "concepts": terminology.n_concepts, "live concepts": int(live.sum()), "retired concepts": int((~live).sum()),
-        "terms": terminology.n_terms, "terms of live concepts": int(live_terms.sum()),
+        "concepts": terminology.n_concepts,
+        "live concepts": int(live.sum()),
+        "retired concepts": int((~live).sum()),
+        "terms": terminology.n_terms,
+        "terms of live concepts": int(live_terms.sum()),
         "distinct cleaned strings": terminology.n_keys,
         "relations": terminology.n_relations,
         "definitions of live concepts": _of_live(terminology, "definitions", live),
         **{name: len(terminology.side_table(name)) for name in ("xrefs", "aliases", "replacements", "properties")},
-    }  # fmt: skip
+    }
     terms = terminology.terms.filter(pa.array(live_terms))
     homonyms, examples = _homonyms(terminology, live)
     sizes = np.diff(terminology.training_terms()[1])[live]
     by_size = Counter(np.minimum(sizes, 5).tolist())
     return Description(
-        path=str(terminology.path), content_hash=terminology.content_hash,
-        sources=list(terminology.manifest.get("sources", [])), totals=totals,
+        path=str(terminology.path),
+        content_hash=terminology.content_hash,
+        sources=list(terminology.manifest.get("sources", [])),
+        totals=totals,
         terms_by_language=_counts(terms.column("language")),
         terms_by_kind=_kinds(terms),
         concepts_by_source=_counts(terminology.concept_sources.filter(pa.array(live))),
         concepts_by_semantic_type=_semantic_types(terminology, live),
         relations=_relations(terminology),
-        xrefs_by_prefix=_ordered(Counter(
-            str(curie).partition(":")[0] for curie in terminology.side_table("xrefs").column("object").to_pylist()
-        )),
+        xrefs_by_prefix=_ordered(
+            Counter(
+                str(curie).partition(":")[0] for curie in terminology.side_table("xrefs").column("object").to_pylist()
+            )
+        ),
         concepts_by_terms={f"{n}+" if n == 5 else str(n): by_size[n] for n in sorted(by_size)},
-        homonyms=homonyms, examples=examples, left_out=dict(terminology.manifest.get("dropped", {})),
-    )  # fmt: skip
+        homonyms=homonyms,
+        examples=examples,
+        left_out=dict(terminology.manifest.get("dropped", {})),
+    )
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:

@@ -32,24 +32,29 @@ _OTHERS: tuple[tuple[re.Pattern[bytes], str, str], ...] = tuple(
         (rb"\x89PNG|\xff\xd8\xff|GIF8", "an image", "give a terminology's file"),
         (rb"\s*<(?:!doctype )?html", "a web page", "fetch the file anew: its site may want you to log in first"),
         (
-            rb"(?=\s*<).{0,4000}?(?:<rdf:RDF|<Ontology\b)|\s*@prefix |\s*Prefix\(", "an ontology in OWL or RDF",
+            rb"(?=\s*<).{0,4000}?(?:<rdf:RDF|<Ontology\b)|\s*@prefix |\s*Prefix\(",
+            "an ontology in OWL or RDF",
             "give its OBO or OBO graphs file; ROBOT makes one: robot convert --input X.owl --output X.obo",
         ),
         (rb'\s*\{.*"resourceType"\s*:', "a FHIR resource", "write its codes and displays into a table: id,term"),
         (
-            rb"(?:[^|\r\n]*\|){18}\r?\n", "a table in UMLS's Rich Release Format, under another name",
+            rb"(?:[^|\r\n]*\|){18}\r?\n",
+            "a table in UMLS's Rich Release Format, under another name",
             "call it MRCONSO.RRF if it is of UMLS, RXNCONSO.RRF if it is of RxNorm",
         ),
         # Their first lines may look like those of tables.
         (rb"(?:\xef\xbb\xbf)?\s*[\[{]", "JSON, but no OBO graphs", "give a file of a format that Alphita reads"),
         (rb"(?:\xef\xbb\xbf)?\s*<\?xml", "XML of an unknown kind", "give a file of a format that Alphita reads"),
     )
-)  # fmt: skip
+)
 # Columns of files that map codes to concepts, in snake case.
 _MAPPINGS = (
-    frozenset(sssom.NEEDED), frozenset({"sourcecode", "conceptid"}), frozenset({"source_code", "target_concept_id"}),
-    frozenset({"source_concept_id", "target_concept_id"}), frozenset({"mention", "concept_id", "matched_term"}),
-)  # fmt: skip
+    frozenset(sssom.NEEDED),
+    frozenset({"sourcecode", "conceptid"}),
+    frozenset({"source_code", "target_concept_id"}),
+    frozenset({"source_concept_id", "target_concept_id"}),
+    frozenset({"mention", "concept_id", "matched_term"}),
+)
 
 
 @dataclass(frozen=True)
@@ -87,9 +92,10 @@ def detect(path: Path) -> DetectedSource:
     ((name, settings),) = found.items()
     if "onto" in registry.load(PACKAGE, name).Options.model_fields:
         raise InputError(
-            f"this is of the format {name}, which adds to a terminology and is none by itself", file=path,
+            f"this is of the format {name}, which adds to a terminology and is none by itself",
+            file=path,
             remedy=f"import it onto one: {import_command(name, path)} --onto BASE.terminology",
-        )  # fmt: skip
+        )
     return DetectedSource(name, (path,), settings)
 
 
@@ -117,10 +123,11 @@ def _table(seen: Look) -> DetectedSource:
         remedy = "" if what == "folder" else "unpack it and give what is a terminology in there, or "
     command = import_command("FORMAT", seen.path)
     raise InputError(
-        problem, file=seen.path,
+        problem,
+        file=seen.path,
         remedy=f"{remedy}say what it is: {command}, where FORMAT is one of {registry.names(PACKAGE)}; of a table the "
         "first line must name its columns, such as id,term",
-    )  # fmt: skip
+    )
 
 
 def _refuse_other(file: Beginning) -> None:
@@ -140,13 +147,15 @@ def _refuse_other(file: Beginning) -> None:
     columns = {snake_case(cell) for cell in re.split(r"[,;|\t]", header)}
     if any(mapped <= columns for mapped in _MAPPINGS):
         raise InputError(
-            "this is a file of mappings, and no terminology", file=file.place,
+            "this is a file of mappings, and no terminology",
+            file=file.place,
             remedy="give the terminology whose concepts are to be found",
-        )  # fmt: skip
+        )
     # A few bad bytes are for the rejects. Where most of what is not ASCII is bad, the encoding is another.
     signs = [sign for sign in file.text if not sign.isascii()]
     if 2 * signs.count("\ufffd") > len(signs):
         raise InputError(
-            "this is not UTF-8", file=file.place,
+            "this is not UTF-8",
+            file=file.place,
             remedy=f"name its encoding: {import_command('table', file.path, encoding='cp1252')}, or latin-1, gbk, ...",
-        )  # fmt: skip
+        )

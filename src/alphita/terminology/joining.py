@@ -157,9 +157,7 @@ class _Joiner:
     def _over(self, start: int, step: _Step, end: int, rival: _Step) -> tuple[Claim, ...]:
         """Return the chain from one concept over a claim and its rival to the other."""
         (near, far, claim), (rival_near, rival_far, rival_claim) = step, rival
-        return (
-            *self._path(start, far), claim, *self._path(near, rival_near), rival_claim, *self._path(rival_far, end),
-        )  # fmt: skip
+        return (*self._path(start, far), claim, *self._path(near, rival_near), rival_claim, *self._path(rival_far, end))
 
     def _refuse_if_impossible(self, claim: Claim, kind: str) -> bool:
         first, second = self.find(claim.first), self.find(claim.second)

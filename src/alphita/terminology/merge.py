@@ -126,9 +126,11 @@ def _join(nodes: Nodes, claims: Claims) -> tuple[NDArray[np.int64], list[Claim],
 
     refused = [
         Refusal(
-            refusal.kind, restored(refusal.claim), (back[refusal.kept_apart[0]], back[refusal.kept_apart[1]]),
+            refusal.kind,
+            restored(refusal.claim),
+            (back[refusal.kept_apart[0]], back[refusal.kept_apart[1]]),
             tuple(map(restored, refusal.chain)),
         )
         for refusal in found.refused
-    ]  # fmt: skip
+    ]
     return root, [restored(claim) for claim in found.used], refused

@@ -235,9 +235,10 @@ class Claims:
         There they say something else: that a therapy uses a substance, say.
         """
         low = {
-            pair for pair, (agree, differ) in seen.items()
+            pair
+            for pair, (agree, differ) in seen.items()
             if len(agree) < self.options.agreement * (len(agree) + len(differ))
-        }  # fmt: skip
+        }
         left_out = {id(claim) for claim in doubtful if self._between(claim) in low}
         for claim in doubtful:
             if id(claim) in left_out:

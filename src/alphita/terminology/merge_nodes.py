@@ -79,9 +79,11 @@ class Nodes:
             {"id": stubs, "source": [curie.partition(":")[0] for curie in stubs]},
             schema={"id": pl.String, "source": pl.String},
         ).with_columns(
-            retired=pl.lit(False), place=pl.lit(-1, pl.Int32), row=pl.lit(-1, pl.Int64),
+            retired=pl.lit(False),
+            place=pl.lit(-1, pl.Int32),
+            row=pl.lit(-1, pl.Int64),
             node=pl.int_range(self.n_real, self.n_real + len(stubs), dtype=pl.Int64),
-        )  # fmt: skip
+        )
         self.frame = pl.concat([self.frame, frame.select(self.frame.columns)])
         self.ids: list[str] = self.frame["id"].to_list()
         self.sources: list[str] = self.frame["source"].to_list()
@@ -129,9 +131,10 @@ class Nodes:
                 found[node].add(cleaned)
         for tables, node_of_row in zip(self.tables, self.node_of_row, strict=True):
             frame = tables.terms.select(
-                pl.Series("node", node_of_row[tables.terms["concept"].to_numpy()]), "string",
+                pl.Series("node", node_of_row[tables.terms["concept"].to_numpy()]),
+                "string",
                 exact=pl.col("scope").cast(pl.String) == "exact",
-            )  # fmt: skip
+            )
             keep = wanted[frame["node"].to_numpy()] & frame["exact"].to_numpy()
             for node, string in frame.filter(keep).select("node", "string").iter_rows():
                 if cleaned := clean(string):

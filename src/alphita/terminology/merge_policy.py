@@ -14,15 +14,27 @@ Policy = Literal["join", "names", "relate", "ignore"]
 CODE = "code of a term"
 # predicate -> its kind.
 KINDS = {
-    "skos:exactMatch": "exact", "owl:equivalentClass": "exact", "owl:sameAs": "exact", "skos:closeMatch": "close",
-    "skos:broadMatch": "broad", "skos:narrowMatch": "narrow", "skos:relatedMatch": "related", model.XREF: "xref",
+    "skos:exactMatch": "exact",
+    "owl:equivalentClass": "exact",
+    "owl:sameAs": "exact",
+    "skos:closeMatch": "close",
+    "skos:broadMatch": "broad",
+    "skos:narrowMatch": "narrow",
+    "skos:relatedMatch": "related",
+    model.XREF: "xref",
     CODE: "code",
-}  # fmt: skip
+}
 # kind -> label of the relation it becomes under "relate".
 LABELS = {
-    "exact": "exact_match", "close": "close_match", "broad": "broad_match", "narrow": "narrow_match",
-    "related": "related_match", "xref": "has_db_xref", "classification": "has_db_xref", "code": "has_code",
-}  # fmt: skip
+    "exact": "exact_match",
+    "close": "close_match",
+    "broad": "broad_match",
+    "narrow": "narrow_match",
+    "related": "related_match",
+    "xref": "has_db_xref",
+    "classification": "has_db_xref",
+    "code": "has_code",
+}
 # A mapping whose subject is not there, read from its object.
 INVERSE = {"skos:broadMatch": "skos:narrowMatch", "skos:narrowMatch": "skos:broadMatch"}
 # kind -> how strong a claim is; over a third concept the weaker of its two statements counts, and one more.
@@ -52,8 +64,10 @@ class Options(Config):
         "names", description="cross-references of two concepts to one id of such a prefix"
     )
     agreement: float = Field(
-        0.3, ge=0, le=1,
+        0.3,
+        ge=0,
+        le=1,
         description="cross-references between two sources join without a common name only where at least this share of "
         "those between the two has one; 0: always",
-    )  # fmt: skip
+    )
     confidence: float = Field(0.0, ge=0, le=1, description="mappings of less confidence are left out")

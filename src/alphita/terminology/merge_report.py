@@ -14,18 +14,31 @@ from alphita.terminology.merge_nodes import Nodes
 
 JOINED_COLUMNS = ("id", "first", "first_name", "second", "second_name", "names_agree", "evidence")
 CONFLICT_COLUMNS = (
-    "kind", "source", "concept", "name", "other", "other_name", "refused_first", "refused_second", "names_agree",
+    "kind",
+    "source",
+    "concept",
+    "name",
+    "other",
+    "other_name",
+    "refused_first",
+    "refused_second",
+    "names_agree",
     "chain",
-)  # fmt: skip
+)
 
 
 def joined_row(nodes: Nodes, claim: Claim, root: NDArray[np.int64]) -> dict[str, str]:
     """Return a row of `JOINED_COLUMNS` for a claim that joined two nodes."""
     first, second = claim.first, claim.second
     values = (
-        nodes.ids[root[first]], nodes.ids[first], nodes.name(first), nodes.ids[second], nodes.name(second),
-        names_agree(claim), str(claim.evidence),
-    )  # fmt: skip
+        nodes.ids[root[first]],
+        nodes.ids[first],
+        nodes.name(first),
+        nodes.ids[second],
+        nodes.name(second),
+        names_agree(claim),
+        str(claim.evidence),
+    )
     return dict(zip(JOINED_COLUMNS, values, strict=True))
 
 
@@ -34,10 +47,17 @@ def conflict_row(nodes: Nodes, refusal: Refusal) -> dict[str, str]:
     concept, other = refusal.kept_apart
     source = nodes.sources[concept] if nodes.sources[concept] == nodes.sources[other] else ""
     values = (
-        refusal.kind, source, nodes.ids[concept], nodes.name(concept), nodes.ids[other], nodes.name(other),
-        nodes.ids[refusal.claim.first], nodes.ids[refusal.claim.second], names_agree(refusal.claim),
+        refusal.kind,
+        source,
+        nodes.ids[concept],
+        nodes.name(concept),
+        nodes.ids[other],
+        nodes.name(other),
+        nodes.ids[refusal.claim.first],
+        nodes.ids[refusal.claim.second],
+        names_agree(refusal.claim),
         _chain(nodes, refusal),
-    )  # fmt: skip
+    )
     return dict(zip(CONFLICT_COLUMNS, values, strict=True))
 
 
@@ -52,8 +72,10 @@ def counts(
     together = Counter(" + ".join(sorted(found)) for found in clusters.values())
     return {
         "concepts": {
-            "read": sum(len(tables.concepts) for tables in nodes.tables), "distinct ids": nodes.n_real,
-            "after the merge": len(members), "made of several": len(clusters),
+            "read": sum(len(tables.concepts) for tables in nodes.tables),
+            "distinct ids": nodes.n_real,
+            "after the merge": len(members),
+            "made of several": len(clusters),
         },
         "merged concepts by their sources": ordered(together),
         "refused": ordered(Counter(row["kind"] for row in conflicts)),
@@ -63,7 +85,7 @@ def counts(
         "statements by policy": ordered(claims.statements),
         "relations made of mappings": ordered(Counter(label for _, label, _, _ in claims.relations)),
         "left out": ordered(claims.dropped),
-    }  # fmt: skip
+    }
 
 
 def ordered(counts: Counter[str]) -> dict[str, int]:

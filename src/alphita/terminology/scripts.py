@@ -51,10 +51,20 @@ _LANGUAGES = {
 }
 # Scripts as a tag of BCP-47 names them: "sr-Latn".
 _SUBTAGS = {
-    "Latn": (LATIN,), "Cyrl": ("CYRILLIC",), "Arab": ("ARABIC",), "Hebr": ("HEBREW",), "Grek": (GREEK,),
-    "Deva": ("DEVANAGARI",), "Hans": (HAN,), "Hant": (HAN,), "Hani": (HAN,), "Jpan": (HAN, "HIRAGANA", "KATAKANA"),
-    "Kore": ("HANGUL", HAN), "Guru": ("GURMUKHI",), "Mong": ("MONGOLIAN",),
-}  # fmt: skip
+    "Latn": (LATIN,),
+    "Cyrl": ("CYRILLIC",),
+    "Arab": ("ARABIC",),
+    "Hebr": ("HEBREW",),
+    "Grek": (GREEK,),
+    "Deva": ("DEVANAGARI",),
+    "Hans": (HAN,),
+    "Hant": (HAN,),
+    "Hani": (HAN,),
+    "Jpan": (HAN, "HIRAGANA", "KATAKANA"),
+    "Kore": ("HANGUL", HAN),
+    "Guru": ("GURMUKHI",),
+    "Mong": ("MONGOLIAN",),
+}
 _ANYWHERE = frozenset({LATIN, GREEK})
 
 

@@ -84,9 +84,11 @@ class Split:
         found = [(rows[head], rows[tail]) for head, _, tail in self.triples if head in rows and tail in rows]
         if self.triples and not found:
             raise InputError(
-                "no held-out triple of this split is between concepts of this terminology", file=terminology.path,
-                value=self.triples[0][0], remedy="give the split that was made of it",
-            )  # fmt: skip
+                "no held-out triple of this split is between concepts of this terminology",
+                file=terminology.path,
+                value=self.triples[0][0],
+                remedy="give the split that was made of it",
+            )
         return np.array(found, np.int32).reshape(-1, 2)
 
     def part(self, name: str) -> Split:
@@ -99,9 +101,12 @@ class Split:
             raise UsageError(f"a split has the parts {list(PARTS)}, not {name!r}")
         rows = [row for row, part in enumerate(self.parts) if part == name]
         return Split(
-            [self.strings[row] for row in rows], [self.concept_ids[row] for row in rows],
-            [name] * len(rows), self.facts | {"only": name}, self.triples,
-        )  # fmt: skip
+            [self.strings[row] for row in rows],
+            [self.concept_ids[row] for row in rows],
+            [name] * len(rows),
+            self.facts | {"only": name},
+            self.triples,
+        )
 
     def save(self, path: Path | str, *, force: bool = False) -> None:
         """Write the split as an artefact.
@@ -169,10 +174,12 @@ def hold_out_synonyms(terminology: Terminology, *, fraction: float = 0.3, calibr
             best = min(range(len(strings)), key=lambda number: (uniform(seed, "string", strings[number]), number))
             chosen.append(int(rows[start + best]))
     return _split(
-        terminology, np.array(chosen, np.int64), parts,
+        terminology,
+        np.array(chosen, np.int64),
+        parts,
         {"method": "hold_out_synonyms", "fraction": fraction, "seed": seed, "concepts_with_several": len(distinct)}
         | ({"calibration": calibration} if calibration else {}),
-    )  # fmt: skip
+    )
 
 
 def assign(
@@ -261,10 +268,13 @@ def with_triples(split: Split, terminology: Terminology, *, fraction: float, see
         (ids[head], labels_of[label], ids[tail]) for head, label, tail in triples[np.array(held_out, np.int64)].tolist()
     )
     facts = split.facts | {
-        "terminology_hash": terminology.content_hash, "triples_fraction": fraction, "triples_seed": seed,
-        "triples_held_out": len(found), "pairs_held_out": len(chosen) - needed,
+        "terminology_hash": terminology.content_hash,
+        "triples_fraction": fraction,
+        "triples_seed": seed,
+        "triples_held_out": len(found),
+        "pairs_held_out": len(chosen) - needed,
         "pairs_kept_for_a_concept_or_relation_needs_them": needed,
-    }  # fmt: skip
+    }
     return Split(split.strings, split.concept_ids, split.parts, facts, found)
 
 

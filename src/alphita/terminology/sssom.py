@@ -94,9 +94,12 @@ def _header(path: Path, number: int, line: str) -> list[str]:
     missing = [name for name in NEEDED if name not in header]
     if missing:
         raise InputError(
-            f"not an SSSOM/TSV file: it lacks the columns {missing}", file=path, line=number, value=line,
+            f"not an SSSOM/TSV file: it lacks the columns {missing}",
+            file=path,
+            line=number,
+            value=line,
             remedy="its first line that does not begin with # must name the columns, separated by tabs",
-        )  # fmt: skip
+        )
     return header
 
 

@@ -108,10 +108,13 @@ class Terminology:
         self._relation_sources: list[str] = labels["relation_sources"]
         self.parent_relations = [self.relation_labels.index(name) for name in labels["parent_relations"]]
         lengths = [
-            (len(self.retired), len(self.concept_ids)), (len(self.term_concept), len(self.terms)),
-            (len(self.concept_terms), len(self.concept_ids) + 1), (int(self.concept_terms[-1]), len(self.terms)),
-            (len(self._head_offsets), len(self.concept_ids) + 1), (int(self._head_offsets[-1]), len(self.triples)),
-        ]  # fmt: skip
+            (len(self.retired), len(self.concept_ids)),
+            (len(self.term_concept), len(self.terms)),
+            (len(self.concept_terms), len(self.concept_ids) + 1),
+            (int(self.concept_terms[-1]), len(self.terms)),
+            (len(self._head_offsets), len(self.concept_ids) + 1),
+            (int(self._head_offsets[-1]), len(self.triples)),
+        ]
         if any(found != wanted for found, wanted in lengths):
             raise ValueError("its files do not fit together")
 
@@ -313,19 +316,23 @@ class Terminology:
         alias_concepts, by_concept = self._alias_concepts
         first, last = np.searchsorted(alias_concepts, np.array([row, row + 1], alias_concepts.dtype))
         return Concept(
-            id=self.concept_id(row), row=row, name=str(self.concept_names[row].as_py()),
-            source=str(self.concept_sources[row].as_py()), retired=bool(self.retired[row]),
+            id=self.concept_id(row),
+            row=row,
+            name=str(self.concept_names[row].as_py()),
+            source=str(self.concept_sources[row].as_py()),
+            retired=bool(self.retired[row]),
             terms=[Term(**entry) for entry in self.terms.slice(start, end - start).to_pylist()],
             definitions=[Definition(**entry) for entry in self._side_rows("definitions", row)],
             semantic_types=self.semantic_types_of(row),
-            parents=self._ids(self.parents(row)), children=self._ids(self.children(row)),
+            parents=self._ids(self.parents(row)),
+            children=self._ids(self.children(row)),
             relations=self._named(self.outgoing(row)),
             xrefs=[(entry["predicate"], entry["object"]) for entry in self._side_rows("xrefs", row)],
             alt_ids=_column(aliases, "alias").take(pa.array(by_concept[first:last])).to_pylist(),
             replaced_by=[entry["object"] for entry in replacements if entry["predicate"] == "replaced_by"],
             consider=[entry["object"] for entry in replacements if entry["predicate"] == "consider"],
             properties=[(entry["name"], entry["value"]) for entry in self._side_rows("properties", row)],
-        )  # fmt: skip
+        )
 
     @functools.cached_property
     def _alias_concepts(self) -> tuple[Int32, NDArray[np.int64]]:

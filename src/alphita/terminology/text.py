@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterable
 CLEANING_VERSION = 1
 
 # Soft hyphen, zero-width characters, directional marks, variation selectors, tags: they print nothing.
-_IGNORABLE = re.compile("[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-                        "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
-                        "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]")  # fmt: skip
+_IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SUPERSCRIPT = re.compile("(?<=[0-9])[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
@@ -110,8 +112,17 @@ RULES: dict[str, Callable[[str], str]] = {
     for rule in (ignorable, control, numbers, nfkc, quotes, dashes, lowercase, hyphens, spaces, ends, strip_accents)
 }
 DEFAULT_RULES: tuple[str, ...] = (
-    "ignorable", "control", "numbers", "nfkc", "quotes", "dashes", "lowercase", "hyphens", "spaces", "ends",
-)  # fmt: skip
+    "ignorable",
+    "control",
+    "numbers",
+    "nfkc",
+    "quotes",
+    "dashes",
+    "lowercase",
+    "hyphens",
+    "spaces",
+    "ends",
+)
 
 
 def clean(string: str, rules: Iterable[str] = DEFAULT_RULES) -> str:

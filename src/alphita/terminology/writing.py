@@ -39,10 +39,20 @@ KIND = "terminology"
 STRINGS_AT_ONCE = 500_000
 ROWS_AT_ONCE = 8_000_000
 # Stored as dictionary codes: columns of few distinct values.
-_DICTIONARY = frozenset({
-    "source", "language", "scope", "type", "status", "term_type", "predicate", "semantic_type", "name:properties",
-    "code:semantic_types",
-})  # fmt: skip
+_DICTIONARY = frozenset(
+    {
+        "source",
+        "language",
+        "scope",
+        "type",
+        "status",
+        "term_type",
+        "predicate",
+        "semantic_type",
+        "name:properties",
+        "code:semantic_types",
+    }
+)
 SIDE_TABLES = ("definitions", "semantic_types", "xrefs", "replacements", "properties")
 
 

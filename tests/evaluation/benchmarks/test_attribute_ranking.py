@@ -118,16 +118,20 @@ def test_ranks_of_a_system_that_compares_pairs(terminology: Terminology, split: 
         result.rows.filter(without)["rank"].to_list() == ((result.rows.filter(without)["candidates"] + 1) / 2).to_list()
     )
     assert result.rows.filter(~without)["nearest"].equals(result.rows.filter(~without)["value"], check_names=False)
-    assert result.rows.filter(without)["nearest"].null_count() == without.sum() == result.notes[
-        "questions without an answer"
-    ]  # fmt: skip
+    assert (
+        result.rows.filter(without)["nearest"].null_count()
+        == without.sum()
+        == result.notes["questions without an answer"]
+    )
     assert result.notes["ranked by"] == "similarity of title with attribute, and value"
     assert result.notes["trained with this split"] == "not known"
     values = {(one.metric, one.subset): one.value for one in figures_of(result)}
     assert values["accuracy@1", "all"] == pytest.approx(1 - without.mean())
     assert {("MRR", "frequent_attribute=indication"), ("hits@10", "shares_a_word=no")} <= values.keys()
-    plain = [reference.realistic_rank([-float(one) for one, there in zip(often, row, strict=True) if there >= 0])
-             for often, row in zip(data.often, data.questions.candidates, strict=True)]  # fmt: skip
+    plain = [
+        reference.realistic_rank([-float(one) for one, there in zip(often, row, strict=True) if there >= 0])
+        for often, row in zip(data.often, data.questions.candidates, strict=True)
+    ]
     assert values["MRR", "value frequency alone"] == pytest.approx(np.mean([1 / rank for rank in plain]))
 
 

@@ -38,8 +38,13 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "benchmarks"
 # A small encoder of random weights learns with a higher rate than a real one.
 QUICK = ("runs=2", "epochs=6", "learning_rate=0.01", "layer_decay=1", "batch_size=8", "max_length=32")
 # The set that each benchmark is tried on.
-ONE = {"ner": "cMedQANER", "sentence_pair": "cMedQQ", "classification": "cMedIC", "answer_ranking": "cMedQNLI",
-       "retrieval": "cMedIR"}  # fmt: skip
+ONE = {
+    "ner": "cMedQANER",
+    "sentence_pair": "cMedQQ",
+    "classification": "cMedIC",
+    "answer_ranking": "cMedQNLI",
+    "retrieval": "cMedIR",
+}
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +83,13 @@ def figure(result, metric, subset="all"):
 # Measures
 
 
-@given(st.lists(st.tuples(st.integers(0, 4), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2,
-                                                         max_size=2)), min_size=1, max_size=8))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=2)),
+        min_size=1,
+        max_size=8,
+    )
+)
 def test_counts_to_f1(rows) -> None:
     rows = [(gold, [(min(right, gold, predicted), predicted) for right, predicted in runs]) for gold, runs in rows]
     values = np.array([[gold, *(number for some in runs for number in some)] for gold, runs in rows], float)
@@ -120,8 +130,12 @@ def test_entities_of_tags(tags) -> None:
 
 def test_entities_of_tags_by_eye() -> None:
     assert ner.spans(["B-a", "I-a", "O", "I-a", "B-a", "B-a", "I-b"]) == {
-        (0, 2, "a"), (3, 4, "a"), (4, 5, "a"), (5, 6, "a"), (6, 7, "b"),
-    }  # fmt: skip
+        (0, 2, "a"),
+        (3, 4, "a"),
+        (4, 5, "a"),
+        (5, 6, "a"),
+        (6, 7, "b"),
+    }
 
 
 @given(st.lists(st.tuples(st.integers(0, 3).map(float), st.booleans()), max_size=8))
@@ -238,11 +252,15 @@ def test_a_tokenizer_without_special_tokens_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "height"),
     [
-        ("embeddings.word_embeddings.weight", 0), ("encoder.layer.0.output.dense.weight", 1),
-        ("transformer.layer.5.ffn.lin1.bias", 6), ("layers.11.attn.weight", 12), ("pooler.dense.weight", 13),
-        ("embeddings_project.weight", 0), ("final_norm.weight", 13),
+        ("embeddings.word_embeddings.weight", 0),
+        ("encoder.layer.0.output.dense.weight", 1),
+        ("transformer.layer.5.ffn.lin1.bias", 6),
+        ("layers.11.attn.weight", 12),
+        ("pooler.dense.weight", 13),
+        ("embeddings_project.weight", 0),
+        ("final_norm.weight", 13),
     ],
-)  # fmt: skip
+)
 def test_how_high_a_parameter_stands(name, height) -> None:
     assert finetuning.depth(name, 12) == height
 
@@ -252,8 +270,9 @@ def test_what_is_packed_is_as_if_padded(system) -> None:
     encoding = finetuning.Encoding(encoder)
     examples = [
         *encoding.pairs(["heart", "the", "liver of a heart"], ["the liver", "heart of the liver", "of"]),
-        *(window for _, window in encoding.words(["heart", "of", "the", "liver"])), *encoding.sentences(["the heart"]),
-    ]  # fmt: skip
+        *(window for _, window in encoding.words(["heart", "of", "the", "liver"])),
+        *encoding.sentences(["the heart"]),
+    ]
     run = finetuning._Run(encoder, options("ner", *QUICK).settings(), 0, 3)
     run.bf16 = False
     run.model.eval()
@@ -353,13 +372,17 @@ def test_entities_of_abstracts(tmp_path) -> None:
     )
     assert (other.words, other.tags) == (["Fever", ".", "Rose", "."], ("O",) * 4)
     assert counts == {
-        "texts left out, they stand there twice": 1, "entities left out, over another one": 1,
-        "entities left out, they do not stand where they should": 1, "entities widened to whole words": 1,
-    }  # fmt: skip
+        "texts left out, they stand there twice": 1,
+        "entities left out, over another one": 1,
+        "entities left out, they do not stand where they should": 1,
+        "entities widened to whole words": 1,
+    }
 
 
-@pytest.mark.parametrize("where", ["QIC.{}.tsv", "QIC/{}.tsv", "chineseblue/QIC.{}.tsv", "chineseblue/QIC/{}.tsv.gz",
-                                   "classification/QIC.{}.tsv.gz"])  # fmt: skip
+@pytest.mark.parametrize(
+    "where",
+    ["QIC.{}.tsv", "QIC/{}.tsv", "chineseblue/QIC.{}.tsv", "chineseblue/QIC/{}.tsv.gz", "classification/QIC.{}.tsv.gz"],
+)
 def test_where_files_may_lie(where, tmp_path) -> None:
     for part in ("train", "dev"):
         path = tmp_path / where.format(part)
@@ -458,10 +481,11 @@ def test_names_of_sets_are_taken_literally(tmp_path) -> None:
     ("datasets", "message"),
     [
         ("", r"names no set \(value ''\); name some, or leave it out: then all of cMedIC, cMedTC, QIC are run"),
-        (" , ", "names no set"), ("QIC,/data/QIC", "not the path '/data/QIC'; give its folder as --data"),
+        (" , ", "names no set"),
+        ("QIC,/data/QIC", "not the path '/data/QIC'; give its folder as --data"),
         ("../QIC", r"not the path '\.\./QIC'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_name_of_a_set(datasets, message) -> None:
     with pytest.raises(UsageError, match=f"option 'datasets' .*{message}"):
         read("classification", f"datasets={datasets}")
@@ -487,10 +511,18 @@ def test_a_limit_for_a_try() -> None:
         ("answer_ranking", "cMedQA.train.txt", "yes\ta\tb\n", "neither 0 nor 1"),
         ("retrieval", "cMedIR.train.json", "{}\n", "json:1: not a query with documents: 'query'"),
         ("retrieval", "cMedIR.train.json", "[\n", "json:1: not a query with documents"),
-        ("retrieval", "cMedIR.train.json", '{"query": "a", "documents": [{"title": "t", "label": "x"}]}',
-         "json:1: the label is not a number"),
-        ("retrieval", "cMedIR.train.json", '{"query": "a", "documents": [{"title": "t", "label": "1"}]}',
-         "no query with documents of different relevance"),
+        (
+            "retrieval",
+            "cMedIR.train.json",
+            '{"query": "a", "documents": [{"title": "t", "label": "x"}]}',
+            "json:1: the label is not a number",
+        ),
+        (
+            "retrieval",
+            "cMedIR.train.json",
+            '{"query": "a", "documents": [{"title": "t", "label": "1"}]}',
+            "no query with documents of different relevance",
+        ),
         ("ner", "cEHRNER.train.txt", "a O\nb\n", "txt:2: not a character and its tag"),
         ("ner", "cEHRNER.train.txt", "a E_x\n", "txt:1: not a character and its tag"),
         ("ner", "cEHRNER.train.txt", "a B_\n", "txt:1: not a character and its tag"),
@@ -499,12 +531,16 @@ def test_a_limit_for_a_try() -> None:
         ("ner", "QNER.train.tsv", "query\ttags\n", "has no columns query and entities"),
         ("ner", "QNER.train.tsv", "query\tentities\nheart\t0-5 x\n", "tsv:2: not an entity"),
         ("ner", "QNER.train.tsv", "query\tentities\nheart\t0:9:x\n", "tsv:2: an entity outside the text"),
-        ("ner", "QNER.train.tsv", "query\tentities\nheart of skin\t5:2:x\n",
-         "tsv:2: an entity that does not end behind its beginning .field 'entities', value '5:2:x'"),
+        (
+            "ner",
+            "QNER.train.tsv",
+            "query\tentities\nheart of skin\t5:2:x\n",
+            "tsv:2: an entity that does not end behind its beginning .field 'entities', value '5:2:x'",
+        ),
         ("ner", "QNER.train.tsv", "query\tentities\nheart of skin\t2:2:x\n", "does not end behind its beginning"),
         ("ner", "QNER.train.tsv", "query\tentities\nheart\t0:5:x;0:5:y\n", "tsv:2: an entity outside .* over another"),
     ],
-)  # fmt: skip
+)
 def test_another_layout(name, file, content, message, tmp_path) -> None:
     path = tmp_path / file
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -557,8 +593,10 @@ def test_a_query_in_json_ends_at_the_end_of_its_line(tmp_path) -> None:
     (tmp_path / "q.json").write_text("".join(line % mark for mark in "\u2028\u2029\x85"), encoding="utf-8", newline="")
     queries = retrieval.read(tmp_path / "q.json", Counter())
     assert [(query[0].texts[0], query[0].line) for query in queries] == [
-        ("a\u2028b", 1), ("a\u2029b", 2), ("a\x85b", 3),
-    ]  # fmt: skip
+        ("a\u2028b", 1),
+        ("a\u2029b", 2),
+        ("a\x85b", 3),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -593,9 +631,14 @@ def test_quotes_of_the_text_itself_are_kept(tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "metric", "chance"),
-    [("ner", "F1", 0.4), ("sentence_pair", "accuracy", 0.5), ("classification", "F1", 0.4),
-     ("answer_ranking", "P@1", 0.4), ("retrieval", "ordered pairs", 0.5)],
-)  # fmt: skip
+    [
+        ("ner", "F1", 0.4),
+        ("sentence_pair", "accuracy", 0.5),
+        ("classification", "F1", 0.4),
+        ("answer_ranking", "P@1", 0.4),
+        ("retrieval", "ordered pairs", 0.5),
+    ],
+)
 def test_a_plain_task_is_learnt(name, metric, chance, system, learnt) -> None:
     before = system.encoder.content_hash
     result = learnt(name)
@@ -675,9 +718,17 @@ def test_what_is_scored_of_given_tags() -> None:
     one = _chineseblue.Set("mine", [], [sentence])
     rows, types = ner._score(one, [[["B-x", "I-x", "O", "O"]], [["B-x", "O", "O", "B-y"]]])
     assert rows.row(0, named=True) == {
-        "dataset": "mine", "query": "abcd", "gold": "ab (x); d (y)", "predicted": "ab (x)", "seen": False,
-        "gold_count": 2, "right_run1": 1, "predicted_run1": 1, "right_run2": 1, "predicted_run2": 2,
-    }  # fmt: skip
+        "dataset": "mine",
+        "query": "abcd",
+        "gold": "ab (x); d (y)",
+        "predicted": "ab (x)",
+        "seen": False,
+        "gold_count": 2,
+        "right_run1": 1,
+        "predicted_run1": 1,
+        "right_run2": 1,
+        "predicted_run2": 2,
+    }
     assert types.rows() == [("x", 1, 0.5, 0.5, 0.5), ("y", 1, 0.5, 0.5, 0.5)]
 
 

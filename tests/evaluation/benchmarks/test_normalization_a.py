@@ -217,8 +217,10 @@ def test_a_dictionary_in_medics_layout() -> None:
     assert dictionary.find("600006") == {"C000006", "C000007"}
     assert dictionary.find("D999999") == {"D999999"}
     assert dictionary.notes_on(["D000001", "C000003", "D999999", "D999999"]) == {
-        "gold ids, first id": 1, "gold ids, not in the dictionary": 1, "gold ids, other id": 1,
-    }  # fmt: skip
+        "gold ids, first id": 1,
+        "gold ids, not in the dictionary": 1,
+        "gold ids, other id": 1,
+    }
     assert dictionary.targets([("D000001", "Breast Cancer"), ("X", "new")]).names[-1] == "new"
     assert len(dictionary.targets([("D000001", "Breast Cancer")]).names) == len(dictionary.names)
 
@@ -323,10 +325,15 @@ def test_ncbi_disease_is_scored_by_parts_and_says_what_is_covered() -> None:
     result = score("ncbi_disease")
     right = dict(zip(result.rows["mention"], result.rows["right@1"], strict=True))
     assert right == {
-        "breast cancer | ovarian cancer": True, "wobble syndrome": True, "ovarian cancer": True,
-        "cleft lip | cleft palate": True, "swan cancer": False, "mottled ear": True, "staggering": False,
+        "breast cancer | ovarian cancer": True,
+        "wobble syndrome": True,
+        "ovarian cancer": True,
+        "cleft lip | cleft palate": True,
+        "swan cancer": False,
+        "mottled ear": True,
+        "staggering": False,
         "tumours of both kinds and cancer": False,
-    }  # fmt: skip
+    }
     assert result.rows.filter(~result.rows["covered"])["mention"].to_list() == ["swan cancer"]
     assert {"type", "composite", "seen", "covered"} == set(result.subsets)
     assert figures(result)["accuracy@1", "seen=False"] == pytest.approx(4 / 6)
@@ -345,8 +352,12 @@ def test_names_of_the_training_mentions() -> None:
     alone, more = load("ncbi_disease"), load("ncbi_disease", "mentions=train")
     added = set(zip(more.parts[0].targets.ids, more.parts[0].targets.names, strict=True))
     added -= set(zip(alone.parts[0].targets.ids, alone.parts[0].targets.names, strict=True))
-    assert added == {("D999999", "swan cancer"), ("D000008", "cancer"), ("600003", "wobble syndrome"),
-                     ("600003", "the staggers")}  # fmt: skip
+    assert added == {
+        ("D999999", "swan cancer"),
+        ("D000008", "cancer"),
+        ("600003", "wobble syndrome"),
+        ("600003", "the staggers"),
+    }
     assert more.notes["training mentions among the names"] == 4
     assert more.notes["training mentions of several concepts, left out of the names"] == 1
     result = score("ncbi_disease", "mentions=train")
@@ -439,16 +450,23 @@ def test_bc5cdr_without_a_type_it_knows(tmp_path) -> None:
 def test_all_sets_of_the_folder() -> None:
     result = score("biosyn")
     assert result.rows["dataset"].unique(maintain_order=True).to_list() == [
-        "askapatient", "cometa/stratified_general", "cometa/zeroshot_general", "swans",
-    ]  # fmt: skip
+        "askapatient",
+        "cometa/stratified_general",
+        "cometa/zeroshot_general",
+        "swans",
+    ]
     assert "dataset" in result.subsets
     assert result.notes["protocol"] == "sapbert"
 
 
 def test_concept_files() -> None:
     part = load("biosyn", "dataset=swans").parts[0]
-    assert part.queries.parts == [("breast cancer", "ovarian cancer"), ("the staggers",), ("breast neoplasms",),
-                                  ("oddness",)]  # fmt: skip
+    assert part.queries.parts == [
+        ("breast cancer", "ovarian cancer"),
+        ("the staggers",),
+        ("breast neoplasms",),
+        ("oddness",),
+    ]
     assert part.queries.seen == [False, True, False, False]
     result = score("biosyn", "dataset=swans")
     # "breast neoplasms" is a name of D000001 and 600001: right by the second, for either counts.
@@ -514,9 +532,10 @@ def test_published_slips_of_biolord() -> None:
     published = load_benchmark("biosyn").PUBLISHED
     slips = {(one.subset, one.value) for one in published if one.slip}
     assert slips == {
-        ("dataset=cadec (portelli)", 0.474), ("dataset=twimed_tw (portelli)", 0.474),
+        ("dataset=cadec (portelli)", 0.474),
+        ("dataset=twimed_tw (portelli)", 0.474),
         ("dataset=smm4h (portelli)", 0.469),
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

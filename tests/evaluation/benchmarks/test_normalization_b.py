@@ -29,9 +29,16 @@ from alphita.terminology.text import clean
 
 FILES = Path(__file__).parents[2] / "fixtures" / "benchmarks"
 NAMES = (
-    "xl_bel", "mantra", "chip_cdn", "held_out_synonyms", "held_out_translations", "misspelt_names",
-    "hpo_gsc_plus", "e3c_concepts", "omop_exact_matching",
-)  # fmt: skip
+    "xl_bel",
+    "mantra",
+    "chip_cdn",
+    "held_out_synonyms",
+    "held_out_translations",
+    "misspelt_names",
+    "hpo_gsc_plus",
+    "e3c_concepts",
+    "omop_exact_matching",
+)
 OF_FILES = ("xl_bel", "mantra", "chip_cdn", "hpo_gsc_plus", "e3c_concepts", "omop_exact_matching")
 
 
@@ -46,9 +53,11 @@ def save(path: Path, terms: Sequence[tuple[Any, ...]], **side: Sequence[tuple[An
     retired = {one for (one,) in side.pop("retired", [])}
     concepts = pl.DataFrame({"id": ids, "retired": [one in retired for one in ids]}).with_columns(source=pl.lit("T"))
     schemas = {
-        "xrefs": ["concept", "predicate", "object"], "aliases": ["concept", "alias"],
-        "replacements": ["concept", "predicate", "object"], "semantic_types": ["concept", "semantic_type"],
-    }  # fmt: skip
+        "xrefs": ["concept", "predicate", "object"],
+        "aliases": ["concept", "alias"],
+        "replacements": ["concept", "predicate", "object"],
+        "semantic_types": ["concept", "semantic_type"],
+    }
     tables = {
         name: pl.DataFrame(list(rows), schema=schemas[name], orient="row").with_columns(source=pl.lit("T"))
         for name, rows in side.items()
@@ -57,8 +66,14 @@ def save(path: Path, terms: Sequence[tuple[Any, ...]], **side: Sequence[tuple[An
     return store.load_terminology(path)
 
 
-def term(concept: str, string: str, language: str = "en", status: str = "official", scope: str = "exact",
-         source: str = "SNOMEDCT") -> tuple[str, ...]:  # fmt: skip
+def term(
+    concept: str,
+    string: str,
+    language: str = "en",
+    status: str = "official",
+    scope: str = "exact",
+    source: str = "SNOMEDCT",
+) -> tuple[str, ...]:
     return concept, string, language, status, scope, source
 
 
@@ -67,13 +82,16 @@ def umls(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     return save(
         tmp_path_factory.mktemp("umls") / "umls.terminology",
         [
-            term("UMLS:C0000001", "Grumbling knee"), term("UMLS:C0000001", "Knie, grummelndes", "de", source="MSHGER"),
-            term("UMLS:C0000002", "Blueberry shrub", source="MESH"), term("UMLS:C0000003", "Lantern"),
-            term("UMLS:C0000005", "Noisy knee"), term("UMLS:C0000008", "Retired thing"),
+            term("UMLS:C0000001", "Grumbling knee"),
+            term("UMLS:C0000001", "Knie, grummelndes", "de", source="MSHGER"),
+            term("UMLS:C0000002", "Blueberry shrub", source="MESH"),
+            term("UMLS:C0000003", "Lantern"),
+            term("UMLS:C0000005", "Noisy knee"),
+            term("UMLS:C0000008", "Retired thing"),
         ],
         retired=[("UMLS:C0000008",)],
         semantic_types=[("UMLS:C0000001", "Finding"), ("UMLS:C0000002", "Plant")],
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +99,24 @@ def hpo(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     return save(
         tmp_path_factory.mktemp("hpo") / "hpo.terminology",
         [
-            term("HP:0000101", "Grumbling knee"), term("HP:0000101", "Crepitating knee"),
-            term("HP:0000105", "Noisy knee"), term("HP:0000103", "Obsolete old knee"),
-            term("HP:0000104", "Obsolete older knee"), term("HP:0000106", "Old knee"),
+            term("HP:0000101", "Grumbling knee"),
+            term("HP:0000101", "Crepitating knee"),
+            term("HP:0000105", "Noisy knee"),
+            term("HP:0000103", "Obsolete old knee"),
+            term("HP:0000104", "Obsolete older knee"),
+            term("HP:0000106", "Old knee"),
             term("HP:0000107", "Obsolete oldest knee"),
         ],
         retired=[("HP:0000103",), ("HP:0000104",), ("HP:0000107",)],
         aliases=[("HP:0000105", "HP:0000102")],
         replacements=[("HP:0000103", REPLACED_BY, "HP:0000106"), ("HP:0000107", REPLACED_BY, "HP:0000103")],
-        xrefs=[("HP:0000101", XREF, "UMLS:C0000001"), ("HP:0000105", XREF, "UMLS:C0000001"),
-            ("HP:0000104", XREF, "UMLS:C0000001"), ("HP:0000104", XREF, "UMLS:C0000002")],
-    )  # fmt: skip
+        xrefs=[
+            ("HP:0000101", XREF, "UMLS:C0000001"),
+            ("HP:0000105", XREF, "UMLS:C0000001"),
+            ("HP:0000104", XREF, "UMLS:C0000001"),
+            ("HP:0000104", XREF, "UMLS:C0000002"),
+        ],
+    )
 
 
 def load(name: str, data: Path | None = FILES, terminology: Terminology | None = None, **options: Any) -> Any:
@@ -156,18 +181,29 @@ def test_sets_of_nothing_are_not_scored() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["T:1", "T:2", "T:3", "T:4"]), st.sampled_from(["Alpha", "alpha", "beta", "Gamma-1", "δ"]),
-            st.sampled_from(["en", "it", "de"]), st.sampled_from(["official", "candidate", "machine"]),
-            st.sampled_from(["exact", "broad"]), st.sampled_from(["MSH1", "MSH2", "X"]),
+            st.sampled_from(["T:1", "T:2", "T:3", "T:4"]),
+            st.sampled_from(["Alpha", "alpha", "beta", "Gamma-1", "δ"]),
+            st.sampled_from(["en", "it", "de"]),
+            st.sampled_from(["official", "candidate", "machine"]),
+            st.sampled_from(["exact", "broad"]),
+            st.sampled_from(["MSH1", "MSH2", "X"]),
         ),
-        min_size=1, max_size=14,
+        min_size=1,
+        max_size=14,
     ),
-    st.sets(st.sampled_from(["T:1", "T:2"])), st.booleans(), st.integers(0, 3), st.sampled_from([0.5, 1.0]),
-)  # fmt: skip
+    st.sets(st.sampled_from(["T:1", "T:2"])),
+    st.booleans(),
+    st.integers(0, 3),
+    st.sampled_from([0.5, 1.0]),
+)
 def test_names_and_translations_are_those_of_a_plain_walk(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, ...]], retired: set[str], machine: bool, seed: int,
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, ...]],
+    retired: set[str],
+    machine: bool,
+    seed: int,
     fraction: float,
-) -> None:  # fmt: skip
+) -> None:
     """The plain walk is over the terms as they were stored, for a store drops repeated ones."""
     terminology = save(tmp_path_factory.getbasetemp() / "drawn.terminology", rows, retired=[(one,) for one in retired])
     stored = [
@@ -192,9 +228,10 @@ def test_names_and_translations_are_those_of_a_plain_walk(
         pairs = zip(full.concept_ids, full.strings, strict=True)
         assert [pair for pair in pairs if pair[0] in drawn] == list(zip(split.concept_ids, split.strings, strict=True))
     kept = [
-        (one, entry["string"]) for one, entry in live
+        (one, entry["string"])
+        for one, entry in live
         if entry["language"] != "it" and entry["source"].startswith("MSH") and clean(entry["string"]) != "beta"
-    ]  # fmt: skip
+    ]
     chosen = {"not_languages": ["it"], "sources": ["MSH*"], "exclude": {"beta"}}
     if not kept:
         with pytest.raises(UsageError, match=r"no name of drawn\.terminology is left to rank against"):
@@ -202,8 +239,11 @@ def test_names_and_translations_are_those_of_a_plain_walk(
         return
     targets, removed = names.names_of(terminology, **chosen)
     assert list(zip(targets.ids, targets.names, strict=True)) == kept
-    beta = [1 for _, entry in live if clean(entry["string"]) == "beta" and entry["source"].startswith("MSH")
-            and entry["language"] != "it"]  # fmt: skip
+    beta = [
+        1
+        for _, entry in live
+        if clean(entry["string"]) == "beta" and entry["source"].startswith("MSH") and entry["language"] != "it"
+    ]
     assert removed == len(beta)
 
 
@@ -211,9 +251,13 @@ def test_gold_ids_are_found_in_a_terminology(hpo: Terminology) -> None:
     gold = {one: one for one in ("HP:0000101", "HP:0000102", "HP:0000103", "HP:0000104", "UMLS:C0000001", "HP:9")}
     found = names.terminology_dictionary(hpo, gold, names.NameFilter())
     assert found.how == {
-        "HP:0000101": "live", "HP:0000102": "alternative id", "HP:0000103": "replaced", "HP:0000104": "retired",
-        "UMLS:C0000001": "cross-reference", "HP:9": "unknown",
-    }  # fmt: skip
+        "HP:0000101": "live",
+        "HP:0000102": "alternative id",
+        "HP:0000103": "replaced",
+        "HP:0000104": "retired",
+        "UMLS:C0000001": "cross-reference",
+        "HP:9": "unknown",
+    }
     assert found.gold(["HP:0000102"]) == {"HP:0000105"}
     assert found.gold(["HP:0000103"]) == {"HP:0000106"}
     twice = names.terminology_dictionary(hpo, {"HP:0000107": "HP:0000107"}, names.NameFilter())
@@ -258,8 +302,12 @@ def test_xl_bel_without_plants(umls: Terminology) -> None:
     assert "species" in everything.subsets
     data = load("xl_bel", terminology=umls, species="without")
     assert [parts[0] for parts in data.queries.parts] == [
-        "Knie, grummelndes", "grumbling knee", "lantern", "grumbling knee", "unheard of"
-    ]  # fmt: skip
+        "Knie, grummelndes",
+        "grumbling knee",
+        "lantern",
+        "grumbling knee",
+        "unheard of",
+    ]
     assert data.notes["queries left out as plants and animals"] == 2
     assert data.notes["queries of unknown semantic type"] == 2
     assert values(run(data))["language=de", "accuracy@1"] == 1
@@ -380,9 +428,10 @@ def test_omop(tmp_path: Path, umls: Terminology) -> None:
     assert data.notes["terms left out, without a target"] == 1
     assert values(run(data))["all", "accuracy@1"] == 1
     omop = save(
-        tmp_path / "omop.terminology", [term("SNOMEDCT:1", "Blue lantern"), term("OMOP:102", "Left lantern")],
+        tmp_path / "omop.terminology",
+        [term("SNOMEDCT:1", "Blue lantern"), term("OMOP:102", "Left lantern")],
         aliases=[("SNOMEDCT:1", "OMOP:101")],
-    )  # fmt: skip
+    )
     data = load("omop_exact_matching", terminology=omop)
     assert data.queries.gold == [(frozenset({"SNOMEDCT:1"}),), (frozenset({"OMOP:102", "SNOMEDCT:1"}),)]
     assert load("omop_exact_matching", terminology=omop, names="file").targets.ids == ["101", "102"]
@@ -398,10 +447,11 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
     rows = []
     for number in range(60):
         rows += [
-            term(f"T:{number:02}", f"Name of {number}"), term(f"T:{number:02}", f"Other word {number}"),
+            term(f"T:{number:02}", f"Name of {number}"),
+            term(f"T:{number:02}", f"Other word {number}"),
             term(f"T:{number:02}", f"Nome di {number}", "it", "candidate" if number % 2 else "machine"),
             term(f"T:{number:02}", f"Name von {number}", "de"),
-        ]  # fmt: skip
+        ]
     # Equal after cleaning to a name of another concept, of scope related: it is held out of neither.
     rows += [term("T:00", "coma", "it"), term("T:01", "Coma", scope="related")]
     return save(tmp_path_factory.mktemp("many") / "many.terminology", rows)
@@ -457,17 +507,23 @@ def test_a_split_is_scored_on_what_its_concepts_were_merged_into(
     rows = [term("A:1", "bone"), term("A:1", "osso", "it"), term("A:2", "knee"), term("A:2", "ginocchio", "it")]
     rows += [term("A:3", "shin"), term("A:4", "old shin"), term("A:3", "tibia", "it"), term("A:5", "elbow")]
     merged = save(
-        tmp_path / "merged.terminology", rows, retired=[("A:4",)], aliases=[("A:1", "B:1"), ("A:2", "B:2")],
-        replacements=[("A:4", REPLACED_BY, "A:3")], semantic_types=[("A:1", "Body Part")],
-    )  # fmt: skip
+        tmp_path / "merged.terminology",
+        rows,
+        retired=[("A:4",)],
+        aliases=[("A:1", "B:1"), ("A:2", "B:2")],
+        replacements=[("A:4", REPLACED_BY, "A:3")],
+        semantic_types=[("A:1", "Body Part")],
+    )
     held_out = ["osso", "ginocchio", "tibia"]
     Split(held_out, ["B:1", "B:2", "A:4"], ["test"] * 3).save(tmp_path / "x.split")
     data = load(name, None, merged, split=tmp_path / "x.split", **options)
     assert data.queries.gold == [(frozenset({one}),) for one in ("A:1", "A:2", "A:3")]
     assert data.queries.columns["semantic_type"] == ["Body Part", None, None]
     assert {key: value for key, value in data.notes.items() if key.startswith("gold ids")} == {
-        "gold ids": 3, "gold ids, alternative id": 2, "gold ids, replaced": 1,
-    }  # fmt: skip
+        "gold ids": 3,
+        "gold ids, alternative id": 2,
+        "gold ids, replaced": 1,
+    }
     assert run(data).rows["covered"].all()
     assert capsys.readouterr().err == ""
     Split([*held_out, "lost"], ["B:1", "B:2", "A:4", "Z:9"], ["test"] * 4).save(tmp_path / "y.split")
@@ -656,12 +712,16 @@ def test_mantra_table_that_is_not_right(change: tuple[str, str], message: str, t
 @pytest.mark.parametrize(
     ("name", "file", "options"),
     [
-        ("xl_bel", "*_query.txt", {}), ("xl_bel", "open_cui_names.tsv", {}), ("chip_cdn", "code.txt", {}),
-        ("chip_cdn", "chip_cdn_dev.csv", {}), ("chip_cdn", "mappings.json", {"task": "symptoms"}),
-        ("hpo_gsc_plus", "ann/*", {}), ("e3c_concepts", "e3c_english.tsv", {}),
+        ("xl_bel", "*_query.txt", {}),
+        ("xl_bel", "open_cui_names.tsv", {}),
+        ("chip_cdn", "code.txt", {}),
+        ("chip_cdn", "chip_cdn_dev.csv", {}),
+        ("chip_cdn", "mappings.json", {"task": "symptoms"}),
+        ("hpo_gsc_plus", "ann/*", {}),
+        ("e3c_concepts", "e3c_english.tsv", {}),
         ("omop_exact_matching", "exact_matching_gs.csv", {}),
     ],
-)  # fmt: skip
+)
 def test_an_empty_file_is_refused(
     name: str, file: str, options: dict[str, Any], tmp_path: Path, hpo: Terminology
 ) -> None:
@@ -741,9 +801,10 @@ def test_a_language_stands_for_its_variants(
         rows = []
         for number, letter in enumerate("bcdfghlmnprstvz"):
             rows += [
-                term(f"T:{number}", f"word{letter} one"), term(f"T:{number}", f"parola{letter} uno", first),
+                term(f"T:{number}", f"word{letter} one"),
+                term(f"T:{number}", f"parola{letter} uno", first),
                 term(f"T:{number}", f"parola{letter} due", second),
-            ]  # fmt: skip
+            ]
         found.append(chosen(load(name, None, save(tmp_path / first / "x.terminology", rows), **{option: "it"})))
     assert found[0] == found[1]
     assert "parolab" in str(found[0])

@@ -138,8 +138,11 @@ def test_benchmark_with_vectors_of_concepts_needs_no_names() -> None:
     without = sum(one.endswith("1") for one in data.concepts)
     assert result.notes["concepts_without_a_name_or_vector"] == without > 0
     assert [metric.name for metric in result.metrics] == [
-        "accuracy", "macro F1", "accuracy, fine-tuned", "macro F1, fine-tuned",
-    ]  # fmt: skip
+        "accuracy",
+        "macro F1",
+        "accuracy, fine-tuned",
+        "macro F1, fine-tuned",
+    ]
     with pytest.raises(UsageError, match="needs names"):
         benchmark.evaluate(data, Words(), options)
 
@@ -294,9 +297,7 @@ def test_held_out_triples_are_the_test_part(terminology: Terminology, tmp_path: 
         benchmark.load(source(None, terminology), options.model_copy(update={"rare": 1000}))
     splits.Split(["a"], ["T:01"], ["test"]).save(tmp_path / "none.split")
     with pytest.raises(InputError, match="holds no triples out"):
-        benchmark.load(
-            source(None, terminology), options.model_copy(update={"held_out": tmp_path / "none.split"})
-        )  # fmt: skip
+        benchmark.load(source(None, terminology), options.model_copy(update={"held_out": tmp_path / "none.split"}))
 
 
 def test_names_of_a_terminology(terminology: Terminology, tmp_path: Path) -> None:

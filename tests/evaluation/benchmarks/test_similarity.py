@@ -99,10 +99,24 @@ def copied(tmp_path):
 def terminology(tmp_path_factory) -> Terminology:
     """CUIs of the fixtures: one after UMLS: , one bare, the others not there."""
     lines = [
-        "format-version: 1.2", "ontology: t", "", "[Term]", "id: UMLS:C9000001", "name: Heart pain",
-        'synonym: "pain of the heart" EXACT []', "", "[Term]", "id: UMLS:C9000002", "name: Cardiac ache", "",
-        "[Term]", "id: C9000003", "name: Skin rash", 'synonym: "rash" EXACT []', "",
-    ]  # fmt: skip
+        "format-version: 1.2",
+        "ontology: t",
+        "",
+        "[Term]",
+        "id: UMLS:C9000001",
+        "name: Heart pain",
+        'synonym: "pain of the heart" EXACT []',
+        "",
+        "[Term]",
+        "id: UMLS:C9000002",
+        "name: Cardiac ache",
+        "",
+        "[Term]",
+        "id: C9000003",
+        "name: Skin rash",
+        'synonym: "rash" EXACT []',
+        "",
+    ]
     folder = tmp_path_factory.mktemp("related") / "t.terminology"
     path = folder.with_suffix(".obo")
     path.write_text("\n".join(lines), encoding="utf-8")
@@ -169,9 +183,15 @@ def test_relatedness_reads_every_published_layout() -> None:
     result = score(relatedness, Hashes())
     sizes = dict(result.rows["dataset"].value_counts().iter_rows())
     assert sizes == {
-        "UMNSRS similarity": 5, "UMNSRS relatedness": 4, "MayoSRS": 3, "MiniMayoSRS physicians": 3,
-        "MiniMayoSRS coders": 3, "EHR-RelB": 3, "Bio-SimLex": 4, "Bio-SimVerb": 3,
-    }  # fmt: skip
+        "UMNSRS similarity": 5,
+        "UMNSRS relatedness": 4,
+        "MayoSRS": 3,
+        "MiniMayoSRS physicians": 3,
+        "MiniMayoSRS coders": 3,
+        "EHR-RelB": 3,
+        "Bio-SimLex": 4,
+        "Bio-SimVerb": 3,
+    }
     row = result.rows.filter(dataset="EHR-RelB").row(1, named=True)
     assert (row["left"], row["right"]) == ("Eye bleeding", "Bone ache")
     assert row["gold"] == pytest.approx(1 / 3)
@@ -302,9 +322,7 @@ def test_relatedness_by_how_many_terms_the_terminology_has(terminology) -> None:
     result = score(relatedness, Hashes(), terminology=terminology)
     rows = result.rows.filter(dataset="UMNSRS similarity")
     known = {"heart pain", "pain of the heart", "cardiac ache", "skin rash", "rash"}
-    counts = [
-        sum(term.lower() in known for term in pair) for pair in zip(rows["left"], rows["right"], strict=True)
-    ]  # fmt: skip
+    counts = [sum(term.lower() in known for term in pair) for pair in zip(rows["left"], rows["right"], strict=True)]
     assert set(counts) == {0, 1, 2}
     said = [f"UMNSRS similarity, {('none', 'one', 'both')[count]}" for count in counts]
     assert rows["terms in the terminology"].to_list() == said

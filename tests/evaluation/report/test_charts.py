@@ -75,8 +75,9 @@ def test_histograms_are_shares(first, second) -> None:
     if sum(first):
         assert heights / heights.sum() == pytest.approx(np.array(first) / sum(first), abs=0.01)
     assert ["".join(one.itertext()) for one in elements(chart, "li")] == [
-        f"right ({sum(first)})", f"wrong ({sum(second)})",
-    ]  # fmt: skip
+        f"right ({sum(first)})",
+        f"wrong ({sum(second)})",
+    ]
 
 
 def test_bars_have_the_length_of_their_values() -> None:

@@ -111,9 +111,9 @@ def test_rows_that_are_not_the_same_are_not_paired(tmp_path, results, change, pr
     (pair,) = compare(first, sealed)["benchmarks"][0]["pairs"]
     assert problem in pair["problem"]
     assert pair["differences"] == []
-    assert [one["second"] for one in pair["figures"]] == pytest.approx([
-        float(other.rows[f"right@{k}"].mean()) for k in (1, 3, 5)
-    ])  # fmt: skip
+    assert [one["second"] for one in pair["figures"]] == pytest.approx(
+        [float(other.rows[f"right@{k}"].mean()) for k in (1, 3, 5)]
+    )
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(comparison.render(compare(first, sealed)))
     assert "no paired difference" in console.export_text()
@@ -201,9 +201,11 @@ def test_bad_input(tmp_path, results) -> None:
     with pytest.raises(InputError, match=r"links\.one\.parquet is missing"):
         compare(first, first)
     for name, text, problem in (
-        ("torn", "{", "no readable report"), ("quickstart", '{"format_version": 1, "sample": {}}', "not a report of"),
-        ("later", '{"format_version": 9, "benchmarks": []}', "another version"), ("list", "[]", "not a report of"),
-    ):  # fmt: skip
+        ("torn", "{", "no readable report"),
+        ("quickstart", '{"format_version": 1, "sample": {}}', "not a report of"),
+        ("later", '{"format_version": 9, "benchmarks": []}', "another version"),
+        ("list", "[]", "not a report of"),
+    ):
         with artefact.create(tmp_path / name, KIND) as draft:
             (draft.path / "report.json").write_text(text)
         with pytest.raises(InputError, match=problem):

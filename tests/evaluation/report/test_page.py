@@ -145,8 +145,10 @@ def test_published_figures_are_flagged_with_reasons(tree) -> None:
     rows = rows_of(tree, "System")
     published = {key: value for key, value in rows.items() if "Author et al." in key}
     assert [value[0] for value in published.values()] == [
-        "63.55", "50.0 protocol differs 1 doubtful 2", "47.0 protocol differs 1",
-    ]  # fmt: skip
+        "63.55",
+        "50.0 protocol differs 1 doubtful 2",
+        "47.0 protocol differs 1",
+    ]
     assert "60.0" in next(iter(published.values()))
     text = "".join(tree.text)
     assert text.count(f"Protocol differs: other folds {EVIL}.") == 1
@@ -170,10 +172,20 @@ def test_errors_curves_pictures_and_provenance(report) -> None:
     tree = parsed(text)
     words = " ".join(tree.text)
     for told in (
-        "commonest wrong answers", "wrong answers with the greatest similarity", "by words in the mention",
-        "overlap with the nearest gold name", "accuracy within the first k concepts", "links: theta F1", "b" * 64,
-        "numpy: 2", "nearest to fever (", "pyrexia *", "<chill>", ": similarity", "synonyms",
-    ):  # fmt: skip
+        "commonest wrong answers",
+        "wrong answers with the greatest similarity",
+        "by words in the mention",
+        "overlap with the nearest gold name",
+        "accuracy within the first k concepts",
+        "links: theta F1",
+        "b" * 64,
+        "numpy: 2",
+        "nearest to fever (",
+        "pyrexia *",
+        "<chill>",
+        ": similarity",
+        "synonyms",
+    ):
         assert told in words, told
     image = next(attributes for tag, attributes in tree.seen if tag == "img")
     assert image["src"] == "data:image/png;base64,iVBORw=="
@@ -249,9 +261,15 @@ def test_summary_for_a_terminal(report) -> None:
 
 @pytest.mark.parametrize(
     ("value", "fraction", "expected"),
-    [(0.6355, True, "63.55"), (0.474, True, "47.4"), (0.65, True, "65.0"), (1.0, True, "100.0"), (3.62, False, "3.62"),
-     (3382.0, False, "3382")],
-)  # fmt: skip
+    [
+        (0.6355, True, "63.55"),
+        (0.474, True, "47.4"),
+        (0.65, True, "65.0"),
+        (1.0, True, "100.0"),
+        (3.62, False, "3.62"),
+        (3382.0, False, "3382"),
+    ],
+)
 def test_published_numbers_keep_their_decimals(value, fraction, expected) -> None:
     assert entries.as_printed(value, fraction=fraction) == expected
 

@@ -91,10 +91,7 @@ def test_table_shows_every_figure_and_marks_the_best() -> None:
     lines = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines() if line.strip()]
     assert lines[0] == ["Held-out synonyms"]
     assert lines[1] == ["accuracy@1", "accuracy@3"]
-    assert lines[3:] == [
-        ["TF-IDF [3-grams]", "36.8 [35.1, 38.5]", "54.8"],
-        ["trained", "61.0 [59.2, 62.7]", "–"],
-    ]
+    assert lines[3:] == [["TF-IDF [3-grams]", "36.8 [35.1, 38.5]", "54.8"], ["trained", "61.0 [59.2, 62.7]", "–"]]
     styled = console.export_text(styles=True)
     assert "\x1b[1m61.0" in styled
     assert "\x1b[1m36.8" not in styled

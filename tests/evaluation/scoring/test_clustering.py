@@ -37,10 +37,13 @@ class Vectors:
         return self.vectors[[int(string) for string in strings]]
 
     def neighbours(self, queries: Sequence[str], terms: Sequence[str], k: int) -> tuple[np.ndarray, np.ndarray]:
-        cosine = np.array([
-            [reference.cosine(self.vectors[int(q)].tolist(), self.vectors[int(t)].tolist()) for t in terms]
-            for q in queries
-        ], np.float32)  # fmt: skip
+        cosine = np.array(
+            [
+                [reference.cosine(self.vectors[int(q)].tolist(), self.vectors[int(t)].tolist()) for t in terms]
+                for q in queries
+            ],
+            np.float32,
+        )
         order = np.argsort(-cosine, axis=1, kind="stable")[:, :k]
         return np.take_along_axis(cosine, order, 1), order
 
@@ -389,8 +392,10 @@ def test_clusters_on_a_terminology(terminology: Terminology) -> None:
     similarity, near = system.neighbours(strings, strings, 5)
     known = {
         (min(i, j), max(i, j)): value
-        for i in range(n) for j, value in zip(near[i].tolist(), similarity[i].tolist(), strict=True) if i != j
-    }  # fmt: skip
+        for i in range(n)
+        for j, value in zip(near[i].tolist(), similarity[i].tolist(), strict=True)
+        if i != j
+    }
     gold = reference.synonyms([{concept} for concept in result.rows["concept"]])
     labels = reference.components([pair for pair, value in known.items() if value > 0.6], n)
     precision, recall = reference.b_cubed(labels, gold)

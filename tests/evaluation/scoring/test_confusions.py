@@ -14,18 +14,32 @@ from alphita.evaluation.scoring.results import Metric, Result
 from tests.reference import errors as reference
 
 words = st.text("ab ", max_size=45).map(str.strip)
-row = st.fixed_dictionaries({
-    "mention": words, "gold": st.sampled_from("XYZ"), "gold_name": st.sampled_from(["x", None]),
-    "overlap": st.sampled_from([None, 0.0, 0.1, 0.25, 0.3, 0.5, 0.6, 0.75, 0.9, 1.0]),
-    "predicted": st.sampled_from([[], ["X"], ["Y", "X"]]), "matched": st.sampled_from([["y"], ["x", "y"]]),
-    "similarity": st.floats(-1, 1, width=32), "right@1": st.sampled_from([True, False, None]),
-    "language": st.sampled_from(["it", "en", None]), "seen": st.booleans(),
-})  # fmt: skip
+row = st.fixed_dictionaries(
+    {
+        "mention": words,
+        "gold": st.sampled_from("XYZ"),
+        "gold_name": st.sampled_from(["x", None]),
+        "overlap": st.sampled_from([None, 0.0, 0.1, 0.25, 0.3, 0.5, 0.6, 0.75, 0.9, 1.0]),
+        "predicted": st.sampled_from([[], ["X"], ["Y", "X"]]),
+        "matched": st.sampled_from([["y"], ["x", "y"]]),
+        "similarity": st.floats(-1, 1, width=32),
+        "right@1": st.sampled_from([True, False, None]),
+        "language": st.sampled_from(["it", "en", None]),
+        "seen": st.booleans(),
+    }
+)
 SCHEMA = {
-    "mention": pl.String, "gold": pl.String, "gold_name": pl.String, "overlap": pl.Float64,
-    "predicted": pl.List(pl.String), "matched": pl.List(pl.String), "similarity": pl.Float32, "right@1": pl.Boolean,
-    "language": pl.String, "seen": pl.Boolean,
-}  # fmt: skip
+    "mention": pl.String,
+    "gold": pl.String,
+    "gold_name": pl.String,
+    "overlap": pl.Float64,
+    "predicted": pl.List(pl.String),
+    "matched": pl.List(pl.String),
+    "similarity": pl.Float32,
+    "right@1": pl.Boolean,
+    "language": pl.String,
+    "seen": pl.Boolean,
+}
 
 
 def linking(rows: list[dict]) -> Result:
@@ -54,7 +68,7 @@ def test_linking_against_plain_counting(rows) -> None:
         "overlap with the nearest gold name": reference.groups_by_overlap(scored),
         "seen": reference.groups_by_column(scored, "seen"),
         "language": reference.groups_by_column(scored, "language"),
-    }  # fmt: skip
+    }
     # One group alone tells nothing and is left out.
     assert set(by) == {name for name, groups in expected.items() if len(groups) > 1}
     for name, groups in by.items():
@@ -80,9 +94,17 @@ def test_linking_against_plain_counting(rows) -> None:
 
 def test_the_commonest_and_the_surest_wrong_answers() -> None:
     base = {
-        "mention": "m", "gold": "A", "gold_name": "a", "overlap": 0.5, "predicted": ["B", "A"], "matched": ["b"],
-        "similarity": 0.5, "right@1": False, "language": "en", "seen": False,
-    }  # fmt: skip
+        "mention": "m",
+        "gold": "A",
+        "gold_name": "a",
+        "overlap": 0.5,
+        "predicted": ["B", "A"],
+        "matched": ["b"],
+        "similarity": 0.5,
+        "right@1": False,
+        "language": "en",
+        "seen": False,
+    }
     rows = [base | {"mention": f"m {place}"} for place in range(3)]
     rows += [base | {"predicted": ["C"], "matched": ["c"], "similarity": 0.9, "mention": "sure"}] * 2
     rows += [
@@ -92,8 +114,13 @@ def test_the_commonest_and_the_surest_wrong_answers() -> None:
     found = confusions.analyse(linking(rows), "normalization")
     json.dumps(found, allow_nan=False)
     assert found["confusions"][0] == {
-        "gold": "A", "gold_name": "a", "predicted": "B", "matched": "b", "count": 3, "example": "m 0",
-    }  # fmt: skip
+        "gold": "A",
+        "gold_name": "a",
+        "predicted": "B",
+        "matched": "b",
+        "count": 3,
+        "example": "m 0",
+    }
     # A mention that stands twice is told once.
     assert [one["mention"] for one in found["examples"]] == ["sure", "m 0", "m 1", "m 2"]
     assert found["examples"][0]["similarity"] == pytest.approx(0.9)
@@ -135,10 +162,13 @@ def test_each_set_has_ranks_of_its_own() -> None:
 
 
 def test_classes_and_other_results() -> None:
-    rows = pl.DataFrame({
-        "relation": ["is_a", "is_a", "part_of"], "predicted": ["part_of", "part_of", "part_of"],
-        "right": [False, False, True],
-    })  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "relation": ["is_a", "is_a", "part_of"],
+            "predicted": ["part_of", "part_of", "part_of"],
+            "right": [False, False, True],
+        }
+    )
     found = confusions.analyse(Result(rows, (Metric("accuracy", ("right",)),), ("relation",)), "relations")
     assert found["confusions"] == [{"gold": "is_a", "predicted": "part_of", "count": 2}]
     assert [group["score"] for group in found["by"][0]["groups"]] == [0, 1]

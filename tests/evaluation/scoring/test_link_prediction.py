@@ -83,8 +83,9 @@ def test_metrics_equal_pykeen() -> None:
     evaluator = rank_based.RankBasedEvaluator(filtered=True)
     triples, everything = torch.from_numpy(test), torch.from_numpy(known)
     for target, scores in (
-        ("tail", table.score_tails(test[:, 0], test[:, 1])), ("head", table.score_heads(test[:, 1], test[:, 2])),
-    ):  # fmt: skip
+        ("tail", table.score_tails(test[:, 0], test[:, 1])),
+        ("head", table.score_heads(test[:, 1], test[:, 2])),
+    ):
         given_columns = [0, 1] if target == "tail" else [1, 2]
         column = 2 if target == "tail" else 0
         scores = torch.from_numpy(np.array(scores))
@@ -96,9 +97,12 @@ def test_metrics_equal_pykeen() -> None:
         evaluator.process_scores_(triples, target, scores, true_scores=true)
     theirs = evaluator.finalize()
     for ours, name in (
-        ("MRR", "inverse_harmonic_mean_rank"), ("MR", "arithmetic_mean_rank"), ("hits@1", "hits_at_1"),
-        ("hits@3", "hits_at_3"), ("hits@10", "hits_at_10"),
-    ):  # fmt: skip
+        ("MRR", "inverse_harmonic_mean_rank"),
+        ("MR", "arithmetic_mean_rank"),
+        ("hits@1", "hits_at_1"),
+        ("hits@3", "hits_at_3"),
+        ("hits@10", "hits_at_10"),
+    ):
         assert values[ours, "all"] == pytest.approx(theirs.get_metric(f"both.realistic.{name}"))
         assert values[ours, "side=head"] == pytest.approx(theirs.get_metric(f"head.realistic.{name}"))
 

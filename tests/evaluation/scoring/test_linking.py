@@ -58,8 +58,13 @@ TARGETS = st.lists(st.tuples(st.sampled_from(CONCEPTS), st.sampled_from(NAMES)),
 
 
 @settings(max_examples=100)
-@given(targets=TARGETS, mentions=st.lists(st.sampled_from(MENTIONS), max_size=6), k=st.integers(1, 7),
-       at_first=st.integers(1, 3), at_once=st.integers(1, 3))  # fmt: skip
+@given(
+    targets=TARGETS,
+    mentions=st.lists(st.sampled_from(MENTIONS), max_size=6),
+    k=st.integers(1, 7),
+    at_first=st.integers(1, 3),
+    at_once=st.integers(1, 3),
+)
 def test_rank_equals_the_reference(targets, mentions, k, at_first, at_once) -> None:
     ids, names = [one for one, _ in targets], [name for _, name in targets]
     with pytest.MonkeyPatch.context() as patch:
@@ -103,13 +108,15 @@ def test_evaluate_equals_the_reference(targets, queries, ks) -> None:
     asked = Queries(
         [tuple(mention for mention, _ in parts) for parts in queries],
         [tuple(one for _, one in parts) for parts in queries],
-        {"language": ["it"] * len(queries)}, [len(parts) > 1 for parts in queries],
-    )  # fmt: skip
+        {"language": ["it"] * len(queries)},
+        [len(parts) > 1 for parts in queries],
+    )
     result = linking.evaluate(SharedLetters(), asked, Targets(ids, names), ks=ks, subsets=("language",))
     assert result.rows["query"].to_list() == list(range(len(queries)))
     assert [metric.name for metric in result.metrics] == [
-        *(f"accuracy@{k}" for k in ks), "accuracy@1 (any concept of the name)",
-    ]  # fmt: skip
+        *(f"accuracy@{k}" for k in ks),
+        "accuracy@1 (any concept of the name)",
+    ]
     for row, parts in zip(result.rows.iter_rows(named=True), queries, strict=True):
         rankings = [expected(mention, names, ids, max(ks)) for mention, _ in parts]
         gold = [one for _, one in parts]
@@ -125,10 +132,13 @@ def test_evaluate_equals_the_reference(targets, queries, ks) -> None:
         assert row["similarity"] == (rankings[0][0][0] if rankings[0] else 0)
         assert row["mention"] == " | ".join(mention for mention, _ in parts)
     assert result.notes == {
-        "queries": len(queries), "composite": sum(len(parts) > 1 for parts in queries), "names": len(names),
-        "concepts": len(set(ids)), "covered": int(result.rows["covered"].sum()),
+        "queries": len(queries),
+        "composite": sum(len(parts) > 1 for parts in queries),
+        "names": len(names),
+        "concepts": len(set(ids)),
+        "covered": int(result.rows["covered"].sum()),
         "without_answer": sum(not row for row in result.rows["predicted"].to_list()),
-    }  # fmt: skip
+    }
     assert "language" in result.subsets
     for name in ("covered", "seen"):
         assert (name in result.subsets) == (result.rows[name].n_unique() > 1)
@@ -145,8 +155,10 @@ def test_gold_that_no_target_has_is_told() -> None:
     assert result.notes["covered"] == 1
     assert result.subsets == ("covered",)
     assert {one.subset: one.value for one in figures_of(result) if one.metric == "accuracy@1"} == {
-        "all": 0.5, "covered=False": 0.0, "covered=True": 1.0,
-    }  # fmt: skip
+        "all": 0.5,
+        "covered=False": 0.0,
+        "covered=True": 1.0,
+    }
 
 
 def test_duplicate_queries_are_all_scored_and_ranked_once() -> None:

@@ -77,10 +77,14 @@ def terminology(tmp_path_factory) -> Terminology:
         lines += ["[Term]", f"id: T:{place}", f"name: {name}", "is_a: T:0", ""]
         for pattern in NAMES:
             lines += [
-                "[Term]", f"id: T:{number}", f"name: {pattern.format(site)}",
-                f'synonym: "{site} {pattern.split()[0]}" EXACT []', f"is_a: T:{place}",
-                *(["is_a: T:2"] if number == 100 else []), "",
-            ]  # fmt: skip
+                "[Term]",
+                f"id: T:{number}",
+                f"name: {pattern.format(site)}",
+                f'synonym: "{site} {pattern.split()[0]}" EXACT []',
+                f"is_a: T:{place}",
+                *(["is_a: T:2"] if number == 100 else []),
+                "",
+            ]
             number += 1
     lines += ["[Term]", "id: T:200", "name: pain", "", "[Term]", "id: T:201", "name: ache", "is_obsolete: true", ""]
     folder = tmp_path_factory.mktemp("mcsm") / "t.terminology"
@@ -152,8 +156,9 @@ def test_a_concept_is_never_its_own_neighbour() -> None:
 
 @given(
     hnp.arrays(np.float32, st.tuples(st.integers(0, 5), st.integers(1, 70)), elements=st.sampled_from([0, 1, 2, 2.5])),
-    st.integers(0, 70), st.sampled_from([3, 10**6]),
-)  # fmt: skip
+    st.integers(0, 70),
+    st.sampled_from([3, 10**6]),
+)
 def test_greatest_is_a_stable_sort(values, k, at_once) -> None:
     k = min(k, values.shape[1])
     with pytest.MonkeyPatch.context() as patch:
@@ -288,9 +293,10 @@ def test_concepts_that_a_system_does_not_know_are_left_out_and_counted(terminolo
 
 def test_types_too_small_for_k_are_told(terminology) -> None:
     data, options = load(terminology)
-    assert "Finding" in benchmark.evaluate(data, Vectors(), options).notes[
-        "types of fewer than 41 concepts, which cannot reach it"
-    ]  # fmt: skip
+    assert (
+        "Finding"
+        in benchmark.evaluate(data, Vectors(), options).notes["types of fewer than 41 concepts, which cannot reach it"]
+    )
 
 
 def test_what_is_missing_is_said(terminology, tmp_path) -> None:
@@ -311,5 +317,6 @@ def test_what_is_missing_is_said(terminology, tmp_path) -> None:
 def test_published_numbers_lie_in_the_range_of_the_measure() -> None:
     assert all(0 <= one.value <= 11.1 for one in benchmark.PUBLISHED)
     assert {one.subset for one in benchmark.PUBLISHED} == {
-        benchmark.MEAN_OF_TYPES, *(f"type={name}" for name in benchmark.SIX_TYPES.values()),
-    }  # fmt: skip
+        benchmark.MEAN_OF_TYPES,
+        *(f"type={name}" for name in benchmark.SIX_TYPES.values()),
+    }

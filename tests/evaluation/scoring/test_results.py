@@ -21,7 +21,7 @@ from alphita.evaluation.scoring.results import (
     merge_notes,
     scored,
     statistic_with_interval,
-)  # fmt: skip
+)
 
 RIGHT = Metric("accuracy@1", ("right@1",))
 
@@ -46,9 +46,13 @@ def test_figures_of_all_rows_and_of_subsets() -> None:
     result.subsets, result.figures = ("language", "covered"), [own]
     figures = figures_of(result)
     assert [(one.subset, one.value, one.n) for one in figures] == [
-        (ALL, 0.75, 4), ("language=en", 0.0, 1), ("language=it", 1.0, 2), ("covered=False", 1.0, 1),
-        ("covered=True", pytest.approx(2 / 3), 3), ("mean of folds", 0.5, 5),
-    ]  # fmt: skip
+        (ALL, 0.75, 4),
+        ("language=en", 0.0, 1),
+        ("language=it", 1.0, 2),
+        ("covered=False", 1.0, 1),
+        ("covered=True", pytest.approx(2 / 3), 3),
+        ("mean of folds", 0.5, 5),
+    ]
     assert figures[-1] is own
     assert figures[0].low <= 0.75 <= figures[0].high
     assert figures[1].low is figures[1].high is None
@@ -60,8 +64,10 @@ def test_a_subset_of_rows_without_an_answer_has_no_value() -> None:
     result = result_of(None, True, kind=["a", "b"])
     result.subsets = ("kind",)
     assert [(one.subset, one.value, one.n) for one in figures_of(result)] == [
-        (ALL, 1.0, 1), ("kind=a", None, 0), ("kind=b", 1.0, 1),
-    ]  # fmt: skip
+        (ALL, 1.0, 1),
+        ("kind=a", None, 0),
+        ("kind=b", 1.0, 1),
+    ]
     assert figures_of(result_of())[0] == Figure("accuracy@1", ALL, None, 0)
 
 
@@ -107,9 +113,14 @@ def test_the_interval_of_a_correlation() -> None:
     assert high == pytest.approx(math.tanh(middle + error), abs=0.02)
     scipy = pytest.importorskip("scipy.stats")
     there = scipy.bootstrap(
-        (values[:, 0], values[:, 1]), lambda x, y: np.corrcoef(x, y)[0, 1], paired=True, vectorized=False,
-        n_resamples=1000, method="percentile", rng=np.random.default_rng(1),
-    ).confidence_interval  # fmt: skip
+        (values[:, 0], values[:, 1]),
+        lambda x, y: np.corrcoef(x, y)[0, 1],
+        paired=True,
+        vectorized=False,
+        n_resamples=1000,
+        method="percentile",
+        rng=np.random.default_rng(1),
+    ).confidence_interval
     assert (low, high) == pytest.approx((there.low, there.high), abs=0.015)
 
 
@@ -211,8 +222,13 @@ def test_notes_of_parts_become_one() -> None:
     other = {"queries": 4, "share": 0.25, "file": "b.txt", "cased": True, "extra": 1}
     merged = merge_notes(one, other, {"file": "b.txt", "limit": 5, "cased": False})
     assert merged == {
-        "queries": 7, "share": 0.75, "file": "a.txt; b.txt", "cased": "True; False", "limit": "None; 5", "extra": 1,
-    }  # fmt: skip
+        "queries": 7,
+        "share": 0.75,
+        "file": "a.txt; b.txt",
+        "cased": "True; False",
+        "limit": "None; 5",
+        "extra": 1,
+    }
     assert merge_notes({"limit": None}, {"limit": None}) == {"limit": None}
     assert merge_notes({"limit": 5}, {"limit": None}) == {"limit": "5; None"}
     assert one["queries"] == 3

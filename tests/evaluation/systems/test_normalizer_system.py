@@ -47,10 +47,18 @@ def test_it_is_a_system_that_ranks_concepts():
     assert load_system("normalizer:hash,ranking=letters").name == "normalizer:hash,letters"
     assert system.rules == DEFAULT_RULES
     assert system.facts == {
-        "kind": "normalizer", "encoder": "hash", "content_hash": ENCODER.content_hash, "ranking": "letters",
-        "contexts": False, "borrow": True, "learn": "seconds", "fit": "general", "split": None, "calibration": None,
+        "kind": "normalizer",
+        "encoder": "hash",
+        "content_hash": ENCODER.content_hash,
+        "ranking": "letters",
+        "contexts": False,
+        "borrow": True,
+        "learn": "seconds",
+        "fit": "general",
+        "split": None,
+        "calibration": None,
         "seed": 3,
-    }  # fmt: skip
+    }
     assert load_system("normalizer").name == "normalizer:alphita-en,learned"
     assert load_system("normalizer:hash,name=mine").name == "mine"
     bare = load_system("normalizer:alphita-en,borrow=false,learn=no,fit=own")
@@ -135,9 +143,10 @@ def test_contexts_are_used_only_if_wanted(monkeypatch):
     seen = []
     normalize = Normalizer.normalize
     monkeypatch.setattr(
-        Normalizer, "normalize", lambda self, mentions, **options: (seen.append(options["contexts"]), normalize(
-            self, mentions, **options))[1],
-    )  # fmt: skip
+        Normalizer,
+        "normalize",
+        lambda self, mentions, **options: (seen.append(options["contexts"]), normalize(self, mentions, **options))[1],
+    )
     name = next(one for one in NAMES if one.startswith("Left ") and one.endswith(" Ache"))
     short = "".join(word[0] for word in name.split())
     concept = IDS[NAMES.index(name)]

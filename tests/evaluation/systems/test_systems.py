@@ -43,9 +43,25 @@ ENCODED = ("encoder", "normalizer")
 # Cosines may be below 0 and, by rounding, a little above 1; BM25 has no upper bound.
 RANGES = {"exact_match": (0, 1), "tfidf": (0, 1.00001), "edit_distance": (0, 1), "bm25": (0, math.inf)}
 STRINGS = [
-    "heart attack", "attack heart", "kidney failure", "heart failure", "failure of the heart", "heart", "kidney", "x",
-    "alzheimer's", "糖尿病", "(+)", "🫀", "a" * 500, "unheard of", "heart heart attack", "ß", "type 2", "e\u0301",
-]  # fmt: skip
+    "heart attack",
+    "attack heart",
+    "kidney failure",
+    "heart failure",
+    "failure of the heart",
+    "heart",
+    "kidney",
+    "x",
+    "alzheimer's",
+    "糖尿病",
+    "(+)",
+    "🫀",
+    "a" * 500,
+    "unheard of",
+    "heart heart attack",
+    "ß",
+    "type 2",
+    "e\u0301",
+]
 ODD = ["", "?", "heart", "HEART", "heart  attack", "\u200b", "糖", "zzz qqq", "🫀🫀", "-", "\t", "alzheimer's heart"]
 
 
@@ -263,9 +279,12 @@ WORDS = st.lists(st.sampled_from(["a", "b", "c", "dd", "糖", "尿", "e1"]), max
 
 @settings(max_examples=80)
 @given(
-    terms=st.lists(WORDS, min_size=1, max_size=12), queries=st.lists(WORDS, min_size=1, max_size=4),
-    k=st.integers(1, 6), k1=st.sampled_from([0.0, 1.2, 2.0]), b=st.sampled_from([0.0, 0.75, 1.0]),
-)  # fmt: skip
+    terms=st.lists(WORDS, min_size=1, max_size=12),
+    queries=st.lists(WORDS, min_size=1, max_size=4),
+    k=st.integers(1, 6),
+    k1=st.sampled_from([0.0, 1.2, 2.0]),
+    b=st.sampled_from([0.0, 0.75, 1.0]),
+)
 def test_bm25_equals_the_reference(terms, queries, k, k1, b) -> None:
     terms = list({" ".join(term): term for term in terms}.values())
     system = Bm25System(k1, b)
@@ -291,8 +310,24 @@ def test_bm25_equals_the_reference(terms, queries, k, k1, b) -> None:
 
 def test_bm25_words() -> None:
     assert _shared.words("il 2 (α-chain), e.g._x 2型糖尿病 ปวด カゼ") == [
-        "il", "2", "α", "chain", "e", "g", "x", "2", "型", "糖", "尿", "病", "ป", "ว", "ด", "カ", "ゼ",
-    ]  # fmt: skip
+        "il",
+        "2",
+        "α",
+        "chain",
+        "e",
+        "g",
+        "x",
+        "2",
+        "型",
+        "糖",
+        "尿",
+        "病",
+        "ป",
+        "ว",
+        "ด",
+        "カ",
+        "ゼ",
+    ]
 
 
 @pytest.mark.parametrize("option", ["k1=-1", "b=1.5", "b=nan", "k1=inf", "k1=much"])
@@ -310,9 +345,10 @@ def test_bm25_is_named_by_its_options() -> None:
 @settings(max_examples=60)
 @given(
     queries=st.lists(st.text("abc é", max_size=6), min_size=1, max_size=4),
-    terms=st.lists(st.text("abc é", max_size=6), min_size=1, max_size=12, unique=True), k=st.integers(1, 6),
+    terms=st.lists(st.text("abc é", max_size=6), min_size=1, max_size=12, unique=True),
+    k=st.integers(1, 6),
     at_once=st.sampled_from([1, 30, 10**6]),
-)  # fmt: skip
+)
 def test_edit_distance_equals_the_reference(queries, terms, k, at_once) -> None:
     system, k = load_system("edit_distance"), min(k, len(terms))
     with pytest.MonkeyPatch.context() as patch:
@@ -329,8 +365,9 @@ def test_edit_distance_equals_the_reference(queries, terms, k, at_once) -> None:
 @settings(max_examples=40)
 @given(
     queries=st.lists(st.text("ab ", max_size=5), min_size=1, max_size=4),
-    terms=st.lists(st.text("ab ", max_size=6), min_size=1, max_size=12, unique=True), k=st.integers(1, 6),
-)  # fmt: skip
+    terms=st.lists(st.text("ab ", max_size=6), min_size=1, max_size=12, unique=True),
+    k=st.integers(1, 6),
+)
 def test_tfidf_equals_the_reference(queries, terms, k) -> None:
     similarity, _ = load_system("tfidf").neighbours(queries, terms, k)
     for query, values in zip(queries, similarity, strict=True):

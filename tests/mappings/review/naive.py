@@ -77,9 +77,10 @@ class Naive:
 
     def remembered(self, source: str, form: str, cleaned: dict[int, str]) -> Decision | None:
         found = [
-            self.stand(row.id, None)[1] for row in self.rows.values()
+            self.stand(row.id, None)[1]
+            for row in self.rows.values()
             if self.projects[row.project].source == source and cleaned[row.id] == form
-        ]  # fmt: skip
+        ]
         return max((one for one in found if one and one.kind != "reject"), key=lambda one: one.id, default=None)
 
     # What is done

@@ -15,14 +15,22 @@ _numbers = itertools.count()
 
 def candidate(
     concept: str | None, term: str, name: str = "", confidence: float | None = None, rank: int = 1
-) -> Mapping:  # fmt: skip
+) -> Mapping:
     """Return a candidate with little said of it."""
     cells = dict.fromkeys(COLUMNS)
     cells |= {
-        "row": 1, "mention": "", "rank": rank, "concept_id": concept, "concept_name": name or term,
-        "matched_term": term, "confidence": confidence, "method": "nearest", "relation": "exact",
-        "status": "unreviewed", "mapping_type": "maps_to",
-    }  # fmt: skip
+        "row": 1,
+        "mention": "",
+        "rank": rank,
+        "concept_id": concept,
+        "concept_name": name or term,
+        "matched_term": term,
+        "confidence": confidence,
+        "method": "nearest",
+        "relation": "exact",
+        "status": "unreviewed",
+        "mapping_type": "maps_to",
+    }
     return Mapping(**cells)
 
 

@@ -42,9 +42,13 @@ def test_progress(tmp_path):
         assert reviews.progress("codes") == Progress(7, 28, 0, 0, {}, {}, 0, 0, None, None, ())
         say = Say(reviews)
         pairs = {
-            1: (TOE, TOE), 2: (TOE, FOOT), 3: (None, None), 4: (None, "reject"), 5: ("reject", "reject"),
+            1: (TOE, TOE),
+            2: (TOE, FOOT),
+            3: (None, None),
+            4: (None, "reject"),
+            5: ("reject", "reject"),
             6: (TOE, "skip"),
-        }  # fmt: skip
+        }
         for number, said in pairs.items():
             for who, what in zip(("bob", "ann"), said, strict=True):
                 kind = what if what in ("reject", "skip") else "choose" if what else "nil"

@@ -15,9 +15,14 @@ from tests.mappings.review.samples import FOOT, HAND, TOE, Say, candidate, proje
 @pytest.fixture
 def reviews(tmp_path):
     rows = [
-        row(1, 0.95, 10, types=("Sign",)), row(2, 0.9, 3), row(3, 0.9, 2, candidates=(candidate(None, 0.9),)),
-        row(4, 0.89, 7), row(5, None), row(6, 1.0, types=("Sign", "Disease")), row(7, candidates=()),
-    ]  # fmt: skip
+        row(1, 0.95, 10, types=("Sign",)),
+        row(2, 0.9, 3),
+        row(3, 0.9, 2, candidates=(candidate(None, 0.9),)),
+        row(4, 0.89, 7),
+        row(5, None),
+        row(6, 1.0, types=("Sign", "Disease")),
+        row(7, candidates=()),
+    ]
     with store(tmp_path, rows) as made:
         made.add_project(project("other"))
         made.add_rows("other", [row(1, 1.0)])
@@ -34,8 +39,10 @@ def test_accepts_what_is_open_and_sure_enough(reviews):
     done = reviews.bulk("codes", "ann", "b", threshold=0.9)
     assert replace(done, decisions=()) == preview
     assert [(one.row, one.kind, one.concept_id, one.relation, one.bulk) for one in done.decisions] == [
-        (1, "accept", TOE, "exact", "b"), (2, "accept", TOE, "exact", "b"), (3, "nil", None, None, "b"),
-    ]  # fmt: skip
+        (1, "accept", TOE, "exact", "b"),
+        (2, "accept", TOE, "exact", "b"),
+        (3, "nil", None, None, "b"),
+    ]
     assert [one.confidence for one in done.decisions] == [0.95, 0.9, 0.9]
     assert list(reviews.history("codes"))[3:] == list(done.decisions)
     assert reviews.standing(1).state == "disagreed"
@@ -96,21 +103,33 @@ def test_another_release(reviews):
     flagged = say("ann", 4, "flag")
     moved = {1: (candidate(HAND, 0.7),), 4: (candidate(FOOT, 0.2),)}
     asked = {
-        **NEW, "candidates": moved, "types": {1: ("Finding",), 6: ()}, "reopen": [3, 4, 5],
+        **NEW,
+        "candidates": moved,
+        "types": {1: ("Finding",), 6: ()},
+        "reopen": [3, 4, 5],
         "follow": {
             accepted.id: instead(accepted, HAND, comment="replaced", concept_name=None),
             chosen.id: instead(chosen, "HP:0000009", concept_name="nine", relation=None),
         },
-    }  # fmt: skip
+    }
     assert reviews.rebase("codes", "migration", "move", **asked) == Rebased(followed=2, reopened=2)
     found = reviews.project("codes")
     assert (found.terminology, found.release, found.model) == ("t2", "2026-07", "m2")
     # The answer now is what was accepted under another id.
     (first,) = reviews.standing(1).decisions
     assert first == replace(
-        accepted, id=first.id, uid="move#1", at=first.at, concept_id=HAND, concept_name=f"name of {HAND}",
-        comment="replaced", bulk="move", confidence=0.7, shown=(HAND,), **NEW,
-    )  # fmt: skip
+        accepted,
+        id=first.id,
+        uid="move#1",
+        at=first.at,
+        concept_id=HAND,
+        concept_name=f"name of {HAND}",
+        comment="replaced",
+        bulk="move",
+        confidence=0.7,
+        shown=(HAND,),
+        **NEW,
+    )
     (second,) = reviews.standing(2).decisions
     assert (second.kind, second.concept_id, second.concept_name) == ("choose", "HP:0000009", "nine")
     assert (second.relation, second.reviewer, second.terminology) == ("broad", "ann", "t2")
@@ -144,11 +163,16 @@ def test_an_accepted_answer_that_is_one_no_more_was_chosen(reviews):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"candidates": {99: ()}}, {"reopen": [99]}, {"reopen": [8]}, {"candidates": {8: ()}}, {"types": {8: ()}},
+        {"candidates": {99: ()}},
+        {"reopen": [99]},
+        {"reopen": [8]},
+        {"candidates": {8: ()}},
+        {"types": {8: ()}},
         *({"follow": {id: Decision("", "", 0, "", "choose", one)}} for id, one in ((99, HAND), (1, HAND), (2, "h"))),
-        {"candidates": {1: (candidate(TOE, 7.0),)}}, {"lost": [1]},
+        {"candidates": {1: (candidate(TOE, 7.0),)}},
+        {"lost": [1]},
     ],
-)  # fmt: skip
+)
 def test_all_of_a_move_or_nothing(reviews, wrong):
     say = Say(reviews)
     say("ann", 1, "nil")

@@ -24,9 +24,17 @@ def test_what_was_known_is_filled_in(reviews):
     sent = Decision("u", "codes", 1, "ann", "accept", TOE, comment="sûr <b>")
     stored = reviews.decide(sent)
     assert stored == replace(
-        sent, id=1, at=stored.at, relation="exact", confidence=0.25, shown=(TOE, FOOT), terminology="t1",
-        release="2026-01", model="m1", concept_name=f"name of {TOE}",
-    )  # fmt: skip
+        sent,
+        id=1,
+        at=stored.at,
+        relation="exact",
+        confidence=0.25,
+        shown=(TOE, FOOT),
+        terminology="t1",
+        release="2026-01",
+        model="m1",
+        concept_name=f"name of {TOE}",
+    )
     assert abs(datetime.fromisoformat(stored.at) - datetime.now(UTC)) < timedelta(minutes=1)
     assert list(reviews.history("codes")) == [stored]
     assert reviews.newest(1) == stored
@@ -34,9 +42,20 @@ def test_what_was_known_is_filled_in(reviews):
 
 def test_what_is_said_is_kept(reviews):
     sent = Decision(
-        "u", "codes", 1, "ann", "choose", HAND, "narrow", confidence=0.5, shown=(HAND,), terminology="t0", release="r0",
-        model="m0", concept_name="hand",
-    )  # fmt: skip
+        "u",
+        "codes",
+        1,
+        "ann",
+        "choose",
+        HAND,
+        "narrow",
+        confidence=0.5,
+        shown=(HAND,),
+        terminology="t0",
+        release="r0",
+        model="m0",
+        concept_name="hand",
+    )
     stored = reviews.decide(sent)
     assert stored == replace(sent, id=1, at=stored.at)
     assert next(reviews.history("codes")) == stored
@@ -95,11 +114,19 @@ def test_unknown_rows(reviews, id):
 
 
 def test_an_unknown_project_offers_near_ones(reviews):
-    for ask in (reviews.project, reviews.queue, reviews.progress, reviews.disagreements, reviews.mappings,
-                reviews.history, lambda name: reviews.undo(name, "ann", "u"), lambda name: reviews.add_rows(name, []),
-                lambda name: reviews.bulk(name, "ann", "u", threshold=1, preview=True),
-                lambda name: reviews.remembered("LAB", [], project=name),
-                lambda name: reviews.decide(Decision("u", name, 1, "ann", "accept", TOE))):  # fmt: skip
+    for ask in (
+        reviews.project,
+        reviews.queue,
+        reviews.progress,
+        reviews.disagreements,
+        reviews.mappings,
+        reviews.history,
+        lambda name: reviews.undo(name, "ann", "u"),
+        lambda name: reviews.add_rows(name, []),
+        lambda name: reviews.bulk(name, "ann", "u", threshold=1, preview=True),
+        lambda name: reviews.remembered("LAB", [], project=name),
+        lambda name: reviews.decide(Decision("u", name, 1, "ann", "accept", TOE)),
+    ):
         with pytest.raises(Unknown, match="unknown project 'code'; did you mean 'codes'"):
             ask("code")
 

@@ -31,14 +31,19 @@ def written(path, *lines):
 
 def test_rows_alike_become_one(tmp_path):
     path = written(
-        tmp_path, mapping("toe", mention_code="1", frequency=3), mapping("toe", "HP:2", mention_code="1", rank=2),
-        mapping("toe", mention_code="2", row=2), mapping("toe", mention_code="1", row=3, frequency=None),
+        tmp_path,
+        mapping("toe", mention_code="1", frequency=3),
+        mapping("toe", "HP:2", mention_code="1", rank=2),
+        mapping("toe", mention_code="2", row=2),
+        mapping("toe", mention_code="1", row=3, frequency=None),
         mapping("Toe", None, mention_code="1", row=4, frequency=0),
-    )  # fmt: skip
+    )
     found = read(path)
     assert [(one.number, one.code, one.mention, one.frequency) for one in found] == [
-        (1, "1", "toe", 4), (2, "2", "toe", 1), (4, "1", "Toe", 0)
-    ]  # fmt: skip
+        (1, "1", "toe", 4),
+        (2, "2", "toe", 1),
+        (4, "1", "Toe", 0),
+    ]
     assert [one.concept_id for one in found[0].candidates] == ["HP:0000001", "HP:2"]
 
 
@@ -49,9 +54,11 @@ def test_candidates_come_by_rank(tmp_path):
 
 def test_a_row_whose_lines_stand_apart_is_put_together(tmp_path):
     path = written(
-        tmp_path, mapping("toe", "HP:2", row=5, rank=2), mapping("foot", "HP:3", row=2),
+        tmp_path,
+        mapping("toe", "HP:2", row=5, rank=2),
+        mapping("foot", "HP:3", row=2),
         mapping("toe", "HP:1", row=5, rank=1, frequency=7),
-    )  # fmt: skip
+    )
     toe, foot = read(path)
     assert ([one.concept_id for one in toe.candidates], toe.frequency, toe.number) == (["HP:1", "HP:2"], 7, 5)
     assert [one.concept_id for one in foot.candidates] == ["HP:3"]
@@ -65,7 +72,7 @@ def test_the_groups_of_a_concept_map_are_one_row(tmp_path):
             ("http://hl7.org/fhir/sid/icd-10-cm", [{"code": "I21.9", "equivalence": "equivalent"}]),
             ("http://snomed.info/sct", [{"code": "22298006", "equivalence": "wider"}]),
         )
-    ]  # fmt: skip
+    ]
     path = tmp_path / "map.json"
     path.write_text(json.dumps({"resourceType": "ConceptMap", "group": groups}))
     (row,) = files.read(path, fhir_r4, "toes", Rejects(strict=True))
@@ -74,11 +81,15 @@ def test_the_groups_of_a_concept_map_are_one_row(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "cells", "value"),
-    [("frequency", {"frequency": -1}, "-1"), ("row", {"row": -4}, "-4"), ("confidence", {"confidence": 1.5}, "1.5"),
-     ("confidence", {"confidence": math.nan}, "nan"),
-     ("concept_id", {"concept_id": "no curie", "status": "approved"}, "no curie"),
-     ("reviewed_at", {"reviewed_at": "yesterday", "status": "flagged"}, "yesterday")],
-)  # fmt: skip
+    [
+        ("frequency", {"frequency": -1}, "-1"),
+        ("row", {"row": -4}, "-4"),
+        ("confidence", {"confidence": 1.5}, "1.5"),
+        ("confidence", {"confidence": math.nan}, "nan"),
+        ("concept_id", {"concept_id": "no curie", "status": "approved"}, "no curie"),
+        ("reviewed_at", {"reviewed_at": "yesterday", "status": "flagged"}, "yesterday"),
+    ],
+)
 def test_an_unsound_row_is_set_aside(tmp_path, field, cells, value):
     class Given:
         @staticmethod
@@ -97,8 +108,11 @@ def test_an_unsound_row_is_set_aside(tmp_path, field, cells, value):
     with open(tmp_path / "rejects.csv", newline="") as file:
         (told,) = DictReader(file)
     assert (told["file"], told["line"], told["field"], told["value"]) == (
-        str(path), str(cells.get("row", 2)), field, value
-    )  # fmt: skip
+        str(path),
+        str(cells.get("row", 2)),
+        field,
+        value,
+    )
 
 
 def test_a_row_without_its_answer_is_set_aside(tmp_path):
@@ -140,8 +154,10 @@ def test_context_of_another_file(tmp_path):
 def test_what_a_project_says_of_itself():
     said = files.header_of(project(), Header(), fhir_r5, ["MINE:1", "HP:1", "plain"])
     assert (said.set_id, said.source_vocabulary, said.source_system) == (
-        "urn:alphita:review:toes", "LAB", "urn:alphita:source:LAB"
-    )  # fmt: skip
+        "urn:alphita:review:toes",
+        "LAB",
+        "urn:alphita:source:LAB",
+    )
     assert said.prefixes["MINE"] == "urn:alphita:terminology:MINE"
     assert "HP" not in said.prefixes
     assert said.licence == ""
@@ -152,9 +168,12 @@ def test_what_a_project_says_of_itself():
 
 def test_what_is_given_goes_before():
     given = Header(
-        set_id="https://example.org/1", source_vocabulary="OWN", source_system="https://example.org/own/",
-        licence="https://example.org/l", prefixes={"MINE": "https://example.org/mine/"},
-    )  # fmt: skip
+        set_id="https://example.org/1",
+        source_vocabulary="OWN",
+        source_system="https://example.org/own/",
+        licence="https://example.org/l",
+        prefixes={"MINE": "https://example.org/mine/"},
+    )
     said = files.header_of(project(), given, sssom, ["MINE:1"])
     assert (said.set_id, said.source_vocabulary, said.licence) == (given.set_id, "OWN", given.licence)
     assert said.prefixes == {"MINE": "https://example.org/mine/", "OWN": "https://example.org/own/"}
@@ -162,9 +181,12 @@ def test_what_is_given_goes_before():
 
 @pytest.mark.parametrize(
     ("source", "vocabulary", "system"),
-    [("ICD10CM", "ICD10CM", "http://hl7.org/fhir/sid/icd-10-cm"), ("Lab 2", "", "urn:alphita:source:Lab%202"),
-     ("urn:oid:1.2", "", "urn:oid:1.2")],
-)  # fmt: skip
+    [
+        ("ICD10CM", "ICD10CM", "http://hl7.org/fhir/sid/icd-10-cm"),
+        ("Lab 2", "", "urn:alphita:source:Lab%202"),
+        ("urn:oid:1.2", "", "urn:oid:1.2"),
+    ],
+)
 def test_sources(source, vocabulary, system):
     said = files.header_of(project(source), Header(), fhir_r5)
     assert (said.source_vocabulary, said.source_system, said.prefixes) == (vocabulary, system, {})

@@ -53,8 +53,12 @@ def test_a_usagi_file_keeps_its_approvals(tmp_path):
         assert reviews.add_rows("codes", rows) == Added(3, 0, decided=2)
         first, second = reviews.history("codes")
         assert (first.reviewer, first.kind, first.concept_id, first.at, first.comment) == (
-            "ann", "accept", "OMOP:4329847", AT, "seen"
-        )  # fmt: skip
+            "ann",
+            "accept",
+            "OMOP:4329847",
+            AT,
+            "seen",
+        )
         assert (second.reviewer, second.relation) == ("bob", "broad")
         assert first.uid.startswith("import:")
         assert first.uid.endswith(":lab.usagi.csv")
@@ -74,14 +78,23 @@ def test_a_usagi_file_keeps_its_approvals(tmp_path):
         ([mapping("toe", None, **SAID | {"relation": None})], ("nil", None, None, "seen"), {}),
         ([mapping("toe", **SAID | {"status": "rejected"})], ("reject", None, None, "seen"), {}),
         ([mapping("toe", **SAID | {"status": "flagged"})], ("flag", None, None, "seen"), {}),
-        ([mapping("toe", **SAID | {"status": "ignored"})], ("skip", None, None, "ignored; seen"),
-         {"ignored mappings, kept as skipped": 1}),
-        ([mapping("toe", **SAID | {"status": "rejected"}), mapping("toe", "HP:2", **SAID)],
-         ("accept", "HP:2", "exact", "seen"), {"further rejected mappings of a row": 1}),
-        ([mapping("toe"), mapping("toe", "HP:2", rank=2, **SAID | {"status": "rejected"})], None,
-         {"further rejected mappings of a row": 1}),
+        (
+            [mapping("toe", **SAID | {"status": "ignored"})],
+            ("skip", None, None, "ignored; seen"),
+            {"ignored mappings, kept as skipped": 1},
+        ),
+        (
+            [mapping("toe", **SAID | {"status": "rejected"}), mapping("toe", "HP:2", **SAID)],
+            ("accept", "HP:2", "exact", "seen"),
+            {"further rejected mappings of a row": 1},
+        ),
+        (
+            [mapping("toe"), mapping("toe", "HP:2", rank=2, **SAID | {"status": "rejected"})],
+            None,
+            {"further rejected mappings of a row": 1},
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_each_status_becomes(tmp_path, lines, expected, left):
     left_out = Counter()
     with store(tmp_path) as reviews:
@@ -187,9 +200,11 @@ def test_a_time_in_the_future_sets_the_row_aside(tmp_path):
 def test_what_a_row_means_is_what_it_maps_to(tmp_path):
     value = {"mapping_type": "maps_to_value"} | SAID
     lines = [
-        mapping("nuts", "HP:2", **value), mapping("nuts", **SAID), mapping("red", row=2, **value),
+        mapping("nuts", "HP:2", **value),
+        mapping("nuts", **SAID),
+        mapping("red", row=2, **value),
         mapping("red", row=2, **SAID | {"reviewer": "bob", "mapping_type": "maps_to_unit"}),
-    ]  # fmt: skip
+    ]
     left_out = Counter()
     with store(tmp_path) as reviews:
         added = reviews.add_rows("codes", read(tmp_path, *lines, left_out=left_out))

@@ -22,10 +22,15 @@ REVIEWERS = ("ann", "bob", "cy")
 PROJECTS = (project(), project("open", blind=False), project("other", source="RIS"))
 MENTIONS = ("Sore toe", "sore  toe", "SORE TOE.", "toe", "?!")
 KINDS = ("accept", "choose", "nil", "reject", "skip", "flag", "adjudicate")
-FORGET = st.sampled_from([
-    ("source", "LAB"), ("source", "RIS"), ("project", "codes"), ("project", "open"),
-    *(("reviewer", one) for one in REVIEWERS),
-])  # fmt: skip
+FORGET = st.sampled_from(
+    [
+        ("source", "LAB"),
+        ("source", "RIS"),
+        ("project", "codes"),
+        ("project", "open"),
+        *(("reviewer", one) for one in REVIEWERS),
+    ]
+)
 who, where = st.sampled_from(REVIEWERS), st.sampled_from([one.name for one in PROJECTS])
 FAST = Path("/dev/shm")
 
@@ -46,13 +51,20 @@ class Machine(RuleBasedStateMachine):
         self.n += 1
         return f"u{self.n}"
 
-    @initialize(rows=st.lists(
-        st.tuples(
-            where, st.sampled_from(MENTIONS), st.sampled_from([None, 0.0, 0.5, 0.9, 1.0]), st.integers(0, 3),
-            st.sampled_from([TOE, None]), st.sets(st.sampled_from("ab")),
-        ),
-        min_size=3, max_size=6,
-    ))  # fmt: skip
+    @initialize(
+        rows=st.lists(
+            st.tuples(
+                where,
+                st.sampled_from(MENTIONS),
+                st.sampled_from([None, 0.0, 0.5, 0.9, 1.0]),
+                st.integers(0, 3),
+                st.sampled_from([TOE, None]),
+                st.sets(st.sampled_from("ab")),
+            ),
+            min_size=3,
+            max_size=6,
+        )
+    )
     def fill(self, rows) -> None:
         for one in PROJECTS:
             self.store.add_project(one)

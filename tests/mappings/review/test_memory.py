@@ -168,9 +168,11 @@ def exported(reviews, **asked):
 def test_what_is_exported(tmp_path):
     nil = (candidate(None, 0.5, matched_term="toe"),)
     rows = [
-        *(row(number) for number in range(1, 10)), row(10, candidates=nil), row(11, candidates=nil),
+        *(row(number) for number in range(1, 10)),
+        row(10, candidates=nil),
+        row(11, candidates=nil),
         row(12, candidates=(), code=""),
-    ]  # fmt: skip
+    ]
     with store(tmp_path, rows) as reviews:
         say = Say(reviews)
         say("ann", 1, "accept", relation="narrow", comment="fits")

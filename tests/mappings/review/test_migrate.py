@@ -150,8 +150,14 @@ def test_a_mention_that_has_a_concept_of_its_own_now_does_not_follow_another(old
 
 def test_the_terminologys_own_comparison_tells_the_same(store, old, new):
     told = {(row["concept"], row["kind"]): row["new"] for row in changes(old, new).table.iter_rows(named=True)}
-    kinds = {"replaced": "retired", "retired": "retired", "split": "retired", "merged": "merged", "removed": "removed",
-             "renamed": "renamed"}  # fmt: skip
+    kinds = {
+        "replaced": "retired",
+        "retired": "retired",
+        "split": "retired",
+        "merged": "merged",
+        "removed": "removed",
+        "renamed": "renamed",
+    }
     for one in migrate.plan(store, old, new).changes:
         if one.reason in kinds:
             assert (one.old_concept, kinds[one.reason]) in told, one
@@ -206,9 +212,11 @@ def test_of_a_row_that_is_reopened_all_reviewers_look_again(store, old, new):
     planned = migrate.plan(store, old, new)
     found = {(one.row, one.reviewer): (one.fate, one.reason) for one in planned.changes if one.row in (4, 5)}
     assert found == {
-        (4, "ana"): ("reopened", "renamed"), (4, "ben"): ("reopened", "beside"),
-        (5, "ana"): ("reopened", "split"), (5, "ben"): ("reopened", "beside"),
-    }  # fmt: skip
+        (4, "ana"): ("reopened", "renamed"),
+        (4, "ben"): ("reopened", "beside"),
+        (5, "ana"): ("reopened", "split"),
+        (5, "ben"): ("reopened", "beside"),
+    }
     migrate.apply(store, planned, by="eva")
     assert store.standing(4).decisions == store.standing(5).decisions == ()
 
@@ -246,9 +254,10 @@ def test_rows_to_be_decided_get_candidates_of_the_new_release(store, old, new):
 def test_the_next_release_finds_what_migration_decided(store, old, new, tmp_path):
     migrate.apply(store, migrate.plan(store, old, new), by="eva")
     third = release(
-        tmp_path, "three",
+        tmp_path,
+        "three",
         [(c, n, s, m) for c, n, s, m in NEW if c != "X:21"] + [("X:31", "Allergy of the nose", [], "alt_id: X:21")],
-    )  # fmt: skip
+    )
     planned = migrate.plan(store, new, third)
     assert [(one.mention, one.reviewer, one.new_concept) for one in planned.changes] == [("hayfever", "ana", "X:31")]
     migrate.apply(store, planned, by="eva")

@@ -182,9 +182,11 @@ def test_a_network_share_is_refused(tmp_path, monkeypatch, kind):
     share.mkdir()
     escaped = str(share).replace(" ", "\\040")
     lines = [
-        "21 1 8:1 / / rw - ext4 /dev/root rw", f"22 21 0:5 / {escaped} rw,x shared:1 - {kind} x rw", "unreadable",
+        "21 1 8:1 / / rw - ext4 /dev/root rw",
+        f"22 21 0:5 / {escaped} rw,x shared:1 - {kind} x rw",
+        "unreadable",
         "23 21 0:6 / /elsewhere rw - nfs4 x rw",
-    ]  # fmt: skip
+    ]
     mounts.write_text("\n".join(lines))
     monkeypatch.setattr(place, "MOUNTS", mounts)
     with pytest.raises(InputError, match=rf"a share/reviews\.sqlite: on a network share \({kind}\).*alphita serve"):

@@ -49,10 +49,15 @@ def test_a_project_comes_with_its_rows_or_not_at_all(tmp_path):
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    code=ODD, mention=ODD, context=st.dictionaries(ODD, ODD, max_size=2), types=st.lists(ODD, max_size=3, unique=True),
+    code=ODD,
+    mention=ODD,
+    context=st.dictionaries(ODD, ODD, max_size=2),
+    types=st.lists(ODD, max_size=3, unique=True),
     fields=st.dictionaries(st.sampled_from(["concept_name", "explanation", "comment", "routes"]), ODD),
-    confidence=st.none() | st.floats(0, 1), number=st.integers(1, 2**63 - 1), frequency=st.integers(0, 2**63 - 1),
-)  # fmt: skip
+    confidence=st.none() | st.floats(0, 1),
+    number=st.integers(1, 2**63 - 1),
+    frequency=st.integers(0, 2**63 - 1),
+)
 def test_rows_come_back_as_they_went_in(
     tmp_path_factory, code, mention, context, types, fields, confidence, number, frequency
 ):
@@ -61,9 +66,14 @@ def test_rows_come_back_as_they_went_in(
         mapping(mention, None, rank=2),
     )
     made = row(
-        number, frequency=frequency, code=code, mention=mention, context=context, types=tuple(types),
+        number,
+        frequency=frequency,
+        code=code,
+        mention=mention,
+        context=context,
+        types=tuple(types),
         candidates=candidates,
-    )  # fmt: skip
+    )
     with store(tmp_path_factory.mktemp("store"), [made]) as reviews:
         assert reviews.row(1) == replace(made, id=1, project="codes")
         assert reviews.standing(1).row == reviews.row(1)
@@ -85,10 +95,14 @@ def test_a_pair_of_code_and_mention_is_kept_once(tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "field"),
     [
-        (row(1, frequency=-1), "frequency"), (row(1, frequency=2**63), "frequency"), (row(0), "number"),
-        (row(1, 1.5), "confidence"), (row(1, float("nan")), "confidence"), (row(1, mention="\ud800"), "surrogate"),
+        (row(1, frequency=-1), "frequency"),
+        (row(1, frequency=2**63), "frequency"),
+        (row(0), "number"),
+        (row(1, 1.5), "confidence"),
+        (row(1, float("nan")), "confidence"),
+        (row(1, mention="\ud800"), "surrogate"),
     ],
-)  # fmt: skip
+)
 def test_with_one_bad_row_none_is_added(tmp_path, wrong, field):
     with store(tmp_path) as reviews:
         with pytest.raises(InputError, match=field):
@@ -109,11 +123,13 @@ def test_a_source_of_rows_may_use_the_store(tmp_path):
 
 ROWS = st.lists(
     st.tuples(
-        st.integers(1, 9), st.none() | st.sampled_from([0.0, 0.5, 0.9, 1.0]), st.integers(0, 5),
+        st.integers(1, 9),
+        st.none() | st.sampled_from([0.0, 0.5, 0.9, 1.0]),
+        st.integers(0, 5),
         st.none() | st.floats(-5, 5),
     ),
     max_size=12,
-)  # fmt: skip
+)
 KEYS = {
     "risk": lambda one, _: (-one.risk,),
     "frequency": lambda one, _: (-one.frequency,),
@@ -161,9 +177,20 @@ def test_search_and_types(tmp_path):
     ]
     with store(tmp_path, rows) as reviews:
         for search, found in {
-            "": [1, 2, 3], "strasse": [1], "100%": [1], "%": [1], "_": [2], "FINGER": [2], "a_B": [2], "MG/": [2],
-            "hände": [3], "hp:0000003": [3], "0000002": [], "'": [], "zehe hand": [],
-        }.items():  # fmt: skip
+            "": [1, 2, 3],
+            "strasse": [1],
+            "100%": [1],
+            "%": [1],
+            "_": [2],
+            "FINGER": [2],
+            "a_B": [2],
+            "MG/": [2],
+            "hände": [3],
+            "hp:0000003": [3],
+            "0000002": [],
+            "'": [],
+            "zehe hand": [],
+        }.items():
             assert ids(reviews, search=search, order="row") == found, search
         assert ids(reviews, types=["Sign"], order="row") == [1, 2]
         assert ids(reviews, types={"Disease", "none"}) == [1]

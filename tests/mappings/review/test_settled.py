@@ -74,8 +74,9 @@ def test_a_string_is_a_code_where_there_is_none(store, settled):
     decide(store, "a", 1, "1")
     decide(store, "a", 2, "2", "nil")
     assert [(one.code, one.mention, one.concept_id) for one in settled.by_code("heel")] == [
-        ("heel", "sole", None), ("heel", "heel", "HP:2|MP:2")
-    ]  # fmt: skip
+        ("heel", "sole", None),
+        ("heel", "heel", "HP:2|MP:2"),
+    ]
 
 
 def test_by_concept(store, settled):

@@ -26,12 +26,15 @@ X:4,Chronic kidney disease
 X:5,Recurrent urinary tract infection
 """
 ROWS = [
-    ("SOB", "shortness of breath", 0.9, "en", None), ("MS", "mitral stenosis", 0.5, "en", None),
-    ("MS", "multiple sclerosis", 0.4, "en", None), ("w/", "with", 0.9, "en", None),
-    ("b/l", "bilateral", 0.9, "en", None), ("c/o", "complains of", 0.9, "en", None),
+    ("SOB", "shortness of breath", 0.9, "en", None),
+    ("MS", "mitral stenosis", 0.5, "en", None),
+    ("MS", "multiple sclerosis", 0.4, "en", None),
+    ("w/", "with", 0.9, "en", None),
+    ("b/l", "bilateral", 0.9, "en", None),
+    ("c/o", "complains of", 0.9, "en", None),
     ("UTI", "urinary tract infection", 0.9, "en", None),
     ("IRC", "insufficienza renale cronica", 0.9, "it", "chronic kidney disease"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +57,14 @@ def read(index: Index, mention: str, language: str | None = None, context: str |
 @pytest.mark.parametrize(
     ("mention", "first"),
     [
-        ("SOB", "shortness of breath"), ("sob", "shortness of breath"), ("pt w/sob", "pt with shortness of breath"),
-        ("b/l knee pain", "bilateral knee pain"), ("c/o SOB", "complains of shortness of breath"),
+        ("SOB", "shortness of breath"),
+        ("sob", "shortness of breath"),
+        ("pt w/sob", "pt with shortness of breath"),
+        ("b/l knee pain", "bilateral knee pain"),
+        ("c/o SOB", "complains of shortness of breath"),
         ("sob w/ ms", "shortness of breath with multiple sclerosis"),
     ],
-)  # fmt: skip
+)
 def test_a_short_form_is_written_out_wherever_it_stands(index, mention, first):
     assert read(index, mention)[0] == first
 
@@ -155,9 +161,12 @@ def test_everyday_phrases_are_as_many_as_promised():
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("", "damaged list"), ("short\tlong\nSOB\tshortness of breath\n", "damaged list"),
-     ("short\tlong\tshare\tlanguage\tenglish\nSOB\tshortness of breath\tmany\ten\t\n", "damaged list")],
-)  # fmt: skip
+    [
+        ("", "damaged list"),
+        ("short\tlong\nSOB\tshortness of breath\n", "damaged list"),
+        ("short\tlong\tshare\tlanguage\tenglish\nSOB\tshortness of breath\tmany\ten\t\n", "damaged list"),
+    ],
+)
 def test_a_damaged_list_is_told(tmp_path: Path, text, problem):
     path = tmp_path / "short_forms.tsv"
     path.write_text(text, encoding="utf-8")

@@ -110,11 +110,14 @@ def test_a_mention_that_defines_its_own():
     assert nothing.expand("congestive heart failure (CHF)") == [Expansion(long, "CHF", long, "input", True)]
     assert nothing.expand("CHF (congestive heart failure; 3 of 9)") == [Expansion(long, "CHF", long, "input", True)]
     assert strings(nothing.expand("acute congestive heart failure (CHF), severe")) == [
-        "acute congestive heart failure, severe", "congestive heart failure",
-    ]  # fmt: skip
+        "acute congestive heart failure, severe",
+        "congestive heart failure",
+    ]
     assert strings(nothing.expand("heart failure (HF) and HF of the left")) == [
-        "heart failure and HF of the left", "heart failure", "heart failure and of the left",
-    ]  # fmt: skip
+        "heart failure and HF of the left",
+        "heart failure",
+        "heart failure and of the left",
+    ]
 
 
 def test_a_definition_in_the_own_context_silences_all_others():
@@ -146,11 +149,13 @@ def test_what_the_file_defines_oftenest_comes_first():
 
 # --- ambiguity and context -------------------------------------------------------------------------------------------
 
-AMBIGUOUS = Abbreviations([
-    Meaning("MS", "multiple sclerosis", ("Disseminated sclerosis", "demyelinating disease")),
-    Meaning("MS", "mitral stenosis", ("Narrowing of the mitral valve",)),
-    Meaning("MS", "morphine sulfate"),
-])  # fmt: skip
+AMBIGUOUS = Abbreviations(
+    [
+        Meaning("MS", "multiple sclerosis", ("Disseminated sclerosis", "demyelinating disease")),
+        Meaning("MS", "mitral stenosis", ("Narrowing of the mitral valve",)),
+        Meaning("MS", "morphine sulfate"),
+    ]
+)
 
 
 def test_an_ambiguous_one_gives_all_in_their_order():
@@ -251,8 +256,9 @@ def test_a_list_is_read(tmp_path):
     known = KNOWN.with_list(path)
     assert strings(known.expand("hx of asthma")) == ["history of asthma", "hoax of asthma"]
     assert [(one.long, one.source) for one in known.expand("CHF")] == [
-        ("heart failure, congestive", "list"), ("congestive heart failure", "terminology"),
-    ]  # fmt: skip
+        ("heart failure, congestive", "list"),
+        ("congestive heart failure", "terminology"),
+    ]
     assert KNOWN.expand("hx of asthma") == []  # the other one stays as it was
     tabs = write(tmp_path, "short\tlong\tlanguage\nIC\tinsuffisance, cardiaque\tfr\n", "own.tsv")
     assert strings(KNOWN.with_list(tabs).expand("IC", language="fr")) == ["insuffisance, cardiaque"]

@@ -95,10 +95,22 @@ def test_the_number_of_words_is_limited_as_in_the_paper():
     assert pairs(f"alpha x {words.removeprefix('alpha ')} (ABGDEZ)") == []
 
 
-@pytest.mark.parametrize(("short", "is_one"), [
-    ("CHF", True), ("C", False), ("T2", True), ("2T", True), ("22", False), ("a b", True), ("a b c", False),
-    ("ABCDEFGHIJ", True), ("ABCDEFGHIJK", False), ("-AB", False), ("", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("short", "is_one"),
+    [
+        ("CHF", True),
+        ("C", False),
+        ("T2", True),
+        ("2T", True),
+        ("22", False),
+        ("a b", True),
+        ("a b c", False),
+        ("ABCDEFGHIJ", True),
+        ("ABCDEFGHIJK", False),
+        ("-AB", False),
+        ("", False),
+    ],
+)
 def test_short_forms(short, is_one):
     assert is_short_form(short) is is_one
 

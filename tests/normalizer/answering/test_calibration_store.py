@@ -40,10 +40,19 @@ from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_t
 
 ENCODER = VocabularyEncoder()
 MENTIONS = [
-    "left drall swelling", "drall swellign, left", "hx of nebbin ache", "acute sorvet stone", "upper malcus pain",
-    "rightdrall ache", "garden bridge", "silverium 20 mg", "?", "quenna", "chronic holvar bleeding",
+    "left drall swelling",
+    "drall swellign, left",
+    "hx of nebbin ache",
+    "acute sorvet stone",
+    "upper malcus pain",
+    "rightdrall ache",
+    "garden bridge",
+    "silverium 20 mg",
+    "?",
+    "quenna",
+    "chronic holvar bleeding",
     "lower tibrix weakness noted",
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +124,14 @@ def test_a_loaded_calibration_can_be_saved_again(index, saved, tmp_path):
 
 def test_files_are_plain_and_nothing_is_unpickled(index, saved, monkeypatch):
     assert {path.name for path in saved.iterdir()} == {
-        "manifest.json", "arrays.safetensors", "settings.json", "figures.json", "abbreviations.json", "reliability.svg",
+        "manifest.json",
+        "arrays.safetensors",
+        "settings.json",
+        "figures.json",
+        "abbreviations.json",
+        "reliability.svg",
         "risk_coverage.svg",
-    }  # fmt: skip
+    }
     for path in saved.glob("*.json"):
         json.loads(path.read_text(encoding="utf-8"))
     for path in saved.glob("*.svg"):
@@ -197,9 +211,17 @@ def rewritten(saved: Path, out: Path, **files: bytes | None) -> Path:
 
 @pytest.mark.parametrize(
     "files",
-    [{"arrays": b"no safetensors"}, {"arrays": None}, {"settings": b"{}"}, {"settings": b"[]"}, {"settings": None},
-     {"figures": b"{"}, {"abbreviations": b"{"}, {"abbreviations": b"[1]"}],
-)  # fmt: skip
+    [
+        {"arrays": b"no safetensors"},
+        {"arrays": None},
+        {"settings": b"{}"},
+        {"settings": b"[]"},
+        {"settings": None},
+        {"figures": b"{"},
+        {"abbreviations": b"{"},
+        {"abbreviations": b"[1]"},
+    ],
+)
 def test_a_file_that_makes_no_sense_is_an_error_of_the_input(index, saved, tmp_path, files):
     path = rewritten(saved, tmp_path / "odd", **files)
     with pytest.raises(InputError, match=r"damaged (calibration|abbreviations): .*; .*calibrate"):
@@ -385,12 +407,16 @@ def test_a_contradiction_that_vetoes_is_never_accepted(index, fitted):
         def apply(self, evidence):
             return np.full(len(evidence), 1.0)
 
-    sure = Calibration(fitted.ranker, {"all": Certain()}, 2.0, {DEFAULT_ERROR: 0.0}, definitions=fitted.definitions,
-                       abbreviations=fitted.abbreviations)  # fmt: skip
+    sure = Calibration(
+        fitted.ranker,
+        {"all": Certain()},
+        2.0,
+        {DEFAULT_ERROR: 0.0},
+        definitions=fitted.definitions,
+        abbreviations=fitted.abbreviations,
+    )
     normalizer = Normalizer(index, encoder=ENCODER, calibration=sure)
-    pipeline = Pipeline(
-        index, lambda: ENCODER, fitted.abbreviations, respell=True, definitions=fitted.definitions
-    )  # fmt: skip
+    pipeline = Pipeline(index, lambda: ENCODER, fitted.abbreviations, respell=True, definitions=fitted.definitions)
     mentions = [f"{side} wholly unheard {part}" for side in ("left", "right", "acute") for part in ("drall", "quenna")]
     mentions += [f"no {name}" for name in list(index.strings)[::50]]
     asked, _ = pipeline.ask(mentions)

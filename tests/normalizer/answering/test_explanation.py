@@ -36,7 +36,7 @@ def calibration() -> Calibration:
     of_mention = about(np.zeros(1), np.zeros((1, len(NAMES))), np.zeros((1, len(MENTION_NAMES))), np.array([0, 1]))
     ranker = Ranker(
         (linear([WEIGHTS.get(name, 0.0) for name in NAMES]),), (linear([0.0] * of_mention.shape[1], bias=-1.0),)
-    )  # fmt: skip
+    )
     d = len(EVIDENCE)
     logistic = Logistic(np.zeros(d), np.ones(d), np.eye(d)[0], np.zeros(1))
     return Calibration(ranker, {COMMON: logistic}, 0.9, {DEFAULT_ERROR: 0.05})
@@ -157,9 +157,16 @@ def test_behind_is_what_the_winner_loses_with_the_others_values():
     random = np.random.default_rng(0)
     d, h = len(NAMES), 6
     networks = tuple(
-        Network(random.normal(size=d), random.uniform(0.5, 2, d), random.normal(size=(d, h)), random.normal(size=h),
-                random.normal(size=h), random.normal(size=1)) for _ in range(2)
-    )  # fmt: skip
+        Network(
+            random.normal(size=d),
+            random.uniform(0.5, 2, d),
+            random.normal(size=(d, h)),
+            random.normal(size=h),
+            random.normal(size=h),
+            random.normal(size=1),
+        )
+        for _ in range(2)
+    )
     ranker = Ranker(networks, networks)
     winner, others = random.normal(size=d).astype(np.float32), random.normal(size=(3, d)).astype(np.float32)
     found = behind(ranker, winner, others)
@@ -178,10 +185,21 @@ def test_behind_is_what_the_winner_loses_with_the_others_values():
 def test_the_line_has_every_part_in_its_order():
     other = RunnerUp("T:2", "Cold", "cold", {"meaning": 2.04, "letters": -0.31})
     why = Explanation(
-        "nearest to", "Fever", "preferred name", ("letters", "vectors"), {"cosine": 0.913, "letters": 0.5}, "d" * 200,
-        ("Sign",), ("Finding", "Symptom"), "read as 'fever' (spelling)", ("side: left against right",), "T:9",
-        (other, other), 0.125, {"meaning": 3.0, "words": 2.0, "letters": 1.0, "term": 0.1},
-    )  # fmt: skip
+        "nearest to",
+        "Fever",
+        "preferred name",
+        ("letters", "vectors"),
+        {"cosine": 0.913, "letters": 0.5},
+        "d" * 200,
+        ("Sign",),
+        ("Finding", "Symptom"),
+        "read as 'fever' (spelling)",
+        ("side: left against right",),
+        "T:9",
+        (other, other),
+        0.125,
+        {"meaning": 3.0, "words": 2.0, "letters": 1.0, "term": 0.1},
+    )
     assert str(why) == (
         "nearest to 'Fever' (preferred name); found by letters, vectors; cosine 0.91; letters 0.50; "
         "by meaning +3.0, words +2.0, letters +1.0; p(NIL) 0.12; read as 'fever' (spelling); "

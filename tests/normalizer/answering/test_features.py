@@ -19,10 +19,21 @@ from tests.normalizer.synthetic import VocabularyEncoder, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
 MENTIONS = [
-    "left drall swelling", "drall swelling left", "DRALL", "hx of nebbin ache", "wholly unheard words",
-    "acute drall ache", "chronic sorvet stone", "bleeding",
-    "sorvet", "?x?", "quenna weaknes", "🫀 stone", "10 mg of 糖尿病", "\ud800 ache",
-]  # fmt: skip
+    "left drall swelling",
+    "drall swelling left",
+    "DRALL",
+    "hx of nebbin ache",
+    "wholly unheard words",
+    "acute drall ache",
+    "chronic sorvet stone",
+    "bleeding",
+    "sorvet",
+    "?x?",
+    "quenna weaknes",
+    "🫀 stone",
+    "10 mg of 糖尿病",
+    "\ud800 ache",
+]
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +116,11 @@ def test_the_middle_of_a_concept_is_the_mean_of_its_strings(found, index):
     table = found[1].table
     segment = index.segment
     for row in range(0, len(table.request), 11):
-        own = [string for string in range(len(index)) if table.concept[row] in
-               segment.term_concept[segment.offsets[string] : segment.offsets[string + 1]]]  # fmt: skip
+        own = [
+            string
+            for string in range(len(index))
+            if table.concept[row] in segment.term_concept[segment.offsets[string] : segment.offsets[string + 1]]
+        ]
         middle = np.asarray(index.vectors[own], np.float64).sum(axis=0)
         vector = ENCODER.encode([found[1].queries[int(table.query[row])].encode("utf-8", "replace").decode()])[0]
         expected = middle @ vector / np.linalg.norm(middle)
@@ -166,11 +180,17 @@ def test_the_reading_that_found_a_candidate_is_told(index):
 
 
 def languages_index(tmp_path) -> Index:
-    terminology = SmallTerminology([
-        ("T:1", "one name", "exact"), ("T:1", "un nom", "broad"), ("T:2", "ein name", "narrow"),
-        ("T:2", "shared", "related"),
-        ("T:3", "third", "exact"), ("T:3", "shared", "exact"), ("T:3", "tn", "exact"),
-    ])  # fmt: skip
+    terminology = SmallTerminology(
+        [
+            ("T:1", "one name", "exact"),
+            ("T:1", "un nom", "broad"),
+            ("T:2", "ein name", "narrow"),
+            ("T:2", "shared", "related"),
+            ("T:3", "third", "exact"),
+            ("T:3", "shared", "exact"),
+            ("T:3", "tn", "exact"),
+        ]
+    )
     table = terminology.terms
     table = table.set_column(
         table.column_names.index("language"), "language", [["en", "fr-CA", "de", "en", None, "EN-us", "en"]]

@@ -89,10 +89,7 @@ class TestConcepts:
     @pytest.mark.parametrize(
         ("filters", "message"),
         [
-            (
-                {"types": ("Finder",)},
-                r"unknown semantic type 'Finder'; did you mean 'Finding'\? choose from \['Drug',",
-            ),
+            ({"types": ("Finder",)}, r"unknown semantic type 'Finder'; did you mean 'Finding'\? choose from \['Drug',"),
             ({"types": ("Drug", "Dr")}, "unknown semantic type 'Dr'"),
             ({"sources": ("AXE",)}, r"unknown source 'AXE'; did you mean 'AX'\? choose from \['AX', 'BX'\]"),
             ({"languages": ("fr",)}, r"unknown language 'fr'; choose from \['de', 'de-AT', 'en'\]"),
@@ -273,8 +270,10 @@ class TestAnswers:
 
     def test_a_homonym_is_the_one_that_is_allowed(self, rich):
         for filters, concept in (
-            ({"sources": ("AX",)}, "AX:6"), ({"sources": ("BX",)}, "BX:1"), ({"types": ("Event",)}, "AX:6"),
-        ):  # fmt: skip
+            ({"sources": ("AX",)}, "AX:6"),
+            ({"sources": ("BX",)}, "BX:1"),
+            ({"types": ("Event",)}, "AX:6"),
+        ):
             result = Normalizer(rich, encoder=HashEncoder(), filters=Filters(**filters)).normalize(["gift"])[0]
             assert (result.concept_id, result.method) == (concept, "exact")
 

@@ -30,9 +30,10 @@ ROWS = [
     ("T:6", "Heart attack", "exact", None),
 ]
 # A preferred name stays the concept's name when it is hidden, so only the others are taken out of the index compared.
-FURTHER = sorted({string for _, string, *_ in ROWS} - {
-    next(string for other, string, *_ in ROWS if other == concept) for concept, *_ in ROWS
-})  # fmt: skip
+FURTHER = sorted(
+    {string for _, string, *_ in ROWS}
+    - {next(string for other, string, *_ in ROWS if other == concept) for concept, *_ in ROWS}
+)
 MENTIONS = ["MI", "old MI", "GBFD", "RBC", "normal RBC count", "Low RBC count", "MI and GBFD", "heart attack"]
 
 

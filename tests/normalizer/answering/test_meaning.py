@@ -36,10 +36,12 @@ class World:
         offsets = np.concatenate([[0], np.cumsum(random.integers(1, 4, STRINGS))]).astype(np.int64)
         parents = [np.flatnonzero(random.random(CONCEPTS) < 0.3) for _ in range(CONCEPTS)]
         self.segment = SimpleNamespace(
-            offsets=offsets, term_concept=random.integers(0, CONCEPTS - 1, offsets[-1]).astype(np.int32),
-            concepts=range(CONCEPTS), parents=np.concatenate(parents).astype(np.int32),
+            offsets=offsets,
+            term_concept=random.integers(0, CONCEPTS - 1, offsets[-1]).astype(np.int32),
+            concepts=range(CONCEPTS),
+            parents=np.concatenate(parents).astype(np.int32),
             parent_offsets=np.concatenate([[0], np.cumsum([len(some) for some in parents])]),
-        )  # fmt: skip
+        )
         self.vectors = unit(random.normal(size=(STRINGS, DIM)).astype(np.float32))
         self.queries = unit(random.normal(size=(REQUESTS, DIM)).astype(np.float32))
         self.random = random

@@ -20,11 +20,34 @@ from tests.normalizer.synthetic import VocabularyEncoder, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
 ODD = [
-    "?", "...", "-", "\u200b", "🫀", "🫀🫀 drall", "糖尿病", "心臓の ache", "\ud800",
-    "drall \udfff ache", "a", "\x00", "ß", "e\u0301",
-    "1", "10 mg/mL", "%", "\t", "ʰ", "left left left", "(",
-    "']", "drall\nache", "İ", "ﬁstel stone", "RTL \u202e ache", "∞",
-]  # fmt: skip
+    "?",
+    "...",
+    "-",
+    "\u200b",
+    "🫀",
+    "🫀🫀 drall",
+    "糖尿病",
+    "心臓の ache",
+    "\ud800",
+    "drall \udfff ache",
+    "a",
+    "\x00",
+    "ß",
+    "e\u0301",
+    "1",
+    "10 mg/mL",
+    "%",
+    "\t",
+    "ʰ",
+    "left left left",
+    "(",
+    "']",
+    "drall\nache",
+    "İ",
+    "ﬁstel stone",
+    "RTL \u202e ache",
+    "∞",
+]
 # The table's columns that do not depend on which other questions were asked.
 COLUMNS = ("concept", "term", "expansion", "string", "routes", "strings", "homonyms")
 NUMBERS = ("cosine", "letters", "best_cosine", "best_letters")
@@ -38,9 +61,7 @@ def index(tmp_path_factory) -> Index:
 @pytest.fixture(scope="module")
 def pipeline(index) -> Pipeline:
     definitions = encode_definitions(index, lambda: ENCODER)
-    return Pipeline(
-        index, lambda: ENCODER, Abbreviations.of_index(index), respell=True, definitions=definitions
-    )  # fmt: skip
+    return Pipeline(index, lambda: ENCODER, Abbreviations.of_index(index), respell=True, definitions=definitions)
 
 
 def scored(pipeline: Pipeline, mentions: list[str], languages: list[str | None] | None = None):
@@ -84,9 +105,12 @@ def test_a_term_that_writes_it_another_way_is_another_reading_unless_it_is_hidde
     asked, _ = some.ask(mentions)
     read = [[(one.string, one.source) for one in some if one.source != SHORTENED] for some in asked.readings]
     assert read == [
-        [("complex i stone", SPELLING)], [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)],
-        [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)], [], [],
-    ]  # fmt: skip
+        [("complex i stone", SPELLING)],
+        [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)],
+        [("ache, unspecified", UNSPECIFIED), ("ache", UNSPECIFIED)],
+        [],
+        [],
+    ]
     rows = index.rows(["complex i stone", "ache", "ache"])
     hidden = Hidden(np.array([rows[0], rows[1], -1, -1, -1]), np.array([-1, -1, 2, -1, -1]))
     asked, _ = some.ask(mentions, hidden=hidden)
@@ -123,8 +147,12 @@ def test_questions_can_be_taken_apart(pipeline):
 def mentions(index: Index) -> st.SearchStrategy[list[str]]:
     strings = list(index.strings)[::7]
     of_index = st.sampled_from(strings)
-    spoilt = st.builds(lambda string, place, sign: string[:place] + sign + string[place:],
-                       of_index, st.integers(0, 20), st.sampled_from("xqz -/1"))  # fmt: skip
+    spoilt = st.builds(
+        lambda string, place, sign: string[:place] + sign + string[place:],
+        of_index,
+        st.integers(0, 20),
+        st.sampled_from("xqz -/1"),
+    )
     return st.lists(st.one_of(of_index, spoilt, st.sampled_from(ODD), st.text(max_size=12)), min_size=1, max_size=8)
 
 

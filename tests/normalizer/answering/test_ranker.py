@@ -23,9 +23,13 @@ def problem(seed: int, n: int = 12, d: int = 5, e: int = 3) -> tuple[Training, n
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     c = int(offsets[-1])
     data = Training(
-        random.normal(size=(c, d)).astype(np.float32), random.normal(size=(n, e)).astype(np.float32), offsets,
-        random.random(c) < 0.3, random.random(n) < 0.3, random.random(n) + 0.1,
-    )  # fmt: skip
+        random.normal(size=(c, d)).astype(np.float32),
+        random.normal(size=(n, e)).astype(np.float32),
+        offsets,
+        random.random(c) < 0.3,
+        random.random(n) < 0.3,
+        random.random(n) + 0.1,
+    )
     return data, random.normal(0, 3, c), random.normal(0, 3, n)
 
 
@@ -80,9 +84,13 @@ def test_the_gradients_of_the_weights_are_the_differences():
     some = np.array([0, 2, 3, 7, 9])
     rows, by_output = ranker_training._ranking_gradients(data)(some)
     kept = Training(
-        data.candidates[rows], data.mentions[some], np.concatenate([[0], np.cumsum(np.diff(data.offsets)[some])]),
-        data.right[rows], data.nil[some], data.weight[some],
-    )  # fmt: skip
+        data.candidates[rows],
+        data.mentions[some],
+        np.concatenate([[0], np.cumsum(np.diff(data.offsets)[some])]),
+        data.right[rows],
+        data.nil[some],
+        data.weight[some],
+    )
     assert rows.tolist() == [row for one in some for row in range(data.offsets[one], data.offsets[one + 1])]
     gradients = ranker_training.back(weights, ranker.standardised(data.candidates, mean, scale)[rows], by_output)
 
@@ -224,9 +232,13 @@ def contextual(seed: int, n: int = 1500) -> Training:
         nil.append(none)
         mentions.append([float(none) + random.normal(0, 0.2), float(kind)])
     return Training(
-        np.array(candidates, np.float32), np.array(mentions, np.float32), np.arange(0, 4 * n + 1, 4),
-        np.array(right), np.array(nil), np.ones(n),
-    )  # fmt: skip
+        np.array(candidates, np.float32),
+        np.array(mentions, np.float32),
+        np.arange(0, 4 * n + 1, 4),
+        np.array(right),
+        np.array(nil),
+        np.ones(n),
+    )
 
 
 def test_it_learns_when_to_trust_which_feature_and_when_nothing_fits():

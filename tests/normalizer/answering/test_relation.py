@@ -102,8 +102,14 @@ def features(**columns: list[float]) -> Features:
 @pytest.mark.parametrize("scope", [None, "exact", "broad", "narrow", "related"])
 def test_every_case_in_its_order(scope):
     """Each of the 64 cases of the features that decide, against the order that the documentation gives."""
-    names = ("equal", "words_of_mention_in_term", "words_of_term_in_mention", "only_in_mention", "only_in_term",
-             "contradictions")  # fmt: skip
+    names = (
+        "equal",
+        "words_of_mention_in_term",
+        "words_of_term_in_mention",
+        "only_in_mention",
+        "only_in_term",
+        "contradictions",
+    )
     cases = np.array(np.meshgrid(*[[0, 1]] * len(names))).reshape(len(names), -1)
     found = relations(
         features(**dict(zip(names, cases.tolist(), strict=True))), np.arange(64), [scope] * 64, [("b c", "b")] * 64

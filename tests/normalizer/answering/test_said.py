@@ -16,11 +16,18 @@ ENCODER = VocabularyEncoder()
 @pytest.mark.parametrize(
     ("mention", "curie"),
     [
-        ("HP:0001250", "HP:0001250"), (" HP_0001250 ", "HP:0001250"), ("hp:0001250", "HP:0001250"),
-        ("http://purl.obolibrary.org/obo/HP_0001250", "HP:0001250"), ("seizure", None), ("grade:2 fever", None),
-        ("I10", None), ("K+ 2.8", None), ("stage_iv", None), ("", None),
+        ("HP:0001250", "HP:0001250"),
+        (" HP_0001250 ", "HP:0001250"),
+        ("hp:0001250", "HP:0001250"),
+        ("http://purl.obolibrary.org/obo/HP_0001250", "HP:0001250"),
+        ("seizure", None),
+        ("grade:2 fever", None),
+        ("I10", None),
+        ("K+ 2.8", None),
+        ("stage_iv", None),
+        ("", None),
     ],
-)  # fmt: skip
+)
 def test_identifiers(mention, curie):
     assert identifier_of(mention) == curie
 
@@ -28,13 +35,23 @@ def test_identifiers(mention, curie):
 @pytest.mark.parametrize(
     ("mention", "doubt"),
     [
-        ("?pneumonia", POSSIBLE), ("r/o meningitis", POSSIBLE), ("Rule out stroke", POSSIBLE),
-        ("V.a. Fraktur", POSSIBLE), ("Verdacht auf Pneumonie", POSSIBLE), ("sospetta polmonite", POSSIBLE),
-        ("suspicion de fracture", POSSIBLE), ("Family history of seizures", FAMILY), ("mother with asthma", FAMILY),
-        ("anamnesi familiare di diabete", FAMILY), ("pneumonia", None), ("maternal diabetes", None),
-        ("vasculitis", None), ("queryable", None), ("hx of seizures", None),
+        ("?pneumonia", POSSIBLE),
+        ("r/o meningitis", POSSIBLE),
+        ("Rule out stroke", POSSIBLE),
+        ("V.a. Fraktur", POSSIBLE),
+        ("Verdacht auf Pneumonie", POSSIBLE),
+        ("sospetta polmonite", POSSIBLE),
+        ("suspicion de fracture", POSSIBLE),
+        ("Family history of seizures", FAMILY),
+        ("mother with asthma", FAMILY),
+        ("anamnesi familiare di diabete", FAMILY),
+        ("pneumonia", None),
+        ("maternal diabetes", None),
+        ("vasculitis", None),
+        ("queryable", None),
+        ("hx of seizures", None),
     ],
-)  # fmt: skip
+)
 def test_doubts(mention, doubt):
     assert doubt_of(mention) == doubt
 

@@ -8,9 +8,23 @@ import pytest
 from alphita.normalizer.answering.several import name_several, parts_of
 
 NAMES = [
-    "seizure", "hypotonia", "fever", "cough", "rash", "nausea", "vomiting", "hepatitis", "virus", "cleft lip",
-    "carcinoma", "breast", "febbre", "tosse", "kopfschmerz", "fieber",
-]  # fmt: skip
+    "seizure",
+    "hypotonia",
+    "fever",
+    "cough",
+    "rash",
+    "nausea",
+    "vomiting",
+    "hepatitis",
+    "virus",
+    "cleft lip",
+    "carcinoma",
+    "breast",
+    "febbre",
+    "tosse",
+    "kopfschmerz",
+    "fieber",
+]
 
 
 def rows(strings):
@@ -20,10 +34,17 @@ def rows(strings):
 @pytest.mark.parametrize(
     "mention",
     [
-        "seizure and hypotonia", "seizure; hypotonia", "seizure/hypotonia", "fever, cough and rash", "fever or cough",
-        "nausea and vomiting", "febbre ed tosse", "kopfschmerz und fieber", "severe pain, fever & cough",
+        "seizure and hypotonia",
+        "seizure; hypotonia",
+        "seizure/hypotonia",
+        "fever, cough and rash",
+        "fever or cough",
+        "nausea and vomiting",
+        "febbre ed tosse",
+        "kopfschmerz und fieber",
+        "severe pain, fever & cough",
     ],
-)  # fmt: skip
+)
 def test_two_names_that_are_joined_are_several(mention):
     assert name_several([mention], rows).tolist() == [True]
 
@@ -31,10 +52,18 @@ def test_two_names_that_are_joined_are_several(mention):
 @pytest.mark.parametrize(
     "mention",
     [
-        "seizure", "cleft lip and palate", "hepatitis e virus", "carcinoma of breast", "fever and fever",
-        "short and curved fingers", "hand and foot deformity", "and", "", "sand fever",
+        "seizure",
+        "cleft lip and palate",
+        "hepatitis e virus",
+        "carcinoma of breast",
+        "fever and fever",
+        "short and curved fingers",
+        "hand and foot deformity",
+        "and",
+        "",
+        "sand fever",
     ],
-)  # fmt: skip
+)
 def test_what_is_one_thing_is_not_several(mention):
     assert name_several([mention], rows).tolist() == [False]
 

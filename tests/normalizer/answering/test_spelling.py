@@ -27,10 +27,23 @@ from alphita.normalizer.answering.spelling import (
 from alphita.terminology.text import clean
 
 STRINGS = [
-    "absence seizure", "atrophy", "céphalée", "cold", "covid19 infection", "fragile x", "headache", "hepatitis a",
-    "kopfschmerz", "seizure", "seizure of the heart", "severe headache", "vitamin b12 deficiency", "головная боль",
-    "慢性肾功能衰竭", "頭痛",
-]  # fmt: skip
+    "absence seizure",
+    "atrophy",
+    "céphalée",
+    "cold",
+    "covid19 infection",
+    "fragile x",
+    "headache",
+    "hepatitis a",
+    "kopfschmerz",
+    "seizure",
+    "seizure of the heart",
+    "severe headache",
+    "vitamin b12 deficiency",
+    "головная боль",
+    "慢性肾功能衰竭",
+    "頭痛",
+]
 
 
 def speller(strings=STRINGS, others=()) -> Speller:
@@ -185,11 +198,26 @@ class TestShortened:
     @pytest.mark.parametrize(
         "name",
         [
-            "hepatitis a", "vitamin a", "fragile x", "x linked deafness", "trisomy 21", "factor 5 deficiency", "rh -",
-            "diabetes type 2", "5 alpha reductase deficiency", "rh +", "status epilepticus", "post traumatic headache",
-            "頭痛", "céphalée", "2 seizures", "b12 deficiency", "22q11 deletion", "il 2 deficiency",
+            "hepatitis a",
+            "vitamin a",
+            "fragile x",
+            "x linked deafness",
+            "trisomy 21",
+            "factor 5 deficiency",
+            "rh -",
+            "diabetes type 2",
+            "5 alpha reductase deficiency",
+            "rh +",
+            "status epilepticus",
+            "post traumatic headache",
+            "頭痛",
+            "céphalée",
+            "2 seizures",
+            "b12 deficiency",
+            "22q11 deletion",
+            "il 2 deficiency",
         ],
-    )  # fmt: skip
+    )
     def test_what_is_the_name_stays(self, name):
         assert shortened(name) == name
         assert shortened(f"hx of {name}") == shortened(f"{name} noted") == name
@@ -232,16 +260,22 @@ def test_a_word_is_never_put_right_into_its_contrary():
         ("complex 1 deficiency", ["complex i deficiency"], SPELLING),
         ("diabetes type iia", ["diabetes type 2a"], SPELLING),
         (
-            "pain nos", ["pain, unspecified", "unspecified pain", "pain, nos", "pain, not otherwise specified", "pain"],
+            "pain nos",
+            ["pain, unspecified", "unspecified pain", "pain, nos", "pain, not otherwise specified", "pain"],
             UNSPECIFIED,
         ),
         (
             "unspecified pain",
-            ["pain, unspecified", "pain nos", "pain, nos", "pain, not otherwise specified", "pain"], UNSPECIFIED,
+            ["pain, unspecified", "pain nos", "pain, nos", "pain, not otherwise specified", "pain"],
+            UNSPECIFIED,
         ),
-        ("nos", [], ""), ("trisomy 21", [], ""), ("iron", [], ""), ("22q11 deletion", [], ""), ("", [], ""),
+        ("nos", [], ""),
+        ("trisomy 21", [], ""),
+        ("iron", [], ""),
+        ("22q11 deletion", [], ""),
+        ("", [], ""),
     ],
-)  # fmt: skip
+)
 def test_how_else_a_term_may_write_it(string, others, source):
     assert written_otherwise(string, unspecified=True) == [(other, source) for other in others]
     assert written_otherwise(string, unspecified=False) == [(other, SPELLING) for other in others if source == SPELLING]

@@ -24,9 +24,10 @@ def world(seed: int):
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     terms = int(offsets[-1])
     segment = SimpleNamespace(
-        offsets=offsets, term_concept=random.integers(0, 8, terms).astype(np.int32),
+        offsets=offsets,
+        term_concept=random.integers(0, 8, terms).astype(np.int32),
         standing=random.integers(0, 3, terms).astype(np.uint8),
-    )  # fmt: skip
+    )
     query, string, routes = [], [], []
     for one in range(5):
         chosen = np.sort(random.choice(14, random.integers(0, 9), replace=False))
@@ -37,9 +38,14 @@ def world(seed: int):
             routes.append(VECTORS | (EXACT if exact and place == 0 else 0))
     p = len(query)
     pairs = CandidatePairs(
-        np.array(query, np.int64), np.array(string, np.int64), np.array(routes, np.uint8),
-        random.permutation(p).astype(np.float32) / 64, random.permutation(p).astype(np.float32) / 1024, None, False,
-    )  # fmt: skip
+        np.array(query, np.int64),
+        np.array(string, np.int64),
+        np.array(routes, np.uint8),
+        random.permutation(p).astype(np.float32) / 64,
+        random.permutation(p).astype(np.float32) / 1024,
+        None,
+        False,
+    )
     return segment, pairs
 
 
@@ -48,8 +54,9 @@ def naive(segment, pairs, queries, most, hidden_string=-1, hidden_concept=-1):
     rows = [row for query in queries for row in np.flatnonzero(pairs.query == query)]
     given_pairs = [
         (int(pairs.string[row]), bool(pairs.routes[row] & EXACT), float(pairs.cosine[row]), float(pairs.letters[row]))
-        for row in rows if pairs.string[row] != hidden_string
-    ]  # fmt: skip
+        for row in rows
+        if pairs.string[row] != hidden_string
+    ]
     found = reference(given_pairs, string_terms, segment.term_concept.tolist(), segment.standing.tolist())
     found = [one for one in found if one[0] != hidden_concept]
     order = sorted(found, key=lambda one: (-(one[8] + 2 * one[7]), segment.standing[one[1]], one[0]))
@@ -125,10 +132,18 @@ def test_nothing_found_is_an_empty_table():
 
 
 def test_homonyms_are_counted_by_concept():
-    segment = SimpleNamespace(offsets=np.array([0, 3, 4]), term_concept=np.array([5, 5, 6, 5], np.int32),
-                              standing=np.zeros(4, np.uint8))  # fmt: skip
-    pairs = CandidatePairs(np.array([0, 0]), np.array([0, 1]), np.full(2, VECTORS, np.uint8),
-                  np.array([0.9, 0.95], np.float32), np.zeros(2, np.float32), None, True)  # fmt: skip
+    segment = SimpleNamespace(
+        offsets=np.array([0, 3, 4]), term_concept=np.array([5, 5, 6, 5], np.int32), standing=np.zeros(4, np.uint8)
+    )
+    pairs = CandidatePairs(
+        np.array([0, 0]),
+        np.array([0, 1]),
+        np.full(2, VECTORS, np.uint8),
+        np.array([0.9, 0.95], np.float32),
+        np.zeros(2, np.float32),
+        None,
+        True,
+    )
     table = collect(segment, pairs, one_each(1))
     found = dict(zip(table.concept.tolist(), table.homonyms.tolist(), strict=True))
     assert found == {5: 0, 6: 1}

@@ -82,9 +82,7 @@ class TestAnswers:
         }
 
     def test_with_filters(self, rich):
-        normalizer = Normalizer(
-            rich, encoder=HashEncoder(), target="MESH", filters=Filters(under=("AX:2",)), floor=-1
-        )  # fmt: skip
+        normalizer = Normalizer(rich, encoder=HashEncoder(), target="MESH", filters=Filters(under=("AX:2",)), floor=-1)
         found = normalizer.normalize(["soreness"], top_k=5)[0]
         assert [one.concept_id for one in found.candidates] == ["MESH:D901|MESH:D902"]
 

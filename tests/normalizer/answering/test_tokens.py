@@ -37,8 +37,18 @@ def test_wordpiece(tmp_path):
 
 
 def test_sentencepiece(tmp_path):
-    tokens = [["<s>", 0.0], ["▁ear", -1.0], ["▁Kopf", -2.0], ["schmerz", -3.0], ["s", -4.0], ["▁", -5.0], ["##", -6.0],
-              ["▁ab", -7.0], ["頭痛", -8.0], ["▁12", -9.0]]  # fmt: skip
+    tokens = [
+        ["<s>", 0.0],
+        ["▁ear", -1.0],
+        ["▁Kopf", -2.0],
+        ["schmerz", -3.0],
+        ["s", -4.0],
+        ["▁", -5.0],
+        ["##", -6.0],
+        ["▁ab", -7.0],
+        ["頭痛", -8.0],
+        ["▁12", -9.0],
+    ]
     assert whole_words(model(tmp_path, tokens)) == (["ear", "kopf"], ["schmerz", "頭痛"])
 
 

@@ -19,10 +19,17 @@ from alphita.normalizer.calibrating.audit import draw, read_audit, write_audit
 from alphita.normalizer.confidence.limits import finite_upper_limit
 
 REQUIRED = {
-    "row": 1, "rank": 1, "mention": "heart attack", "decision": "accept", "method": "nearest", "concept_id": "X:1",
-    "concept_name": "Myocardial infarction", "matched_term": "heart attack, acute", "similarity": 0.9,
+    "row": 1,
+    "rank": 1,
+    "mention": "heart attack",
+    "decision": "accept",
+    "method": "nearest",
+    "concept_id": "X:1",
+    "concept_name": "Myocardial infarction",
+    "matched_term": "heart attack, acute",
+    "similarity": 0.9,
     "confidence": 0.99,
-}  # fmt: skip
+}
 
 
 def mapping(**values):
@@ -37,10 +44,14 @@ def accepted(n):
 class TestDraw:
     def test_only_first_lines_of_accepted_rows(self):
         lines = [
-            mapping(row=1), mapping(row=1, rank=2, decision=None), mapping(row=2, decision="review"),
-            mapping(row=3, decision="nil", concept_id=None), mapping(row=4, decision=None), mapping(row=5),
+            mapping(row=1),
+            mapping(row=1, rank=2, decision=None),
+            mapping(row=2, decision="review"),
+            mapping(row=3, decision="nil", concept_id=None),
+            mapping(row=4, decision=None),
+            mapping(row=5),
             mapping(row=5, rank=2, decision="accept"),
-        ]  # fmt: skip
+        ]
         sample = draw(iter(lines), 10)
         assert ([one.row for one in sample.mappings], sample.accepted) == ([1, 5], 2)
 
@@ -104,9 +115,17 @@ class TestFile:
         with path.open(newline="", encoding="utf-8") as file:
             (row,) = csv.DictReader(file)
         assert list(row)[:10] == [
-            "row", "mention_code", "mention", "concept_id", "concept_name", "matched_term", "similarity", "confidence",
-            "explanation", "right",
-        ]  # fmt: skip
+            "row",
+            "mention_code",
+            "mention",
+            "concept_id",
+            "concept_name",
+            "matched_term",
+            "similarity",
+            "confidence",
+            "explanation",
+            "right",
+        ]
         assert (row["row"], row["mention"], row["right"]) == ("7", odd.mention, "")
         assert (row["accepted_rows"], row["sample_rows"], row["output"]) == ("1", "1", "mapped.csv")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -125,8 +144,12 @@ class TestRead:
         answer(audit, ["yes"] * 17 + ["no"] * 2 + [""])
         found = read_audit(audit, output=output)
         assert (found.output, found.accepted, found.sampled, found.wrong, found.unanswered) == (
-            "mapped.csv", 200, 20, 2, 1,
-        )  # fmt: skip
+            "mapped.csv",
+            200,
+            20,
+            2,
+            1,
+        )
         assert found.observed == pytest.approx(3 / 20)
         assert found.most_wrong == finite_upper_limit(3, 20, 200)
         assert found.bound == found.most_wrong / 200

@@ -47,9 +47,7 @@ class TestOwnSynonyms:
         ids = small.segment.concepts.column("id").to_pylist()
         found = {(ids[concept], string) for string, concept in zip(strings, concepts.tolist(), strict=True)}
         # Not "fits" (broad), "cold" (of three concepts), nor any preferred name.
-        assert found == {
-            ("T:1", "epileptic seizure"), ("T:2", "cephalgia"), ("T:3", "common cold"), ("T:7", "t2dm"),
-        }  # fmt: skip
+        assert found == {("T:1", "epileptic seizure"), ("T:2", "cephalgia"), ("T:3", "common cold"), ("T:7", "t2dm")}
 
     def test_are_drawn_by_the_seed(self, index):
         drawn = [examples.own_synonyms(index, seed=seed, most=20) for seed in (1, 1, 2)]
@@ -162,11 +160,13 @@ class TestForeign:
 
 
 def test_joined_and_taken(small):
-    some = examples.join([
-        examples.synonyms(small, ["cephalgia"], np.array([1])),
-        examples.removed(["t2dm"], np.array([5])),
-        examples.itself(["cold"], np.array([2])),
-    ])  # fmt: skip
+    some = examples.join(
+        [
+            examples.synonyms(small, ["cephalgia"], np.array([1])),
+            examples.removed(["t2dm"], np.array([5])),
+            examples.itself(["cold"], np.array([2])),
+        ]
+    )
     assert some.mentions == ["cephalgia", "t2dm", "cold"]
     assert some.kinds == [SYNONYM, REMOVED, ITSELF]
     assert some.concepts.tolist() == [1, -1, 2]
@@ -194,10 +194,14 @@ class TestNothingHiddenIsSeen:
     @pytest.fixture
     def rows(self):
         terminology = synthetic_terminology(30)
-        return list(zip(
-            terminology.concept_ids.take(terminology.term_concept).to_pylist(),
-            terminology.terms.column("string").to_pylist(), terminology.terms.column("scope").to_pylist(), strict=True,
-        ))  # fmt: skip
+        return list(
+            zip(
+                terminology.concept_ids.take(terminology.term_concept).to_pylist(),
+                terminology.terms.column("string").to_pylist(),
+                terminology.terms.column("scope").to_pylist(),
+                strict=True,
+            )
+        )
 
     def compare(self, tmp_path, rows, kept, mention, hidden):
         whole = build(SmallTerminology(rows), VocabularyEncoder(), tmp_path / "whole.index")
@@ -236,18 +240,26 @@ class TestNothingHiddenIsSeen:
         concept, string, _ = rows[place]
         kept = [row for row in rows if row[0] != concept]
         self.compare(
-            tmp_path, rows, kept, string,
+            tmp_path,
+            rows,
+            kept,
+            string,
             hidden=lambda index: Hidden(np.array([-1]), index.segment.concept_rows([concept])),
-        )  # fmt: skip
+        )
 
 
 FINDINGS = (
-    ("T:1", "shortness of breath", "exact"), ("T:2", "mitral stenosis", "exact"), ("T:3", "mild fever", "exact"),
-)  # fmt: skip
+    ("T:1", "shortness of breath", "exact"),
+    ("T:2", "mitral stenosis", "exact"),
+    ("T:3", "mild fever", "exact"),
+)
 SHORT_FORMS = (
-    ("SOB", "shortness of breath", 1.0), ("MS", "multiple sclerosis", 0.8), ("MS", "mitral stenosis", 0.2),
-    ("fev", "fever", 0.5), ("XY", "something else", 1.0),
-)  # fmt: skip
+    ("SOB", "shortness of breath", 1.0),
+    ("MS", "multiple sclerosis", 0.8),
+    ("MS", "mitral stenosis", 0.2),
+    ("fev", "fever", 0.5),
+    ("XY", "something else", 1.0),
+)
 
 
 @pytest.fixture(scope="module")
@@ -256,9 +268,11 @@ def given(tmp_path_factory) -> Index:
     rows = [(*one, "en", "") for one in SHORT_FORMS]
     listed = pl.DataFrame(rows, SHORT_FORM_COLUMNS, orient="row").with_columns(pl.col("share").cast(pl.Float32))
     return build(
-        SmallTerminology(FINDINGS), VocabularyEncoder(), tmp_path_factory.mktemp("given") / "x.index",
+        SmallTerminology(FINDINGS),
+        VocabularyEncoder(),
+        tmp_path_factory.mktemp("given") / "x.index",
         enrichment=Enrichment(shipped_lender(), listed, "no"),
-    )  # fmt: skip
+    )
 
 
 def test_half_of_what_is_foreign_are_names_that_an_index_lacks_if_it_borrows(given):

@@ -334,9 +334,11 @@ def test_examples_with_too_few_candidates_are_looked_up_again_deeper(index, rout
 
 def test_the_place_of_the_right_concept():
     table = fitting.CandidateTable(
-        np.array([0, 3, 3, 5]), np.array([0, 0, 0, 2, 2]), np.array([7, 8, 9, 7, 8]),
+        np.array([0, 3, 3, 5]),
+        np.array([0, 0, 0, 2, 2]),
+        np.array([7, 8, 9, 7, 8]),
         *(np.zeros(5, np.int64) for _ in range(11)),
-    )  # fmt: skip
+    )
     places = fitting.places_of(table, np.array([2, 0, 1, 3, 4]), np.array([7, 7, 6]))
     assert places.tolist() == [1, fitting.NOWHERE, fitting.NOWHERE]
 

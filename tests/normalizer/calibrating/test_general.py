@@ -71,8 +71,9 @@ def encoder(fitted, tmp_path) -> VocabularyEncoder:
 def ward(encoder, tmp_path) -> Index:
     """A new index of twenty names, one a concept."""
     terms = synthetic_terminology(20, seed=9).terms.column("string").to_pylist()[::3][:20]
-    return build(SmallTerminology([(f"W:{n}", name, "exact") for n, name in enumerate(terms)]), encoder,
-                 tmp_path / "ward.index")  # fmt: skip
+    return build(
+        SmallTerminology([(f"W:{n}", name, "exact") for n, name in enumerate(terms)]), encoder, tmp_path / "ward.index"
+    )
 
 
 # Fitting.
@@ -84,8 +85,10 @@ def test_it_says_what_it_was_fitted_on(fitted, vocabularies):
     assert "index_hash" not in fitted.fields
     told = fitted.fields["vocabularies"]
     assert [(one["name"], one["version"], one["licence"]) for one in told] == [
-        ("one", "v400", "CC0"), ("two", "v240", "CC0"), ("three", "v160", "CC0")
-    ]  # fmt: skip
+        ("one", "v400", "CC0"),
+        ("two", "v240", "CC0"),
+        ("three", "v160", "CC0"),
+    ]
     assert told[0]["terminology_hash"] == vocabularies[0].index.manifest["terminology_hash"]
     assert fitted.definitions is None
     assert set(fitted.calibrators) == {"all"}

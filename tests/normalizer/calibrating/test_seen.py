@@ -55,8 +55,11 @@ def test_nothing_hidden_stands_among_the_candidates(pipeline, index, data):
     strings, concepts = examples.own_synonyms(index, seed=0)
     rows = data.draw(st.lists(st.integers(0, len(strings) - 1), min_size=1, max_size=6))
     some, own = [strings[row] for row in rows], concepts[rows]
-    parts = [examples.synonyms(index, some, own), examples.removed(some, own),
-             examples.with_noise(index, some, own, hide=True, seed=1)]  # fmt: skip
+    parts = [
+        examples.synonyms(index, some, own),
+        examples.removed(some, own),
+        examples.with_noise(index, some, own, hide=True, seed=1),
+    ]
     asked = examples.join([part for part in parts if part.mentions])
     order = data.draw(st.permutations(range(len(asked.mentions))))
     seen = see(pipeline, asked.take(order))
@@ -69,8 +72,12 @@ def test_nothing_hidden_stands_among_the_candidates(pipeline, index, data):
             assert found.hidden_strings[number] == index.rows([found.mentions[number]])[0] >= 0
         hidden = {int(found.hidden_strings[number])}
         concept = int(found.hidden_concepts[number])
-        hidden |= {row for row in range(len(index)) if concept in index.segment.term_concept[
-            index.segment.offsets[row] : index.segment.offsets[row + 1]].tolist()}  # fmt: skip
+        hidden |= {
+            row
+            for row in range(len(index))
+            if concept
+            in index.segment.term_concept[index.segment.offsets[row] : index.segment.offsets[row + 1]].tolist()
+        }
         # As many candidates as there would be if it were not there: no more, for none was to spare.
         asked_itself = own_rows[table.expansion[own_rows] == 0]
         for route in (VECTORS, LETTERS):

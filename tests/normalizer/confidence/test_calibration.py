@@ -91,9 +91,13 @@ class TestLogistic:
 
     @pytest.mark.parametrize(
         ("x", "y"),
-        [(np.zeros((0, 2)), np.zeros(0, bool)), (np.zeros(3), np.zeros(3, bool)), (np.zeros((3, 1)), np.zeros(2, bool)),
-         (np.array([[np.nan]]), np.ones(1, bool))],
-    )  # fmt: skip
+        [
+            (np.zeros((0, 2)), np.zeros(0, bool)),
+            (np.zeros(3), np.zeros(3, bool)),
+            (np.zeros((3, 1)), np.zeros(2, bool)),
+            (np.array([[np.nan]]), np.ones(1, bool)),
+        ],
+    )
     def test_refuses_what_does_not_fit(self, x, y):
         with pytest.raises(ValueError, match="need finite features"):
             fit_logistic(x, y)

@@ -37,7 +37,7 @@ def drawn(n, *, seed=0, shift=0.0):
 
 answers = st.lists(
     st.tuples(st.integers(0, 40).map(lambda number: number / 40), st.booleans()), min_size=1, max_size=60
-)  # fmt: skip
+)
 
 
 def arrays(data):

@@ -241,8 +241,10 @@ class TestTable:
             assert row.nil == nil.mean()
             certificate = certificates[row.error]
             assert (row.threshold, row.bound, row.reason) == (
-                certificate.threshold, certificate.bound, certificate.reason,
-            )  # fmt: skip
+                certificate.threshold,
+                certificate.bound,
+                certificate.reason,
+            )
             if row.threshold is not None:
                 accepted = (confidence >= row.threshold) & ~nil
                 assert (row.accepted, row.wrong) == (accepted.mean(), (accepted & ~right).sum())

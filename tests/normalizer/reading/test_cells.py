@@ -25,12 +25,14 @@ def text(between: str) -> str:
 @pytest.mark.parametrize(
     ("name", "content", "options"),
     [
-        ("x.csv", text(",").encode("utf-8-sig"), {}), ("x.tsv", text("\t").encode(), {}),
-        ("x.csv", text(";").encode(), {"delimiter": ";"}), ("x.csv.gz", gzip.compress(text(",").encode()), {}),
+        ("x.csv", text(",").encode("utf-8-sig"), {}),
+        ("x.tsv", text("\t").encode(), {}),
+        ("x.csv", text(";").encode(), {"delimiter": ";"}),
+        ("x.csv.gz", gzip.compress(text(",").encode()), {}),
         ("x.txt", text(",").encode(), {"format": "csv"}),
         ("x.jsonl", "\n".join(json.dumps(row | {"code": int(row["code"])}) for row in FOUND.values()).encode(), {}),
     ],
-)  # fmt: skip
+)
 def test_of_text(tmp_path, name, content, options):
     (tmp_path / name).write_bytes(content)
     assert dict(cells_of(MentionFile(tmp_path / name, column="text", **options))) == FOUND

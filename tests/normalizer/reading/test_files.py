@@ -183,8 +183,11 @@ def test_a_quote_that_is_never_closed_does_not_swallow_the_file_silently(tmp_pat
 def test_rows_after_a_stray_quote_are_read(tmp_path, suffix, mark):
     lines = [f"{number}{mark}term {number}" for number in range(20_000)]
     lines[5], lines[700], lines[9_000], lines[9_500] = (
-        f'5{mark}"open', f'700{mark}"shut"', f'9000{mark}"open', f'9500{mark}shut" again',
-    )  # fmt: skip
+        f'5{mark}"open',
+        f'700{mark}"shut"',
+        f'9000{mark}"open',
+        f'9500{mark}shut" again',
+    )
     rows = read(tmp_path / f"x.{suffix}", "\n".join(["id" + mark + "mention", *lines, ""]).encode())
     assert problems(rows) == [(at + 1, at + 2, f"not a row of this format: {UNCLOSED}") for at in (5, 9_000)]
     assert [(row.number, row.line) for row in rows] == [(at + 1, at + 2) for at in range(20_000)]
@@ -338,8 +341,11 @@ def test_a_key_may_be_missing_in_the_first_objects(tmp_path):
     content = b'{oops\n{"mention": "Glaucoma"}\n\n{"code": "3"}\n{"mention": "Cataract", "code": "2"}\n'
     rows = read(tmp_path / "x.jsonl", content, code_column="code")
     assert [(row.number, row.line, row.mention, row.code) for row in rows] == [
-        (1, 1, None, None), (2, 2, "Glaucoma", None), (3, 4, None, None), (4, 5, "Cataract", "2"),
-    ]  # fmt: skip
+        (1, 1, None, None),
+        (2, 2, "Glaucoma", None),
+        (3, 4, None, None),
+        (4, 5, "Cataract", "2"),
+    ]
     assert [row.problem for row in rows if row.problem and row.line > 1] == ["no 'mention' in this object"]
 
 
@@ -357,9 +363,7 @@ def test_a_key_that_no_object_has_among_those_looked_at_is_an_error(tmp_path, mo
         read(tmp_path / "x.jsonl", early, code_column="code")
 
 
-FULL = {
-    "code_column": "id", "context_column": "note", "language_column": "lang", "frequency_column": "n",
-}  # fmt: skip
+FULL = {"code_column": "id", "context_column": "note", "language_column": "lang", "frequency_column": "n"}
 
 
 def full_table(path: Path, rows: list[tuple[str | None, ...]]) -> Path:
@@ -378,9 +382,12 @@ def full_table(path: Path, rows: list[tuple[str | None, ...]]) -> Path:
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet", "jsonl"])
 def test_context_language_and_frequency(tmp_path, suffix):
     rows = [
-        ("1", "a", "she has a", "en", "3"), ("2", "b", "", "", ""), (None, "c", None, None, None),
-        ("4", "d", "é,\n", "de-AT", " 0 "), ("5", "e", None, None, "7.0"),
-    ]  # fmt: skip
+        ("1", "a", "she has a", "en", "3"),
+        ("2", "b", "", "", ""),
+        (None, "c", None, None, None),
+        ("4", "d", "é,\n", "de-AT", " 0 "),
+        ("5", "e", None, None, "7.0"),
+    ]
     found = read(full_table(tmp_path / f"x.{suffix}", rows), **FULL)
     assert [row[2:9] for row in found] == [
         ("a", "1", "she has a", "en", 3, None, None),
@@ -397,8 +404,9 @@ def test_a_frequency_that_is_no_count_is_a_bad_row(tmp_path, suffix, bad):
     rows = [("1", "a", None, None, bad), ("2", "b", None, None, "1")]
     found = read(full_table(tmp_path / f"x.{suffix}", rows), **FULL)
     assert [(row.mention, row.frequency, row.problem, row.value) for row in found] == [
-        (None, None, "'n' is no whole number of 0 or more", bad), ("b", 1, None, None),
-    ]  # fmt: skip
+        (None, None, "'n' is no whole number of 0 or more", bad),
+        ("b", 1, None, None),
+    ]
 
 
 def test_a_problem_names_the_column_it_is_in(tmp_path):
@@ -410,9 +418,11 @@ def test_a_problem_names_the_column_it_is_in(tmp_path):
     ]
     found = read(full_table(tmp_path / "x.csv", rows), **FULL, column="mention")
     assert [(row.field, row.value) for row in found] == [
-        (FULL["context_column"], "bad\0"), (FULL["code_column"], "1\0"), (FULL["frequency_column"], "some"),
+        (FULL["context_column"], "bad\0"),
+        (FULL["code_column"], "1\0"),
+        (FULL["frequency_column"], "some"),
         ("mention", "d\0"),
-    ]  # fmt: skip
+    ]
     found = read(
         tmp_path / "x.jsonl", b'{"m": "a", "c": []}\n{"m": 1, "c": 1}\n{"c": 1}\n3\n', column="m", code_column="c"
     )

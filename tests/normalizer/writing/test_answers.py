@@ -35,15 +35,34 @@ def read(path: Path) -> list[dict[str, str]]:
 texts = st.text(max_size=5)
 optional = st.none() | texts
 candidates = st.builds(
-    Candidate, texts, texts, texts, st.floats(-1, 1), optional, optional, optional, optional,
-    st.lists(texts, max_size=2).map(tuple), st.lists(texts, max_size=2).map(tuple), st.sampled_from([None, "broad"]),
-    optional, st.lists(texts, max_size=2).map(tuple), optional,
-)  # fmt: skip
+    Candidate,
+    texts,
+    texts,
+    texts,
+    st.floats(-1, 1),
+    optional,
+    optional,
+    optional,
+    optional,
+    st.lists(texts, max_size=2).map(tuple),
+    st.lists(texts, max_size=2).map(tuple),
+    st.sampled_from([None, "broad"]),
+    optional,
+    st.lists(texts, max_size=2).map(tuple),
+    optional,
+)
 results = st.builds(
-    Result, texts, optional, optional, optional, st.none() | st.floats(-1, 1), st.none() | st.floats(0, 1),
+    Result,
+    texts,
+    optional,
+    optional,
+    optional,
+    st.none() | st.floats(-1, 1),
+    st.none() | st.floats(0, 1),
     st.sampled_from(["exact", "nearest", "abbreviation", "nil"]),
-    st.lists(candidates, min_size=1, max_size=4).map(tuple), st.sampled_from([None, "accept", "review"]),
-)  # fmt: skip
+    st.lists(candidates, min_size=1, max_size=4).map(tuple),
+    st.sampled_from([None, "accept", "review"]),
+)
 
 
 @given(found=st.lists(results, max_size=4), top_k=st.integers(1, 5))

@@ -203,10 +203,17 @@ def test_a_normaliser_is_opened_once(index_path):
 
 
 TEXTS = [
-    "congestive heart failure (CHF)", "CHF", "chronic heart failure (CHF) and more", "seen in CHF", "no definition",
-    "congestive heart failure (CHF) again", "Low back pain (LBP)", "low back pain (LBP)", "LBP",
+    "congestive heart failure (CHF)",
+    "CHF",
+    "chronic heart failure (CHF) and more",
+    "seen in CHF",
+    "no definition",
+    "congestive heart failure (CHF) again",
+    "Low back pain (LBP)",
+    "low back pain (LBP)",
+    "LBP",
     "lower back pain (LBP)",
-]  # fmt: skip
+]
 
 
 @settings(max_examples=40)

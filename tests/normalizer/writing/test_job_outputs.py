@@ -53,8 +53,11 @@ def test_frequency_code_and_explanation_are_written(normalizer, source, tmp_path
     run(normalizer, Job(table, tmp_path / "out.csv", explain=True))
     rows = read(tmp_path / "out.csv")
     assert [(row["mention_code"], row["frequency"]) for row in rows] == [
-        ("a1", "5"), ("a2", ""), ("a3", "0"), ("a4", "12"),
-    ]  # fmt: skip
+        ("a1", "5"),
+        ("a2", ""),
+        ("a3", "0"),
+        ("a4", "12"),
+    ]
     assert all(row["explanation"] for row in rows)
     assert rows[0]["explanation"].startswith("equal to 'Headache'")
 

@@ -53,12 +53,16 @@ def test_what_was_settled_answers_first(normalizer, store, table, tmp_path):
     summary = run(normalizer, Job(table, out, top_k=2, memory=Memory.read(store.path, source="LAB")))
     assert (summary.rows, summary.reviewed, summary.exact) == (5, 3, 1)
     rows = read(out)
-    shown = [(row["row"], row["concept_id"], row["method"], row["relation"], row["status"], row["reviewer"])
-             for row in rows if row["rank"] == "1"]  # fmt: skip
+    shown = [
+        (row["row"], row["concept_id"], row["method"], row["relation"], row["status"], row["reviewer"])
+        for row in rows
+        if row["rank"] == "1"
+    ]
     assert shown[:3] == [
-        ("1", "T:2", "reviewed", "broad", "approved", "ann"), ("2", "T:2", "exact", "", "unreviewed", ""),
+        ("1", "T:2", "reviewed", "broad", "approved", "ann"),
+        ("2", "T:2", "exact", "", "unreviewed", ""),
         ("3", "", "reviewed", "", "approved", "ann"),
-    ]  # fmt: skip
+    ]
     assert (rows[0]["concept_name"], rows[0]["comment"], rows[0]["mention"]) == ("Headache", "seen", "cold HANDS")
     assert rows[0]["reviewed_at"].endswith("+00:00")
     # What nobody settled is answered as without a memory.
@@ -115,9 +119,13 @@ def test_a_job_that_goes_on_needs_the_same_memory(normalizer, store, table, tmp_
 def test_a_prefix_of_the_decisions_that_is_not_declared_is_told_first(normalizer, store, table, tmp_path):
     store.decide(Decision("6", "lab", 3, "ann", "choose", "MINE:1"))
     job = Job(
-        table, tmp_path / "out.sssom.tsv", memory=Memory.read(store.path, source="LAB"),
-        header=Header(licence="https://example.org/l", set_id="https://example.org/1", prefixes={"T": "https://t.org/"}),
-    )  # fmt: skip
+        table,
+        tmp_path / "out.sssom.tsv",
+        memory=Memory.read(store.path, source="LAB"),
+        header=Header(
+            licence="https://example.org/l", set_id="https://example.org/1", prefixes={"T": "https://t.org/"}
+        ),
+    )
     with pytest.raises(UsageError, match="MINE"):
         run(normalizer, job)
     assert not list(tmp_path.glob("out*"))

@@ -35,10 +35,27 @@ FORMATS = registry.names("alphita.mappings.formats")
 # Their columns are the fields of the record.
 PLAIN = ("csv", "jsonl", "parquet")
 COLUMNS = [
-    "row", "mention", "rank", "concept_id", "concept_name", "matched_term", "similarity", "confidence", "decision",
-    "method", "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions",
+    "row",
+    "mention",
+    "rank",
+    "concept_id",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "confidence",
+    "decision",
+    "method",
+    "routes",
+    "relation",
+    "scope",
+    "language",
+    "source",
+    "code",
+    "homonyms",
+    "expansion",
+    "contradictions",
     "retired_concept",
-]  # fmt: skip
+]
 
 
 def content(path: Path) -> list[dict[str, object]]:
@@ -81,15 +98,29 @@ def test_a_file_in_every_plain_format(normalizer, source, tmp_path, name):
     rows = content(out)
     assert list(rows[0]) == COLUMNS
     assert rows[0] == dict.fromkeys(COLUMNS) | {
-        "row": 1, "mention": "headache", "rank": 1, "concept_id": "T:2", "concept_name": "Headache",
-        "matched_term": "Headache", "similarity": 1.0, "method": "exact", "scope": "exact", "language": "en",
-        "source": "TEST", "code": "2", "routes": rows[0]["routes"],
-    }  # fmt: skip
+        "row": 1,
+        "mention": "headache",
+        "rank": 1,
+        "concept_id": "T:2",
+        "concept_name": "Headache",
+        "matched_term": "Headache",
+        "similarity": 1.0,
+        "method": "exact",
+        "scope": "exact",
+        "language": "en",
+        "source": "TEST",
+        "code": "2",
+        "routes": rows[0]["routes"],
+    }
     assert rows[0]["routes"].startswith("exact")
     assert rows[1]["homonyms"] == "T:5|T:4"
     assert [(row["row"], row["concept_id"], row["method"]) for row in rows] == [
-        (1, "T:2", "exact"), (2, "T:3", "exact"), (3, None, "nil"), (4, "T:2", "nearest"), (6, None, "nil"),
-    ]  # fmt: skip
+        (1, "T:2", "exact"),
+        (2, "T:3", "exact"),
+        (3, None, "nil"),
+        (4, "T:2", "nearest"),
+        (6, None, "nil"),
+    ]
     assert 0.5 < rows[3]["similarity"] < 1
     assert rows[4]["similarity"] is None
     assert sorted(path.name for path in out.parent.iterdir()) == [f"out.{name}", f"out.{name}.rejects.csv"]
@@ -104,8 +135,10 @@ def test_every_plain_format_says_the_same(normalizer, source, tmp_path):
     made = [[{key: None if value == "" else value for key, value in row.items()} for row in rows] for rows in made]
     assert made[0] == made[1] == made[2]
     assert [(row["row"], row["mention_code"], row["rank"], row["concept_id"]) for row in made[0]][3:6] == [
-        (2, "a2", 1, "T:3"), (2, "a2", 2, "T:5"), (2, "a2", 3, "T:4"),
-    ]  # fmt: skip
+        (2, "a2", 1, "T:3"),
+        (2, "a2", 2, "T:5"),
+        (2, "a2", 3, "T:4"),
+    ]
 
 
 def test_columns_are_the_fields_of_the_record():
@@ -194,8 +227,10 @@ def test_the_input_is_never_the_output(normalizer, source):
 def test_no_file_serves_two_ends(normalizer, source, tmp_path):
     out, before = tmp_path / "out.csv", source.read_bytes()
     for audit_out, what in (
-        (source, "the input"), (out, "the output"), (tmp_path / "x" / ".." / "out.csv.rejects.csv", "the rejects"),
-    ):  # fmt: skip
+        (source, "the input"),
+        (out, "the output"),
+        (tmp_path / "x" / ".." / "out.csv.rejects.csv", "the rejects"),
+    ):
         job = Job(MentionFile(source), out, audit=1, audit_out=audit_out)
         normalizer.calibration = types.SimpleNamespace()
         with pytest.raises(UsageError, match=f"is {what}; choose another name for the rows to audit"):
@@ -413,8 +448,10 @@ def test_what_comes_again_in_the_next_chunk_is_written_as_in_the_same_one(normal
     assert whole.lost["mentions given again, with the first one's row"] == 4
     content = (tmp_path / "whole").read_bytes()
     assert [line.split(b",")[:3] for line in content.splitlines()[1:]] == [
-        [b"c1", b"cold", b"11"], [b"c2", b"headache", b"3"], [b"c3", b"qqqq", b"2"]
-    ]  # fmt: skip
+        [b"c1", b"cold", b"11"],
+        [b"c2", b"headache", b"3"],
+        [b"c3", b"qqqq", b"2"],
+    ]
     for rows in (1, 2, 3, 5):
         found = run(normalizer, replace(job, out=tmp_path / f"{rows}", chunk_rows=rows))
         assert (tmp_path / f"{rows}").read_bytes() == content

@@ -17,23 +17,35 @@ COLUMNS = ("id", "term", "language", "scope", "semantic_type", "definition", "pa
 Make = Callable[..., Terminology]
 
 ROWS = [
-    {"id": "T:01", "term": "heart disease", "semantic_type": "Disorder",
-     "definition": "A disorder of the pump that moves blood."},
+    {
+        "id": "T:01",
+        "term": "heart disease",
+        "semantic_type": "Disorder",
+        "definition": "A disorder of the pump that moves blood.",
+    },
     {"id": "T:02", "term": "heart valve"},
     {"id": "T:03", "term": "breathlessness", "definition": "Too little air."},
     {"id": "T:03", "term": "dyspnea"},
-    {"id": "T:04", "term": "mitral leak", "parent": "T:01", "semantic_type": "Disorder",
-     "definition": "Mitral leak is a backward flow of blood through a gate that does not close. [PMID:12, TST:ab]"},
+    {
+        "id": "T:04",
+        "term": "mitral leak",
+        "parent": "T:01",
+        "semantic_type": "Disorder",
+        "definition": "Mitral leak is a backward flow of blood through a gate that does not close. [PMID:12, TST:ab]",
+    },
     {"id": "T:04", "term": "mitral regurgitation"},
     {"id": "T:05", "term": "aortic leak", "parent": "T:01"},
     {"id": "T:06", "term": "old thing", "parent": "T:01", "retired": "1", "definition": "Something nobody speaks of."},
     {"id": "T:07", "term": "lone word"},
     {"id": "T:08", "term": "fuite", "language": "fr", "definition": "Un flux de retour par la valve."},
-]  # fmt: skip
+]
 RELATIONS = [
-    ("T:04", "has_symptom", "T:03"), ("T:04", "finding_site", "T:02"), ("T:03", "symptom_of", "T:04"),
-    ("T:05", "finding_site", "T:02"), ("T:05", "maps_to", "T:07"),
-]  # fmt: skip
+    ("T:04", "has_symptom", "T:03"),
+    ("T:04", "finding_site", "T:02"),
+    ("T:03", "symptom_of", "T:04"),
+    ("T:05", "finding_site", "T:02"),
+    ("T:05", "maps_to", "T:07"),
+]
 
 
 @pytest.fixture

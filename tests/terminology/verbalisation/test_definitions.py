@@ -42,7 +42,7 @@ NOTHING = Withheld((), None, 1)
         ("Wait ...", "Wait ..."),
         ("[PMID:123]", ""),
     ],
-)  # fmt: skip
+)
 def test_tidy(text, tidied):
     assert tidy(text) == tidied
 
@@ -114,10 +114,12 @@ def test_fit_counts_why(monkeypatch):
     assert told("An illness with a secret name.") is None
     assert told("An illness of the nose. It goes after some days and comes again.") == "An illness of the nose."
     assert counts == {
-        "definition: began with the concept's name, which was taken off": 1, "definition: repeats the name": 1,
-        "definition: fewer than 3 words": 2, "definition: holds a held-out string": 1,
+        "definition: began with the concept's name, which was taken off": 1,
+        "definition: repeats the name": 1,
+        "definition: fewer than 3 words": 2,
+        "definition: holds a held-out string": 1,
         "definition: cut to 40 characters": 1,
-    }  # fmt: skip
+    }
 
 
 def test_names_of(small):

@@ -128,9 +128,11 @@ def test_held_out_strings_are_not_told(small):
 
 def test_a_concept_is_never_told_by_its_own_name(make):
     rows = [
-        {"id": "T:1", "term": "cold"}, {"id": "T:2", "term": "Cold", "parent": "T:1"}, {"id": "T:2", "term": "chill"},
+        {"id": "T:1", "term": "cold"},
+        {"id": "T:2", "term": "Cold", "parent": "T:1"},
+        {"id": "T:2", "term": "chill"},
         {"id": "T:3", "term": "fever", "parent": "T:2"},
-    ]  # fmt: skip
+    ]
     counts: Counter[str] = Counter()
     found = told(make(rows, [("T:2", "part_of", "T:2")]), counts=counts)
     assert list(found) == ["T:3"]
@@ -139,9 +141,10 @@ def test_a_concept_is_never_told_by_its_own_name(make):
 
 def test_a_type_called_as_the_concept_is_not_told(make):
     rows = [
-        {"id": "T:1", "term": "root", "semantic_type": "The Roots"}, {"id": "T:1", "term": "the roots"},
+        {"id": "T:1", "term": "root", "semantic_type": "The Roots"},
+        {"id": "T:1", "term": "the roots"},
         {"id": "T:2", "term": "leaf", "semantic_type": "The Roots"},
-    ]  # fmt: skip
+    ]
     found = told(make(rows, []))
     assert list(found) == ["T:2"]
     assert "The Roots" in found["T:2"][0]
@@ -149,10 +152,13 @@ def test_a_type_called_as_the_concept_is_not_told(make):
 
 def test_only_english_names_of_live_concepts_are_told(make):
     rows = [
-        {"id": "T:1", "term": "freddo", "language": "it"}, {"id": "T:2", "term": "chill", "parent": "T:1"},
-        {"id": "T:3", "term": "brivido", "language": "it"}, {"id": "T:3", "term": "shiver", "language": "en-GB"},
-        {"id": "T:4", "term": "gone", "retired": "1"}, {"id": "T:5", "term": "trembling", "parent": "T:3|T:4"},
-    ]  # fmt: skip
+        {"id": "T:1", "term": "freddo", "language": "it"},
+        {"id": "T:2", "term": "chill", "parent": "T:1"},
+        {"id": "T:3", "term": "brivido", "language": "it"},
+        {"id": "T:3", "term": "shiver", "language": "en-GB"},
+        {"id": "T:4", "term": "gone", "retired": "1"},
+        {"id": "T:5", "term": "trembling", "parent": "T:3|T:4"},
+    ]
     counts: Counter[str] = Counter()
     found = told(make(rows, []), counts=counts)
     assert list(found) == ["T:5"]
@@ -164,8 +170,9 @@ def test_only_english_names_of_live_concepts_are_told(make):
 NAMES = st.lists(st.sampled_from([f"n{number}" for number in range(12)]), unique=True, max_size=6)
 PAIRS = st.lists(
     st.tuples(st.sampled_from(["part_of", "supplies", "site", "near_to"]), st.sampled_from(["x1", "x2", "x3"])),
-    unique=True, max_size=12,
-)  # fmt: skip
+    unique=True,
+    max_size=12,
+)
 
 
 @given(NAMES, st.lists(st.sampled_from(["k1", "k2"]), unique=True), PAIRS, st.integers(1, 5), st.integers(0, 3))

@@ -105,13 +105,17 @@ def test_empty_long_and_refused_answers_are_set_aside_and_counted(tmp_path):
     output = tmp_path / "g.jsonl"
     model = Model("", None, "word " * 50, "I'm sorry, I cannot help.", "Unknown.", "A real answer.", " ... ")
     assert generate(model, ASKED, output, longest=100) == {
-        "answered": 1, "set aside: empty": 3, "set aside: longer than 100 characters": 1, "set aside: a refusal": 2,
-    }  # fmt: skip
+        "answered": 1,
+        "set aside: empty": 3,
+        "set aside: longer than 100 characters": 1,
+        "set aside: a refusal": 2,
+    }
     assert [entry["concept_id"] for entry in lines(output)] == ["T:06"]
     aside = lines(output.with_name("g.jsonl.rejects.jsonl"))
     assert [(entry["concept_id"], entry["problem"]) for entry in aside][2:4] == [
-        ("T:03", "longer than 100 characters"), ("T:04", "a refusal"),
-    ]  # fmt: skip
+        ("T:03", "longer than 100 characters"),
+        ("T:04", "a refusal"),
+    ]
     # Neither are they asked for again, until their file is removed.
     again = Model()
     assert generate(again, ASKED, output) == {"answered before": 7}
@@ -210,16 +214,20 @@ def test_read(small, tmp_path):
         {"concept_id": "T:08", "text": "x" * 2000},
     )
     with Rejects(tmp_path / "r.csv") as rejects:
-        assert read_generated(path, small, rejects) == {
-            "T:01": "What the heart suffers from.", "T:02": "A new answer.",
-        }  # fmt: skip
+        assert read_generated(path, small, rejects) == {"T:01": "What the heart suffers from.", "T:02": "A new answer."}
     told = [(int(row[1]), row[4]) for row in read_rejects(tmp_path / "r.csv")]
     assert sorted(told) == [
-        (2, "line 12 has another text of this concept"), (3, "no concept has this id"), (4, "not a JSON object"),
-        (5, "not a JSON object"), (7, "the text is empty"), (8, 'needs "concept_id" and "text", both strings'),
-        (9, "the text is a refusal"), (10, "2 concepts have the same text"), (11, "2 concepts have the same text"),
+        (2, "line 12 has another text of this concept"),
+        (3, "no concept has this id"),
+        (4, "not a JSON object"),
+        (5, "not a JSON object"),
+        (7, "the text is empty"),
+        (8, 'needs "concept_id" and "text", both strings'),
+        (9, "the text is a refusal"),
+        (10, "2 concepts have the same text"),
+        (11, "2 concepts have the same text"),
         (14, "the text is longer than 1,500 characters"),
-    ]  # fmt: skip
+    ]
     assert set(read_generated(path, small)) == {"T:01", "T:02"}
     with pytest.raises(InputError, match=r"g\.jsonl:4"):
         read_generated(path, small, Rejects(strict=True))

@@ -30,8 +30,11 @@ def test_a_prompt_shows_names_and_graph(small):
     assert fields(prompt(small, small.resolve("T:01")))["Narrower concepts"] == "mitral leak; aortic leak"
     # A map is no fact, a retired concept no neighbour; where there is no English name another is shown.
     assert set(fields(prompt(small, small.resolve("T:05")))) == {
-        "Names", "Is a kind of", "Concepts beside it", "Finding site",
-    }  # fmt: skip
+        "Names",
+        "Is a kind of",
+        "Concepts beside it",
+        "Finding site",
+    }
     assert fields(prompt(small, small.resolve("T:08")))["Names"] == "fuite"
 
 

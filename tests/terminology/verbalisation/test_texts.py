@@ -35,11 +35,14 @@ def test_all_kinds(small):
     keys = [*zip(texts.concepts.tolist(), texts.kinds.tolist(), strict=True)]
     assert keys == sorted(keys)
     assert texts.counts == {
-        "definition: began with the concept's name, which was taken off": 1, "definition: concepts without one": 4,
-        "definition: of a retired concept": 1, "definition: of another language": 1,
-        "generated: began with the concept's name, which was taken off": 1, "generated: of a retired concept": 1,
+        "definition: began with the concept's name, which was taken off": 1,
+        "definition: concepts without one": 4,
+        "definition: of a retired concept": 1,
+        "definition: of another language": 1,
+        "generated: began with the concept's name, which was taken off": 1,
+        "generated: of a retired concept": 1,
         "description: concepts of which nothing can be told": 3,
-    }  # fmt: skip
+    }
 
 
 def test_kinds_languages_and_number(small):

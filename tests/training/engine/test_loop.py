@@ -12,9 +12,16 @@ from alphita.training.engine import checkpoints
 from alphita.training.engine.loop import LoopPlan, fit, learning_rate_factor
 
 PLAN = LoopPlan(
-    steps=12, warmup_steps=3, learning_rate=0.05, accumulation=2, clip=1.0, weight_decay=0.01,
-    log_every=2, evaluate_every=0, checkpoint_every=4,
-)  # fmt: skip
+    steps=12,
+    warmup_steps=3,
+    learning_rate=0.05,
+    accumulation=2,
+    clip=1.0,
+    weight_decay=0.01,
+    log_every=2,
+    evaluate_every=0,
+    checkpoint_every=4,
+)
 
 
 class Plain:
@@ -220,8 +227,10 @@ def test_a_fused_optimizer_has_all_its_state_on_the_parameters_device(tmp_path, 
     assert len(again.state) == 4
     for state in again.state.values():
         assert {key: value.device.type for key, value in state.items()} == {
-            "step": "meta" if fused else "cpu", "exp_avg": "meta", "exp_avg_sq": "meta",
-        }  # fmt: skip
+            "step": "meta" if fused else "cpu",
+            "exp_avg": "meta",
+            "exp_avg_sq": "meta",
+        }
 
 
 def test_a_full_disk_at_a_checkpoint_is_one_clear_error(tmp_path, monkeypatch) -> None:

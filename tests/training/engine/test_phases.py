@@ -27,8 +27,10 @@ def phases(out: Path, *, resume: bool = False, force: bool = False, dry_run: boo
 def test_all_but_the_last_lie_in_a_folder_beside_the_model(tmp_path: Path) -> None:
     run = phases(tmp_path / "m")
     assert [run[name].out for name in ("one", "two", "three")] == [
-        tmp_path / "m.phases" / "one", tmp_path / "m.phases" / "two", tmp_path / "m",
-    ]  # fmt: skip
+        tmp_path / "m.phases" / "one",
+        tmp_path / "m.phases" / "two",
+        tmp_path / "m",
+    ]
     assert "two" in run
     assert "four" not in run
     assert list(tmp_path.iterdir()) == []

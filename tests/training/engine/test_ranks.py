@@ -40,15 +40,22 @@ def start(command: list[str], size: int, **options: object) -> list[subprocess.P
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = os.environ | {
-        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size), "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(size),
+        "PYTHONPATH": str(ROOT),
+    }
     return [
         subprocess.Popen(
-            [sys.executable, *command], env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,  # type: ignore[call-overload]
+            [sys.executable, *command],
+            env=shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,  # type: ignore[call-overload]
         )
         for rank in range(size)
-    ]  # fmt: skip
+    ]
 
 
 def gradients(model: Path, out: Path, size: int, at_once: int) -> dict[str, torch.Tensor]:
@@ -82,22 +89,43 @@ def test_each_row_is_encoded_by_one_process_and_the_work_is_even(lengths: list[i
 
 
 SETTINGS = {
-    "k": 16, "m": 4, "steps": 400, "warmup_steps": 6, "accumulation": 2, "learning_rate": 2e-3, "pooling": "mean",
-    "precision": "fp32", "log_every": 5, "checkpoint_every": 5, "dropout": 0.0,
-}  # fmt: skip
+    "k": 16,
+    "m": 4,
+    "steps": 400,
+    "warmup_steps": 6,
+    "accumulation": 2,
+    "learning_rate": 2e-3,
+    "pooling": "mean",
+    "precision": "fp32",
+    "log_every": 5,
+    "checkpoint_every": 5,
+    "dropout": 0.0,
+}
 
 
 def command(terminology: Terminology, model: Path, out: Path, **changes: object) -> list[str]:
     settings = SETTINGS | changes
     return [
-        "-m", "alphita", "train", "coder", "-t", str(terminology.path), "--encoder", str(model), "--threads", "1",
-        "-o", str(out), *(f"--set={key}={value}" for key, value in settings.items()),
-    ]  # fmt: skip
+        "-m",
+        "alphita",
+        "train",
+        "coder",
+        "-t",
+        str(terminology.path),
+        "--encoder",
+        str(model),
+        "--threads",
+        "1",
+        "-o",
+        str(out),
+        *(f"--set={key}={value}" for key, value in settings.items()),
+    ]
 
 
 def test_a_run_of_two_processes_is_a_run_of_one(terminology: Terminology, model: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, *command(terminology, model, tmp_path / "one", steps=12)], check=True,
-                   capture_output=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, *command(terminology, model, tmp_path / "one", steps=12)], check=True, capture_output=True
+    )
     processes = start(command(terminology, model, tmp_path / "two", steps=12), 2)
     outputs = [process.communicate(timeout=120) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
@@ -136,11 +164,19 @@ def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_pa
     out = tmp_path / "model"
     run = subprocess.Popen(
         [
-            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
             *command(terminology, model, out),
         ],
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
     deadline = time.monotonic() + 120
     while not list(out.with_name("model.training").glob("step-*/state.json")):
         assert run.poll() is None, "ended before it could be killed"
@@ -200,21 +236,40 @@ def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it(tmp_path: Pat
     [
         ["ext_bert", "--set=vocabulary=120", "--set=batch=4", "--set=epochs=1"],
         [
-            "electra_em_pap", "--set=vocabulary=120", "--set=layers=1", "--set=hidden=16", "--set=heads=2",
-            "--set=batch=4", "--set=rho=0", "--set=steps=4",
+            "electra_em_pap",
+            "--set=vocabulary=120",
+            "--set=layers=1",
+            "--set=hidden=16",
+            "--set=heads=2",
+            "--set=batch=4",
+            "--set=rho=0",
+            "--set=steps=4",
         ],
     ],
-)  # fmt: skip
+)
 def test_several_processes_try_a_run_on_what_the_first_prepares(
     terminology: Terminology, model: Path, tmp_path: Path, words: list[str]
 ) -> None:
     corpus = tmp_path / "notes.txt"
     corpus.write_text("".join(f"pain of the heart on day {day}, bleeding of the liver\n" for day in range(200)))
     given = [
-        "-m", "alphita", "train", *words, "-t", str(terminology.path), "--encoder", str(model), "--threads", "1",
-        "-o", str(tmp_path / "out"), f"--set=corpus={corpus}", "--set=max_length=24", "--set=precision=fp32",
+        "-m",
+        "alphita",
+        "train",
+        *words,
+        "-t",
+        str(terminology.path),
+        "--encoder",
+        str(model),
+        "--threads",
+        "1",
+        "-o",
+        str(tmp_path / "out"),
+        f"--set=corpus={corpus}",
+        "--set=max_length=24",
+        "--set=precision=fp32",
         "--dry-run",
-    ]  # fmt: skip
+    ]
     outputs = [(process, *process.communicate(timeout=180)) for process in start(given, 2)]
     assert [process.returncode for process, _, _ in outputs] == [0, 0], [errors for _, _, errors in outputs]
     assert "steps: about" in outputs[0][2]

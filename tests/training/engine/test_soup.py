@@ -19,9 +19,10 @@ def members(count: int, seed: int, dtype: torch.dtype = torch.float32) -> dict[s
     return {
         f"seed {number}": {
             key: (value + torch.randn(value.shape, generator=random) / 3).to(dtype) for key, value in base.items()
-        } | {"position_ids": torch.arange(5)}
+        }
+        | {"position_ids": torch.arange(5)}
         for number in range(count)
-    }  # fmt: skip
+    }
 
 
 def plain(state: dict[str, torch.Tensor]) -> dict[str, np.ndarray]:

@@ -16,9 +16,17 @@ from alphita.training.engine.soup_run import SoupRun
 from tests.tiny import tiny_model
 
 CONFIG = TermTraining(
-    max_length=32, pooling="mean", steps=1, accumulation=1, learning_rate=1e-3, warmup_steps=0, schedule="linear",
-    weight_decay=0.0, clip=1.0, precision="fp32",
-)  # fmt: skip
+    max_length=32,
+    pooling="mean",
+    steps=1,
+    accumulation=1,
+    learning_rate=1e-3,
+    warmup_steps=0,
+    schedule="linear",
+    weight_decay=0.0,
+    clip=1.0,
+    precision="fp32",
+)
 WORD = "embeddings.word_embeddings.weight"
 
 
@@ -65,8 +73,11 @@ def test_a_greedy_soup_keeps_what_helps_and_tells_order_and_gains(
     assert figures["best_member"] == pytest.approx(-0.1, abs=1e-4)
     told = artefact.verify(tmp_path / "m", "model")["soup"]
     assert [(one["member"], one["kept"]) for one in told] == [
-        ("near", True), ("other", True), ("far", False), ("furthest", False),
-    ]  # fmt: skip
+        ("near", True),
+        ("other", True),
+        ("far", False),
+        ("furthest", False),
+    ]
     assert told[1]["gain"] == pytest.approx(0.09, abs=1e-4)
     printed = capsys.readouterr().err
     assert "1. near: alone -0.1000, adds +0.0000: kept" in printed

@@ -37,9 +37,7 @@ class Told:
 
 def switching(steps: int = 200, accumulation: int = 1, seed: int = 0, share: float = 0.3) -> tuple[Any, Told, Told]:
     usual, other = Told(7), Told(9)
-    made = SwitchingSteps(
-        usual, other, share=share, steps=steps, accumulation=accumulation, seed=seed, prefix="other_"
-    )  # fmt: skip
+    made = SwitchingSteps(usual, other, share=share, steps=steps, accumulation=accumulation, seed=seed, prefix="other_")
     return made, usual, other
 
 
@@ -84,8 +82,10 @@ def test_a_run_may_begin_anywhere_and_be_held_up() -> None:
 
 
 def test_the_seed_decides_and_a_longer_run_begins_alike() -> None:
-    kinds = [[switching(steps, seed=seed)[0].of_kind(n) for n in range(100)] for steps, seed in
-             ((100, 0), (200, 0), (100, 1))]  # fmt: skip
+    kinds = [
+        [switching(steps, seed=seed)[0].of_kind(n) for n in range(100)]
+        for steps, seed in ((100, 0), (200, 0), (100, 1))
+    ]
     assert kinds[0] == kinds[1] != kinds[2]
 
 

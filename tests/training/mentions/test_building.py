@@ -30,9 +30,15 @@ from tests.tiny import tiny_model
 from tests.training.mention_terms import terminology_of
 
 NAMES = [
-    ("T:1", "heart pain"), ("T:1", "cardiodynia"), ("T:2", "liver swelling"), ("T:3", "pain"), ("T:4", "AMI"),
-    ("T:5", "cold"), ("T:6", "Cold"), ("T:7", "never met"),
-]  # fmt: skip
+    ("T:1", "heart pain"),
+    ("T:1", "cardiodynia"),
+    ("T:2", "liver swelling"),
+    ("T:3", "pain"),
+    ("T:4", "AMI"),
+    ("T:5", "cold"),
+    ("T:6", "Cold"),
+    ("T:7", "never met"),
+]
 FILLERS = ("the", "of", "skin", "bone", "was", "seen,", "il-2", "and", "then", "(lung)", "again.", "dell'eye")
 
 
@@ -134,9 +140,14 @@ def test_a_window_is_as_near_to_the_middle_as_the_text_allows(model):
     ids = tokenizer.encode(text, add_special_tokens=False).ids
     assert len(ids) == 8
     cases = [
-        (4, (7, 17), 1, [1, 3]), (5, (7, 17), 1, [1, 3]), (6, (7, 17), 0, [2, 4]), (4, (0, 3), 0, [0, 1]),
-        (4, (33, 36), 4, [3, 4]), (2, (7, 17), 2, [0, 2]), (50, (7, 17), 0, [2, 4]),
-    ]  # fmt: skip
+        (4, (7, 17), 1, [1, 3]),
+        (5, (7, 17), 1, [1, 3]),
+        (6, (7, 17), 0, [2, 4]),
+        (4, (0, 3), 0, [0, 1]),
+        (4, (33, 36), 4, [3, 4]),
+        (2, (7, 17), 2, [0, 2]),
+        (50, (7, 17), 0, [2, 4]),
+    ]
     for length, (start, end), first, place in cases:
         found = window(length, start, end)
         assert found is not None
@@ -181,9 +192,11 @@ def MATCHES(texts):
 
 
 @given(
-    st.lists(st.lists(st.sampled_from([HELD_OUT, 0, 1, 2]), max_size=6), max_size=12), st.integers(1, 4),
-    st.integers(0, 2**64), st.integers(0, 12),
-)  # fmt: skip
+    st.lists(st.lists(st.sampled_from([HELD_OUT, 0, 1, 2]), max_size=6), max_size=12),
+    st.integers(1, 4),
+    st.integers(0, 2**64),
+    st.integers(0, 12),
+)
 def test_the_lowest_numbers_are_kept(rows, size, seed, cut):
     texts = ["ab " * len(row) for row in rows]
 
@@ -224,9 +237,10 @@ def test_the_lowest_numbers_are_kept(rows, size, seed, cut):
     [
         ("aaaa bbbb cccc pain dddd eeee ffff", "cccc pain dddd "),
         ("x" * 50 + " pain " + "y" * 50, "x" * 7 + " pain " + "y" * 7),
-        ("a pain b", "a pain b"), ("y" * 50 + "pain", "y" * 8 + "pain"),
+        ("a pain b", "a pain b"),
+        ("y" * 50 + "pain", "y" * 8 + "pain"),
     ],
-)  # fmt: skip
+)
 def test_a_context_begins_and_ends_with_a_whole_word(text, kept, monkeypatch):
     monkeypatch.setattr(mention_contexts, "LONGEST_WORD", 6)
     start = np.array([text.index("pain")])

@@ -80,9 +80,16 @@ def test_wrong_candidates_are_those_passed_over(store):
 
 def test_what_nobody_looked_at_or_means_several_things_is_left_out(store, base):
     of = ids(base)
-    add(store, [row("Mention  1", candidate(of["pain of the eye"], "eye pain")),
-                row("mention 2", candidate(of["pain of the heart"], "heart pain")),
-                row("sure", candidate(of["pain of the eye"], "eye pain", confidence=0.99))], "h", "q")  # fmt: skip
+    add(
+        store,
+        [
+            row("Mention  1", candidate(of["pain of the eye"], "eye pain")),
+            row("mention 2", candidate(of["pain of the heart"], "heart pain")),
+            row("sure", candidate(of["pain of the eye"], "eye pain", confidence=0.99)),
+        ],
+        "h",
+        "q",
+    )
     say(store, 31, "accept", of["pain of the eye"])
     say(store, 32, "accept", of["pain of the heart"])
     store.bulk("q", "ana", "all", threshold=0.9)
@@ -123,9 +130,10 @@ def test_the_overlay_adds_synonyms_and_keeps_the_rest(store, base, tmp_path):
     counts = learning.overlay(base, [*found, extra, gone], tmp_path / "o.terminology")
     # 20 + 1 accepted, 4 chosen; "heart ache" is a name already.
     assert counts == {
-        "added": 25, "a term of its concept already": 1,
+        "added": 25,
+        "a term of its concept already": 1,
         "of a concept that this terminology has not, or has retired": 1,
-    }  # fmt: skip
+    }
     made = learning.load_terminology(tmp_path / "o.terminology")
     assert made.n_concepts == base.n_concepts
     assert made.n_terms == base.n_terms + 25

@@ -66,7 +66,7 @@ def steps_over(model: Path, data: LinkedMentions, *, seed: int = 0, size: int = 
     batches = SequenceBatches(rows, batch=size, seed=seed)
     return InjectionSteps(
         injected.double(), head.double(), data, batches, masking_of(tokenizer, specials), seed=seed, **settings
-    )  # fmt: skip
+    )
 
 
 def run(steps: InjectionSteps, number: int, share: float = 1.0) -> tuple[dict[str, float], dict[str, np.ndarray]]:
@@ -189,7 +189,7 @@ def test_some_sequences_of_a_batch(model, data) -> None:
     ]
     assert [(*mention, gold) for mention, gold in zip(some.mentions.tolist(), some.gold.tolist(), strict=True)] == (
         wanted
-    )  # fmt: skip
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -262,8 +262,10 @@ def test_homonyms_are_not_linked(model, tmp_path) -> None:
     graph = graph_of(["T:1", "T:2"], tmp_path / "t.vectors")
     data = injection_data.read(str(made), str(graph), terminology, Mentions.load(made).manifest["tokenizer_hash"])
     assert dict(zip(data.mentions.strings.to_pylist(), data.gold.tolist(), strict=True)) == {
-        "chill": 1, "cold": -1, "fever": -1,
-    }  # fmt: skip
+        "chill": 1,
+        "cold": -1,
+        "fever": -1,
+    }
     assert (data.counts["mentions"], data.counts["homonyms"], data.counts["without_entity"]) == (4, 2, 1)
     only = graph_of(["T:1"], tmp_path / "only.vectors")
     with pytest.raises(InputError, match=r"no mention .* names one concept that the graph has"):

@@ -20,9 +20,15 @@ from alphita.training.terms.names import TrainingNames
 from tests.tiny import tiny_model, tiny_terminology
 
 SMALL: dict[str, Any] = {
-    "batch": 32, "steps": 30, "warmup_steps": 5, "learning_rate": 2e-3, "precision": "fp32", "dev_synonyms": 8,
-    "checkpoint_every": 10, "dropout": 0.0,
-}  # fmt: skip
+    "batch": 32,
+    "steps": 30,
+    "warmup_steps": 5,
+    "learning_rate": 2e-3,
+    "precision": "fp32",
+    "dev_synonyms": 8,
+    "checkpoint_every": 10,
+    "dropout": 0.0,
+}
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,16 @@ from tests.tiny import tiny_model
 from tests.training.mention_terms import terminology_of
 
 NAMES = [
-    ("T:1", "Heart pain", "en"), ("T:1", "cardiodynia", "en"), ("T:2", "liver swelling", "en"), ("T:3", "pain", "en"),
-    ("T:5", "cold", "en"), ("T:6", "Cold", "en"), ("T:6", "rhinitis", "en"), ("T:2", "gonfiore", "it"),
+    ("T:1", "Heart pain", "en"),
+    ("T:1", "cardiodynia", "en"),
+    ("T:2", "liver swelling", "en"),
+    ("T:3", "pain", "en"),
+    ("T:5", "cold", "en"),
+    ("T:6", "Cold", "en"),
+    ("T:6", "rhinitis", "en"),
+    ("T:2", "gonfiore", "it"),
     ("T:7", "never met", "en"),
-]  # fmt: skip
+]
 TEXT = (
     "the heart pain of the skin was seen and then cardiodynia again . liver swelling was of the bone and the cold . "
     "gonfiore and rhinitis of the eye and then pain . "

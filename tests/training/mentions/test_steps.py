@@ -20,9 +20,13 @@ from tests.tiny import tiny_model
 
 # Rows with a context, and names by themselves.
 TEXTS = [
-    "the [M_s] heart pain [M_e] of the liver", "[M_s] skin [M_e]", "liver ache", "skin [M_s] bleeding of bone [M_e]",
-    "pain", "swelling of the [M_s] eye [M_e] and of the [PAD] heart",
-]  # fmt: skip
+    "the [M_s] heart pain [M_e] of the liver",
+    "[M_s] skin [M_e]",
+    "liver ache",
+    "skin [M_s] bleeding of bone [M_e]",
+    "pain",
+    "swelling of the [M_s] eye [M_e] and of the [PAD] heart",
+]
 
 
 @pytest.fixture(scope="module")

@@ -65,8 +65,10 @@ def test_a_terminology_reads_as_products(terminology: Terminology) -> None:
     assert table.names == ["dosage form", "indication"]
     expected = {
         (clean(title), clean(name), clean(value))
-        for _, title, name, values in ROWS for value in values.split("|") if clean(value) != clean(title)
-    }  # fmt: skip
+        for _, title, name, values in ROWS
+        for value in values.split("|")
+        if clean(value) != clean(title)
+    }
     assert said(table) == expected
     # "fever" of two products called cold granules; "cold granules" as a value of cold granules.
     assert table.counts == {"unnamed": 0, "value_is_title": 1, "repeated": 1}
@@ -85,9 +87,14 @@ def test_attributes_can_be_named(terminology: Terminology, named: str) -> None:
 
 def test_names_are_those_in_the_languages(terminology: Terminology, tmp_path: Path) -> None:
     rows = [
-        ("P:1", "Ear drops", "en"), ("P:1", "Gocce auricolari", "it"), ("P:2", "Cough syrup", "en"),
-        ("V:1", "Earache", "en"), ("V:1", "Otalgia", "it-CH"), ("V:2", "Cough", "en"), ("V:2", "Tosse", "it"),
-    ]  # fmt: skip
+        ("P:1", "Ear drops", "en"),
+        ("P:1", "Gocce auricolari", "it"),
+        ("P:2", "Cough syrup", "en"),
+        ("V:1", "Earache", "en"),
+        ("V:1", "Otalgia", "it-CH"),
+        ("V:2", "Cough", "en"),
+        ("V:2", "Tosse", "it"),
+    ]
     terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(
         preferred=pl.Series([language == "en" for *_, language in rows]), source=pl.lit("T")
     )
@@ -102,8 +109,10 @@ def test_names_are_those_in_the_languages(terminology: Terminology, tmp_path: Pa
     assert "left out: 1 triples whose title or value has no name" in "\n".join(Products(table).lines())
     for languages in ((), ["en"], ["en", "it"]):
         assert said(read_products(spoken, languages=languages)) == {
-            ("ear drops", "use", "earache"), ("ear drops", "use", "cough"), ("cough syrup", "use", "cough")
-        }  # fmt: skip
+            ("ear drops", "use", "earache"),
+            ("ear drops", "use", "cough"),
+            ("cough syrup", "use", "cough"),
+        }
     with pytest.raises(InputError, match=r"no relation joins two concepts with names in it, .* or languages"):
         read_products(terminology, languages=["it"])
 
@@ -121,12 +130,30 @@ def ontology(folder: Path, lines: list[str]) -> Terminology:
 
 
 def test_unnamed_and_retired_concepts_are_set_aside(tmp_path: Path) -> None:
-    terminology = ontology(tmp_path, [
-        "[Term]", "id: T:1", "name: heart pain", "is_a: T:2", "relationship: caused_by T:3", "",
-        "[Term]", "id: T:2", "name: pain", "",
-        "[Term]", "id: T:3", "name: old cause", "is_obsolete: true", "",
-        "[Term]", "id: T:4", "is_a: T:2", "",
-    ])  # fmt: skip
+    terminology = ontology(
+        tmp_path,
+        [
+            "[Term]",
+            "id: T:1",
+            "name: heart pain",
+            "is_a: T:2",
+            "relationship: caused_by T:3",
+            "",
+            "[Term]",
+            "id: T:2",
+            "name: pain",
+            "",
+            "[Term]",
+            "id: T:3",
+            "name: old cause",
+            "is_obsolete: true",
+            "",
+            "[Term]",
+            "id: T:4",
+            "is_a: T:2",
+            "",
+        ],
+    )
     table = read_products(terminology)
     assert said(table) == {("heart pain", "is a", "pain")}
     assert table.counts["unnamed"] == terminology.n_relations - 1 > 0
@@ -141,9 +168,11 @@ def test_no_relations_are_no_products(tmp_path: Path) -> None:
 def test_what_a_split_holds_out_never_trains(terminology: Terminology) -> None:
     ids = {clean(terminology.concept(row).name): terminology.concept_id(row) for row in range(terminology.n_concepts)}
     split = Split(
-        ["Runny nose"], [ids["runny nose"]], ["test"],
+        ["Runny nose"],
+        [ids["runny nose"]],
+        ["test"],
         triples=[(ids["fever syrup"], "indication", ids["fever"]), ("X:1", "indication", ids["fever"])],
-    )  # fmt: skip
+    )
     table = read_products(terminology, split=split)
     assert said(table) == said(read_products(terminology))
     assert [table.strings[row] for row in np.flatnonzero(table.held_strings)] == ["runny nose"]
@@ -156,9 +185,10 @@ def test_what_a_split_holds_out_never_trains(terminology: Terminology) -> None:
     assert (data.counts["held_out_strings"], data.counts["held_out_triples"]) == (1, 1)
     assert data.counts["training"] == len(said(table)) - 2
     syrup = next(
-        number for number, (title, name) in enumerate(data.pairs.tolist())
+        number
+        for number, (title, name) in enumerate(data.pairs.tolist())
         if (table.strings[title], table.names[name]) == ("fever syrup", "indication")
-    )  # fmt: skip
+    )
     seen = set()
     for seed in range(50):
         drawn = data.draw(np.array([syrup]), most=9, negatives=9, random=np.random.default_rng(seed))
@@ -169,11 +199,35 @@ def test_what_a_split_holds_out_never_trains(terminology: Terminology) -> None:
 
 def test_a_held_out_triple_of_another_relation_is_no_negative_either(tmp_path: Path) -> None:
     """T:1 and T:4 are joined by is_a only, which is held out; as an attribute only caused_by is named."""
-    terminology = ontology(tmp_path, [
-        "[Term]", "id: T:1", "name: a", "is_a: T:4", "relationship: caused_by T:3", "",
-        "[Term]", "id: T:2", "name: b", "relationship: caused_by T:4", "relationship: caused_by T:5", "",
-        "[Term]", "id: T:3", "name: c", "", "[Term]", "id: T:4", "name: d", "", "[Term]", "id: T:5", "name: e", "",
-    ])  # fmt: skip
+    terminology = ontology(
+        tmp_path,
+        [
+            "[Term]",
+            "id: T:1",
+            "name: a",
+            "is_a: T:4",
+            "relationship: caused_by T:3",
+            "",
+            "[Term]",
+            "id: T:2",
+            "name: b",
+            "relationship: caused_by T:4",
+            "relationship: caused_by T:5",
+            "",
+            "[Term]",
+            "id: T:3",
+            "name: c",
+            "",
+            "[Term]",
+            "id: T:4",
+            "name: d",
+            "",
+            "[Term]",
+            "id: T:5",
+            "name: e",
+            "",
+        ],
+    )
     split = Split([], [], [], triples=[("T:1", "is_a", "T:4")])
     for given_split, expected in ((None, {"d", "e"}), (split, {"e"})):
         table = read_products(terminology, attributes="caused_by", split=given_split)
@@ -185,9 +239,15 @@ def test_a_held_out_triple_of_another_relation_is_no_negative_either(tmp_path: P
 def test_nothing_left_to_train_on(terminology: Terminology) -> None:
     table = read_products(terminology, split=Split(["Tablet"], ["VALUE:1"], ["test"]), attributes="dosage_form")
     only = ProductTable(
-        table.strings, table.written, table.labels, table.names, table.triples, np.ones(len(table.strings), bool),
-        table.held_pairs, table.counts,
-    )  # fmt: skip
+        table.strings,
+        table.written,
+        table.labels,
+        table.names,
+        table.triples,
+        np.ones(len(table.strings), bool),
+        table.held_pairs,
+        table.counts,
+    )
     with pytest.raises(InputError, match="left to train on"):
         Products(only)
 
@@ -200,11 +260,15 @@ def table_of(triples: np.ndarray, *, hidden: np.ndarray | None = None, pairs: np
     names = [str(number) for number in range(int(triples[:, [0, 2]].max()) + 1)]
     labels = [f"a{number}" for number in range(int(triples[:, 1].max()) + 1)]
     return ProductTable(
-        names, names, labels, labels, triples.astype(np.int64),
+        names,
+        names,
+        labels,
+        labels,
+        triples.astype(np.int64),
         np.zeros(len(names), bool) if hidden is None else hidden[: len(names)],
         np.empty((0, 2), np.int64) if pairs is None else pairs.astype(np.int64),
         {"unnamed": 0, "value_is_title": 0, "repeated": 0},
-    )  # fmt: skip
+    )
 
 
 @st.composite
@@ -239,9 +303,10 @@ def test_what_trains_is_all_but_what_is_held_out(table: ProductTable, dev: int, 
     asked = {frozenset((title, value)) for title, _, value in data.dev.triples.tolist()}
     held = {frozenset(pair) for pair in table.held_pairs.tolist()}
     usable = {
-        (t, n, v) for t, n, v in table.triples.tolist()
+        (t, n, v)
+        for t, n, v in table.triples.tolist()
         if not table.held_strings[[t, v]].any() and frozenset((t, v)) not in held
-    }  # fmt: skip
+    }
     training = {tuple(row) for row in trained(data).tolist()}
     assert training == {row for row in usable if frozenset((row[0], row[2])) not in asked}
     assert {tuple(row) for row in data.dev.triples.tolist()} <= usable
@@ -300,8 +365,9 @@ def test_no_title_or_value_leaves_with_a_pair_of_several_triples(tmp_path: Path,
     """As a register writes it, the ingredient is the active substance too."""
     rows = [
         (str(number), f"brand {number}", name, f"substance {number % 4}")
-        for number in range(12) for name in ("ingredient", "active substance")
-    ]  # fmt: skip
+        for number in range(12)
+        for name in ("ingredient", "active substance")
+    ]
     alone = Products(read_products(imported(tmp_path, rows)), dev=dev)
     # Each title has one value alone, if by two names.
     assert len(alone.dev) == 0
@@ -380,9 +446,8 @@ def test_draws_are_values_and_unrelated_negatives(
         assert set(own) <= values
         assert len(set(own)) == len(own) == min(most, len(values))
         allowed = {
-            v for _, n, v in training.tolist()
-            if n == attribute and v != title and frozenset((title, v)) not in related
-        }  # fmt: skip
+            v for _, n, v in training.tolist() if n == attribute and v != title and frozenset((title, v)) not in related
+        }
         assert set(others) <= allowed
         assert len(set(others)) == len(others) == min(negatives * len(own), len(allowed))
         missing += negatives * len(own) - len(others)

@@ -40,9 +40,15 @@ def table_of(rows: list[tuple[str, str, str]]) -> ProductTable:
     names = sorted({name for _, name, _ in rows})
     triples = sorted((strings.index(title), names.index(name), strings.index(value)) for title, name, value in rows)
     return ProductTable(
-        strings, strings, names, names, np.array(triples), np.zeros(len(strings), bool), np.empty((0, 2), np.int64),
+        strings,
+        strings,
+        names,
+        names,
+        np.array(triples),
+        np.zeros(len(strings), bool),
+        np.empty((0, 2), np.int64),
         {"unnamed": 0, "value_is_title": 0, "repeated": 0},
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +87,10 @@ def gradients(steps: AttributeSteps) -> dict[str, torch.Tensor]:
     modules = {"encoder": steps.forward.module, "projection": steps.projection}
     return {
         f"{name}.{key}": parameter.grad.clone()
-        for name, module in modules.items() for key, parameter in module.named_parameters()
+        for name, module in modules.items()
+        for key, parameter in module.named_parameters()
         if parameter.grad is not None
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -368,8 +375,11 @@ def test_training_finds_held_out_values(model: Path) -> None:
     """Values are words of the titles; a hundred steps lift the held-out ones from chance."""
     rows = [
         (f"{finding} of the {site} {letter}", "site", value)
-        for finding, _ in FINDINGS for site in SITES for letter in "abc" for value in (site, f"{site} {letter}")
-    ]  # fmt: skip
+        for finding, _ in FINDINGS
+        for site in SITES
+        for letter in "abc"
+        for value in (site, f"{site} {letter}")
+    ]
     steps = steps_of(model, Products(table_of(rows), dev=20, seed=1), batch=16, pooling="mean")
     before = steps.score()["dev_attribute_mrr"]
     parameters = [*steps.forward.module.parameters(), *steps.projection.parameters()]

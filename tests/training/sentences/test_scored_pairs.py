@@ -153,10 +153,14 @@ def inference(*rows: tuple[str, str, str]) -> str:
 
 def test_inference_is_grouped_by_premise(tmp_path) -> None:
     text = inference(
-        ("P", "follows", "entailment"), ("Q", "against q", "contradiction"), ("P", "maybe", "neutral"),
-        ("P", "against", "contradiction"), ("Q", "follows q", "entailment"), ("P", "follows too", "entailment"),
+        ("P", "follows", "entailment"),
+        ("Q", "against q", "contradiction"),
+        ("P", "maybe", "neutral"),
+        ("P", "against", "contradiction"),
+        ("Q", "follows q", "entailment"),
+        ("P", "follows too", "entailment"),
         ("R", "against r", "contradiction"),
-    )  # fmt: skip
+    )
     made = read(written(tmp_path, text, "mli_train_v1.jsonl"), Rejects())
     assert made == Triples(["P", "Q"], ["follows", "follows q"], ["against", "against q"], alone=2)
     packed = tmp_path / "mli_train_v1.jsonl.gz"

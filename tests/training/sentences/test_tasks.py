@@ -35,9 +35,7 @@ def test_sentences_are_numbered_once_and_batches_hold_their_sets_rows() -> None:
         }
         assert len(set(batch.terms.tolist())) == len(batch.terms)
         if name == "sts":
-            assert shown == {
-                "left": [PAIRS.left[row] for row in rows], "right": [PAIRS.right[row] for row in rows],
-            }  # fmt: skip
+            assert shown == {"left": [PAIRS.left[row] for row in rows], "right": [PAIRS.right[row] for row in rows]}
             np.testing.assert_array_equal(batch.arrays["score"], PAIRS.scores[rows])
         else:
             assert shown == {

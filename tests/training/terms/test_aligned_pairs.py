@@ -116,8 +116,10 @@ def test_what_is_left_out_is_counted(terminology: Terminology) -> None:
 
 
 def test_synonyms_and_all_pairs(terminology: Terminology) -> None:
-    synonyms = {(source, translation) for source, translation, tag in shown(of_terminology(
-        terminology, pairing="synonyms", languages=["it"]))}  # fmt: skip
+    synonyms = {
+        (source, translation)
+        for source, translation, tag in shown(of_terminology(terminology, pairing="synonyms", languages=["it"]))
+    }
     assert synonyms == {("seizure", "crisi epilettica"), ("seizure", "attacco epilettico"), ("diabetes", "diabete")}
     every = of_terminology(terminology, pairing="all", languages=["it"])
     assert {source for source, _, _ in shown(every)} == {"seizure", "epileptic seizure", "convulsion", "diabetes"}
@@ -153,10 +155,17 @@ def test_another_source_language(terminology: Terminology) -> None:
 
 
 def test_long_and_empty_names_and_duplicates(make: Make) -> None:
-    terminology = make([
-        ("T:1", "Pain", "en", True), ("T:1", "Dolore", "it"), ("T:1", "dolore.", "it"), ("T:1", "x" * 257, "it"),
-        ("T:1", "Dolore", "es"), ("T:2", "pain", "en", True), ("T:2", "dolore", "it", True),
-    ])  # fmt: skip
+    terminology = make(
+        [
+            ("T:1", "Pain", "en", True),
+            ("T:1", "Dolore", "it"),
+            ("T:1", "dolore.", "it"),
+            ("T:1", "x" * 257, "it"),
+            ("T:1", "Dolore", "es"),
+            ("T:2", "pain", "en", True),
+            ("T:2", "dolore", "it", True),
+        ]
+    )
     pairs = of_terminology(terminology)
     assert shown(pairs) == [("pain", "dolore", "es"), ("pain", "dolore", "it")]
     assert pairs.counts == {"duplicate": 2, "longer than 256 characters": 1}
@@ -219,10 +228,16 @@ def test_no_name_of_a_held_out_concept_trains_in_any_language(homonyms: Terminol
 def test_editions_are_joined_by_id_and_alternative_id(make: Make) -> None:
     aliases = pl.DataFrame({"concept": ["T:2"], "alias": ["T:9"], "source": ["T"]})
     english = make([("T:1", "Fever", "en", True), ("T:2", "Rash", "en", True)], "international", aliases=aliases)
-    spanish = make([
-        ("T:0", "Nada", "es", True), ("T:1", "Fiebre", "es", True), ("T:1", "Fever", "en", True),
-        ("T:9", "Erupción", "es", True), ("T:9", "Rash", "es"),
-    ], "spanish")  # fmt: skip
+    spanish = make(
+        [
+            ("T:0", "Nada", "es", True),
+            ("T:1", "Fiebre", "es", True),
+            ("T:1", "Fever", "en", True),
+            ("T:9", "Erupción", "es", True),
+            ("T:9", "Rash", "es"),
+        ],
+        "spanish",
+    )
     pairs = of_editions(english, spanish)
     assert shown(pairs) == [("fever", "fiebre", "es"), ("rash", "erupción", "es")]
     assert [english.concept_id(row) for row in pairs.concepts.tolist()] == ["T:1", "T:2"]
@@ -241,14 +256,22 @@ def test_a_held_out_concept_is_known_by_its_alternative_id_in_the_other_edition(
 
 def test_source_names_are_those_without_a_pair(terminology: Terminology) -> None:
     assert sorted(source_names(terminology)) == [
-        "convulsion", "diabetes", "epileptic seizure", "hiv infection", "seizure"
-    ]  # fmt: skip
+        "convulsion",
+        "diabetes",
+        "epileptic seizure",
+        "hiv infection",
+        "seizure",
+    ]
     pairs = of_terminology(terminology)
     assert sorted(source_names(terminology, beside=pairs)) == ["convulsion", "epileptic seizure"]
     assert source_names(terminology, beside=pairs, exclude=frozenset({"convulsion"})) == ["epileptic seizure"]
     assert sorted(names_in(terminology, "it")) == [
-        "Attacco epilettico", "Crisi epilettica", "Diabete", "Mal di testa", "ВИЧ-инфекция"
-    ]  # fmt: skip
+        "Attacco epilettico",
+        "Crisi epilettica",
+        "Diabete",
+        "Mal di testa",
+        "ВИЧ-инфекция",
+    ]
 
 
 def test_pairs_of_several_sources_are_joined(terminology: Terminology) -> None:
@@ -316,9 +339,10 @@ def test_with_a_terminology_no_name_of_a_held_out_concept_is_read(make: Make, tm
 def test_json_lines_packed_or_not(tmp_path: Path) -> None:
     rows: list[Any] = [
         {"source": "Fever", "translation": "Febbre", "language": "it", "concept": None},
-        {"source": "Fever", "translation": 3, "language": "it"}, ["no", "object"],
+        {"source": "Fever", "translation": 3, "language": "it"},
+        ["no", "object"],
         {"source": "Rash", "translation": "Exantema", "language": "pt_br", "concept": "T:2"},
-    ]  # fmt: skip
+    ]
     text = "\n".join([*map(json.dumps, rows), "", "{broken"]) + "\n"
     path = tmp_path / "pairs.jsonl.gz"
     path.write_bytes(gzip.compress(text.encode()))
@@ -351,6 +375,8 @@ def test_what_is_written_is_read_again(terminology: Terminology, tmp_path: Path)
         pair_files.write(tmp_path / "pairs.tsv", pairs, margins)
         again = pair_files.read(tmp_path / "pairs.tsv", Rejects(strict=True))
         assert (again.sources, again.translations, again.languages) == (
-            pairs.sources, pairs.translations, pairs.languages
-        )  # fmt: skip
+            pairs.sources,
+            pairs.translations,
+            pairs.languages,
+        )
     assert (tmp_path / "pairs.tsv").read_text().splitlines()[0] == "source\ttranslation\tlanguage\tmargin"

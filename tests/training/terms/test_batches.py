@@ -47,9 +47,7 @@ def run(model: Path, *, at_once: int, dropout: float, numbers: range = range(2))
     encoder = TermEncoder.load(model, precision="fp32", pooling="mean")
     forward = TermForward(encoder, precision="fp32", dropout=dropout)
     forward.module.train()
-    steps = TermSteps(
-        forward, tokens.tokenize(encoder, strings(60)), draw, loss, seed=3, tokens_at_once=at_once
-    )  # fmt: skip
+    steps = TermSteps(forward, tokens.tokenize(encoder, strings(60)), draw, loss, seed=3, tokens_at_once=at_once)
     steps.start(numbers.start, numbers.stop)
     losses = [steps(number, 0.5)["loss"] for number in numbers]
     steps.stop()
@@ -154,7 +152,7 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(model: Path) -> None:
 
     steps = TermSteps(
         TermForward(encoder, precision="fp32"), tokens.tokenize(encoder, strings(60)), draw, broken, seed=0
-    )  # fmt: skip
+    )
     steps.start(0, 1)
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         steps(0, 1.0)

@@ -52,9 +52,12 @@ def drawn(seed: int, n: int, m: int, dim: int, mean: float) -> tuple[np.ndarray,
 @pytest.mark.parametrize("kind", bitext.MARGINS)
 @settings(max_examples=40, deadline=None)
 @given(
-    seed=st.integers(0, 10_000), n=st.integers(1, 12), m=st.integers(1, 12), k=st.integers(1, 6),
+    seed=st.integers(0, 10_000),
+    n=st.integers(1, 12),
+    m=st.integers(1, 12),
+    k=st.integers(1, 6),
     mean=st.sampled_from([0.0, 0.5]),
-)  # fmt: skip
+)
 def test_mined_pairs_are_those_of_the_equations(kind: str, seed: int, n: int, m: int, k: int, mean: float) -> None:
     source, target = drawn(seed, n, m, 5, mean)
     expected = naive(source, target, k, kind)

@@ -183,7 +183,7 @@ def offsets_of(counts: list[int]) -> np.ndarray:
 @settings(max_examples=60, deadline=None)
 @given(
     counts=COUNTS, size=st.integers(1, 9), wanted=st.integers(1, 5), least=st.integers(1, 2), seed=st.integers(0, 999)
-)  # fmt: skip
+)
 def test_anchors_come_in_epochs_with_other_names_of_their_concept(
     counts: list[int], size: int, wanted: int, least: int, seed: int
 ) -> None:
@@ -207,9 +207,7 @@ def test_anchors_come_in_epochs_with_other_names_of_their_concept(
 
 def test_anchors_and_synonyms_follow_from_seed_and_number_alone() -> None:
     offsets = offsets_of([9, 8, 1, 7])
-    one, other, elsewhere = (
-        AnchorSampler(offsets, anchors=6, synonyms=3, least=2, seed=seed) for seed in (5, 5, 6)
-    )  # fmt: skip
+    one, other, elsewhere = (AnchorSampler(offsets, anchors=6, synonyms=3, least=2, seed=seed) for seed in (5, 5, 6))
     for number in range(9):
         one.anchors(number)
     for number in (7, 30, 0):
@@ -239,9 +237,7 @@ def test_names_differ_if_no_concept_has_both_strings(spellings: list[list[int]],
     concepts = [concept for concept, own in enumerate(spellings) for _ in own]
     terms = data.draw(st.lists(st.integers(0, len(string) - 1), min_size=1, max_size=12, unique=True))
     meanings = Meanings(np.array(string, np.int32), np.array(concepts))
-    expected = [
-        [not any(string[a] in own and string[b] in own for own in spellings) for b in terms] for a in terms
-    ]  # fmt: skip
+    expected = [[not any(string[a] in own and string[b] in own for own in spellings) for b in terms] for a in terms]
     assert meanings.different(np.array(terms)).tolist() == expected
 
 

@@ -36,9 +36,12 @@ def groups(batch: NameGroupBatch, shown: dict[tuple[int, ...], int]) -> list[tup
 
 @settings(max_examples=60, deadline=None)
 @given(
-    seed=st.integers(0, 10_000), number=st.integers(0, 200), most=st.sampled_from([2, 3, 8]),
-    rows=st.sampled_from([24, 50, 256]), checked=st.booleans(),
-)  # fmt: skip
+    seed=st.integers(0, 10_000),
+    number=st.integers(0, 200),
+    most=st.sampled_from([2, 3, 8]),
+    rows=st.sampled_from([24, 50, 256]),
+    checked=st.booleans(),
+)
 def test_each_triple_shows_as_many_names_as_both_ends_have(
     seed: int, number: int, most: int, rows: int, checked: bool
 ) -> None:

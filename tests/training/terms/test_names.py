@@ -23,10 +23,14 @@ def terminology(tmp_path_factory: pytest.TempPathFactory) -> Terminology:
         (f"T:{number}", name, language)
         for number in range(10)
         for name, language in (
-            (f"disease {number}", "en"), (f"malattia {number}", "it"), (f"morbo {number}", "it"),
-            (f"Krankheit {number}", "de"), (f"x{number}", "en"), (f"x{number}", "it"),
+            (f"disease {number}", "en"),
+            (f"malattia {number}", "it"),
+            (f"morbo {number}", "it"),
+            (f"Krankheit {number}", "de"),
+            (f"x{number}", "en"),
+            (f"x{number}", "it"),
         )
-    ]  # fmt: skip
+    ]
     terms = pl.DataFrame(rows, schema=["concept", "string", "language"], orient="row").with_columns(source=pl.lit("T"))
     concepts = pl.DataFrame({"id": [f"T:{number}" for number in range(10)]}).with_columns(source=pl.lit("T"))
     path = tmp_path_factory.mktemp("names") / "t.terminology"

@@ -13,9 +13,15 @@ from tests.stanzas import Stanza, ontology
 
 # Cleaned names, each with a place on a circle in degrees: what is near has another meaning, or none.
 PLACES = {
-    "acute pain": 0, "pain, acute": 1, "chronic pain": 3, "ache": 6, "long pain": 8, "pains, acute": 2, "fever": 180,
+    "acute pain": 0,
+    "pain, acute": 1,
+    "chronic pain": 3,
+    "ache": 6,
+    "long pain": 8,
+    "pains, acute": 2,
+    "fever": 180,
     "heat": 183,
-}  # fmt: skip
+}
 
 
 class Circle:
@@ -35,9 +41,12 @@ class Circle:
 @pytest.fixture
 def near(tmp_path: Path) -> tuple[NearNames, TrainingNames]:
     stanzas = [
-        Stanza(1, ["acute pain", "ache"]), Stanza(2, ["chronic pain", "long pain"]), Stanza(3, ["fever", "heat"]),
-        Stanza(4, ["pain, acute"]), Stanza(5, ["pains, acute"]),
-    ]  # fmt: skip
+        Stanza(1, ["acute pain", "ache"]),
+        Stanza(2, ["chronic pain", "long pain"]),
+        Stanza(3, ["fever", "heat"]),
+        Stanza(4, ["pain, acute"]),
+        Stanza(5, ["pains, acute"]),
+    ]
     terminology = ontology(tmp_path / "t.terminology", stanzas)
     names = TrainingNames(terminology)
     return NearNames(terminology, names, tmp_path / "mined", every=10), names
@@ -88,9 +97,13 @@ def test_names_are_mined_when_it_is_time_and_read_again_when_a_run_goes_on(near,
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
-        ("acute pain", "pains, acute", True), ("cancer of the lung", "lung cancers", True), ("pain", "pains", True),
-        ("acute pain", "chronic pain", False), ("type 1", "type 2", False), ("s", "", False),
+        ("acute pain", "pains, acute", True),
+        ("cancer of the lung", "lung cancers", True),
+        ("pain", "pains", True),
+        ("acute pain", "chronic pain", False),
+        ("type 1", "type 2", False),
+        ("s", "", False),
     ],
-)  # fmt: skip
+)
 def test_same_words(one: str, other: str, same: bool) -> None:
     assert (same_words(one) == same_words(other)) == same

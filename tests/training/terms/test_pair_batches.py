@@ -50,9 +50,12 @@ def test_an_epoch_shows_every_pair_and_name_once(counts: dict[str, int], names: 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    counts=COUNTS.filter(bool), names=st.integers(0, 20), seed=st.integers(0, 1000), size=st.integers(1, 30),
+    counts=COUNTS.filter(bool),
+    names=st.integers(0, 20),
+    seed=st.integers(0, 1000),
+    size=st.integers(1, 30),
     temperature=st.sampled_from([1.0, 2.0, 5.0]),
-)  # fmt: skip
+)
 def test_batches_follow_from_their_number_in_any_order(
     counts: dict[str, int], names: int, seed: int, size: int, temperature: float
 ) -> None:
@@ -71,9 +74,12 @@ def test_batches_follow_from_their_number_in_any_order(
 
 @settings(max_examples=40, deadline=None)
 @given(
-    counts=COUNTS.filter(bool), names=st.integers(0, 9), seed=st.integers(0, 1000),
-    temperature=st.sampled_from([1.0, 2.0, 5.0, 1000.0]), weight=st.sampled_from([0.2, 1.0, 4.0]),
-)  # fmt: skip
+    counts=COUNTS.filter(bool),
+    names=st.integers(0, 9),
+    seed=st.integers(0, 1000),
+    temperature=st.sampled_from([1.0, 2.0, 5.0, 1000.0]),
+    weight=st.sampled_from([0.2, 1.0, 4.0]),
+)
 def test_with_a_temperature_languages_share_the_epoch_and_pairs_take_turns(
     counts: dict[str, int], names: int, seed: int, temperature: float, weight: float
 ) -> None:

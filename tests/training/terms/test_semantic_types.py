@@ -23,8 +23,9 @@ def made(folder: Path, typed: list[tuple[int, str]]) -> Terminology:
     terms = pl.DataFrame({"concept": ids, "string": list("abcdef"), "language": "en", "preferred": True, "source": "T"})
     types = pl.DataFrame(
         [(ids[concept], name, f"source {place}") for place, (concept, name) in enumerate(typed)],
-        schema={"concept": pl.String, "semantic_type": pl.String, "source": pl.String}, orient="row",
-    )  # fmt: skip
+        schema={"concept": pl.String, "semantic_type": pl.String, "source": pl.String},
+        orient="row",
+    )
     save(Tables(concepts=concepts, terms=terms, semantic_types=types), folder)
     return load_terminology(folder)
 

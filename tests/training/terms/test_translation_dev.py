@@ -24,8 +24,9 @@ def collected(rows: list[tuple[str, str, str, int]]) -> AlignedPairs:
 
 @given(
     st.lists(st.tuples(words, words, st.sampled_from(["it", "de"]), st.integers(-1, 3)), min_size=1, max_size=20),
-    st.integers(0, 12), st.integers(0, 3),
-)  # fmt: skip
+    st.integers(0, 12),
+    st.integers(0, 3),
+)
 @settings(max_examples=200)
 def test_nothing_held_out_trains(rows: list[tuple[str, str, str, int]], wanted: int, seed: int) -> None:
     pairs = collected(rows)

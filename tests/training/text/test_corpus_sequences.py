@@ -59,16 +59,24 @@ def test_short_documents_share_a_sequence_and_long_ones_are_cut_between_words(op
         "[CLS] bone [SEP]",
     ]
     assert counts == {
-        "documents": 6, "empty": 1, "pieces": 6, "pieces_with_held_out": 0, "tokens": 28, "sequences": 4,
+        "documents": 6,
+        "empty": 1,
+        "pieces": 6,
+        "pieces_with_held_out": 0,
+        "tokens": 28,
+        "sequences": 4,
         "held_out_too_short": 0,
-    }  # fmt: skip
+    }
 
 
 def test_a_word_longer_than_a_sequence_is_cut_where_it_must(opened) -> None:
     rows, _ = packed(["the abcdefgh eye"], opened, length=6)
     assert shown(rows, opened[0]) == [
-        "[CLS] the [SEP]", "[CLS] a ##b ##c ##d [SEP]", "[CLS] ##e ##f ##g ##h [SEP]", "[CLS] eye [SEP]",
-    ]  # fmt: skip
+        "[CLS] the [SEP]",
+        "[CLS] a ##b ##c ##d [SEP]",
+        "[CLS] ##e ##f ##g ##h [SEP]",
+        "[CLS] eye [SEP]",
+    ]
 
 
 def by_hand(texts: list[str], tokenizer: Tokenizer, length: int) -> list[list[int]]:
@@ -129,9 +137,13 @@ def test_a_piece_with_a_held_out_string_is_dropped_and_counted(opened) -> None:
     held_out = HeldOut([clean("Heart pain"), clean("périnée"), clean("x")])
     assert held_out.too_short == 1
     texts = [
-        "pain of the heart", "HEART-PAIN of the lung", "heart pains", "the perinee of the brain", "x",
+        "pain of the heart",
+        "HEART-PAIN of the lung",
+        "heart pains",
+        "the perinee of the brain",
+        "x",
         "of the liver of the lung of the bone, heart pain; skin swelling of the eye",
-    ]  # fmt: skip
+    ]
     rows, counts = packed(texts, opened, held_out=held_out, length=12)
     assert counts["pieces_with_held_out"] == 3
     assert counts["held_out_too_short"] == 1

@@ -79,8 +79,9 @@ def test_rows_that_are_wrong_are_set_aside_and_counted(tmp_path, capsys) -> None
     found = read(terminology, config, rejects=report)
     with report.open(newline="") as file:
         assert [(Path(row["file"]).name, row["line"]) for row in csv.DictReader(file)] == [
-            ("sts.tsv", "3"), ("generated.jsonl", "1"),
-        ]  # fmt: skip
+            ("sts.tsv", "3"),
+            ("generated.jsonl", "1"),
+        ]
     assert f"2 rows are left out; each is in {report}" in capsys.readouterr().err
     assert found.facts["rejects"] == 2
     read(terminology, config)

@@ -61,9 +61,11 @@ def test_no_more_than_a_tenth_is_held_out(names_and_texts) -> None:
 def test_all_definitions_of_a_concept_are_held_out_and_one_is_asked(names_and_texts) -> None:
     names, texts = names_and_texts
     doubled = Texts(
-        np.repeat(texts.concepts, 2), [text for one in texts.strings for text in (one, one + " Again.")],
-        np.repeat(texts.kinds, 2), {},
-    )  # fmt: skip
+        np.repeat(texts.concepts, 2),
+        [text for one in texts.strings for text in (one, one + " Again.")],
+        np.repeat(texts.kinds, 2),
+        {},
+    )
     kept, dev = hold_out(doubled, [0], names, wanted=2, most_names=20, seed=0)
     assert dev is not None
     assert len(dev.texts) == 2
@@ -74,9 +76,11 @@ def test_all_definitions_of_a_concept_are_held_out_and_one_is_asked(names_and_te
 def test_accuracy_is_counted_one_by_one() -> None:
     encoder = HashEncoder()
     dev = DevDefinitions(
-        ["pain in the chest", "swollen leg", "a cold", "no such"], np.array([0, 1, 3, 2]),
-        ["chest pain", "leg that is swollen", "cold", "cold", "other"], np.array([0, 1, 2, 3, 4]),
-    )  # fmt: skip
+        ["pain in the chest", "swollen leg", "a cold", "no such"],
+        np.array([0, 1, 3, 2]),
+        ["chest pain", "leg that is swollen", "cold", "cold", "other"],
+        np.array([0, 1, 2, 3, 4]),
+    )
     queries, names = encoder.encode(dev.texts), encoder.encode(dev.names)
     right = 0
     for query, concept in zip(queries, dev.concepts, strict=True):
@@ -92,9 +96,10 @@ def test_accuracy_is_counted_one_by_one() -> None:
 def test_correlation_is_pearsons() -> None:
     encoder = HashEncoder()
     pairs = ScoredPairs(
-        ["a cold", "chest pain", "fever", "leg"], ["cold", "pain in the chest", "hot", "arm"],
+        ["a cold", "chest pain", "fever", "leg"],
+        ["cold", "pain in the chest", "hot", "arm"],
         np.array([0.9, 0.8, 0.4, 0.1], np.float32),
-    )  # fmt: skip
+    )
     similarity = (encoder.encode(pairs.left) * encoder.encode(pairs.right)).sum(1)
     assert correlation(encoder, pairs) == pytest.approx(pearsonr(similarity, pairs.scores)[0], abs=1e-6)
     with pytest.raises(InputError, match="all dev scores are equal"):

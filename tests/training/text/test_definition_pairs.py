@@ -83,9 +83,12 @@ def test_weighted_names_are_drawn_by_their_weights(terminology: Terminology, tex
 def test_pairs_are_no_negatives_where_concept_name_or_text_is_shared(tmp_path: Path) -> None:
     """Looked at pair by pair: the same group if the concept, the drawn name or the text is shared, else not."""
     stanzas = [
-        Stanza(1, ["cold", "common cold"]), Stanza(2, ["COLD", "lung disease"]), Stanza(3, ["fever"]),
-        Stanza(4, ["hot", "heat"]), Stanza(5, ["pyrexia"]),
-    ]  # fmt: skip
+        Stanza(1, ["cold", "common cold"]),
+        Stanza(2, ["COLD", "lung disease"]),
+        Stanza(3, ["fever"]),
+        Stanza(4, ["hot", "heat"]),
+        Stanza(5, ["pyrexia"]),
+    ]
     names = TrainingNames(ontology(tmp_path / "t.terminology", stanzas))
     texts = texts_of(
         (0, "runny nose"), (0, "sneezing"), (1, "short breath"), (2, "Too warm."), (3, "warm"), (4, "too warm.")
@@ -127,20 +130,29 @@ def test_names_as_texts_stand_with_every_other_name_and_never_with_themselves(tm
     defined = texts_of((0, "runny nose"), (1, "too warm"))
     texts = joined(defined, names_as_texts(names, 3))
     assert list(zip(texts.concepts.tolist(), texts.strings, texts.kinds.tolist(), strict=True)) == [
-        (0, "runny nose", 0), (0, "cold", 3), (0, "common cold", 3), (0, "coryza", 3), (1, "too warm", 0),
-        (2, "hot", 3), (2, "heat", 3),
-    ]  # fmt: skip
+        (0, "runny nose", 0),
+        (0, "cold", 3),
+        (0, "common cold", 3),
+        (0, "coryza", 3),
+        (1, "too warm", 0),
+        (2, "hot", 3),
+        (2, "heat", 3),
+    ]
     pairs = DefinitionPairs(names, texts, batch=7, seed=0)
     drawn = [pairs.draw(number) for number in range(60)]
     met = {
         (names.strings[name], texts.strings[text])
-        for one in drawn for name, text in zip(one.names.tolist(), one.texts.tolist(), strict=True)
-    }  # fmt: skip
+        for one in drawn
+        for name, text in zip(one.names.tolist(), one.texts.tolist(), strict=True)
+    }
     cold = ("cold", "common cold", "coryza")
     assert met == {
-        *((a, b) for a in cold for b in cold if a != b), *((name, "runny nose") for name in cold),
-        ("fever", "too warm"), ("hot", "heat"), ("heat", "hot"),
-    }  # fmt: skip
+        *((a, b) for a in cold for b in cold if a != b),
+        *((name, "runny nose") for name in cold),
+        ("fever", "too warm"),
+        ("hot", "heat"),
+        ("heat", "hot"),
+    }
 
 
 @given(st.lists(st.lists(st.integers(0, 12), min_size=1, max_size=3), min_size=1, max_size=12))
@@ -185,8 +197,7 @@ def tree(tmp_path_factory) -> Terminology:
 
 
 @pytest.mark.parametrize(
-    ("concept", "expected"),
-    [(7, {4, 6, 8}), (8, {3, 4, 6, 7}), (5, {3, 4, 6}), (2, {3, 4}), (3, {2, 4}), (1, set())],
+    ("concept", "expected"), [(7, {4, 6, 8}), (8, {3, 4, 6, 7}), (5, {3, 4, 6}), (2, {3, 4}), (3, {2, 4}), (1, set())]
 )
 @pytest.mark.parametrize("most", [0, 1000])
 def test_hard_negatives_are_siblings_and_ancestors_siblings_never_ancestors(

@@ -27,9 +27,12 @@ def no_spans() -> np.ndarray:
 @st.composite
 def batches(draw) -> tuple[np.ndarray, np.ndarray]:
     n, length = draw(st.integers(1, 4)), draw(st.integers(3, 30))
-    ids = np.stack([sequence(used - 2, length - used)[0] for used in draw(
-        st.lists(st.integers(2, length), min_size=n, max_size=n)
-    )])  # fmt: skip
+    ids = np.stack(
+        [
+            sequence(used - 2, length - used)[0]
+            for used in draw(st.lists(st.integers(2, length), min_size=n, max_size=n))
+        ]
+    )
     spans = []
     for row in range(n):
         place = 0
@@ -102,9 +105,7 @@ def test_by_span_15_percent_on_average_and_every_place_alike(sizes) -> None:
         spans.append([0, place, end])
         place = end
     ids, random = sequence(120), np.random.default_rng(1)
-    guessed = np.stack(
-        [mask_by_span(ids, np.array(spans), MASKING, random)[1][0] != NOT_MASKED for _ in range(4000)]
-    )  # fmt: skip
+    guessed = np.stack([mask_by_span(ids, np.array(spans), MASKING, random)[1][0] != NOT_MASKED for _ in range(4000)])
     assert guessed.sum(1).mean() == pytest.approx(0.15 * 120, rel=0.01)
     rates = guessed[:, 1:121].mean(0)
     # The last tenth of the sequence is masked as often as the first.
@@ -116,11 +117,7 @@ def test_by_span_15_percent_on_average_and_every_place_alike(sizes) -> None:
 
 @pytest.mark.parametrize(
     "sizes",
-    [
-        [1] * 40 + [2] * 15 + [3] * 8 + [6] * 3 + [8] * 2,
-        [1] * 12 + [2] * 3 + [4] * 2 + [8],
-        [1] * 6 + [2, 5],
-    ],
+    [[1] * 40 + [2] * 15 + [3] * 8 + [6] * 3 + [8] * 2, [1] * 12 + [2] * 3 + [4] * 2 + [8], [1] * 6 + [2, 5]],
     ids=["110 tokens", "34 tokens", "13 tokens"],
 )
 def test_by_span_every_length_alike(sizes) -> None:
@@ -149,9 +146,7 @@ def test_by_span_something_is_drawn_of_few_spans() -> None:
 
 def test_by_token_every_place_alike() -> None:
     ids, random = sequence(60), np.random.default_rng(2)
-    rates = np.mean(
-        [mask_by_token(ids, no_spans(), MASKING, random)[1][0] != NOT_MASKED for _ in range(4000)], axis=0
-    )  # fmt: skip
+    rates = np.mean([mask_by_token(ids, no_spans(), MASKING, random)[1][0] != NOT_MASKED for _ in range(4000)], axis=0)
     np.testing.assert_allclose(rates[1:61], 0.15, atol=0.025)
 
 

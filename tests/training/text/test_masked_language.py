@@ -34,14 +34,12 @@ BERT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "in
 KINDS: dict[str, Any] = {
     "bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(**SIZES, **BERT)),
     "roberta": lambda: transformers.RobertaForMaskedLM(transformers.RobertaConfig(**SIZES, **BERT, pad_token_id=0)),
-    "electra": lambda: transformers.ElectraForMaskedLM(
-        transformers.ElectraConfig(**SIZES, **BERT, embedding_size=16)
-    ),
+    "electra": lambda: transformers.ElectraForMaskedLM(transformers.ElectraConfig(**SIZES, **BERT, embedding_size=16)),
     "distilbert": lambda: transformers.DistilBertForMaskedLM(
         transformers.DistilBertConfig(**SIZES, dim=32, n_layers=2, n_heads=4, hidden_dim=64)
     ),
     "mpnet": lambda: transformers.MPNetForMaskedLM(transformers.MPNetConfig(**SIZES, **BERT, pad_token_id=0)),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -85,8 +85,10 @@ def test_nothing_begins_or_ends_inside_a_word(tmp_path):
 def test_accents_and_case(tmp_path):
     matcher = searching(tmp_path, ("T:1", "città"), ("T:2", "fuß"), language="it")
     assert found(matcher, "CITTÀ citta citta\u0300 FUSS") == [
-        ("CITTÀ", "città"), ("citta\u0300", "città"), ("FUSS", "fuß")
-    ]  # fmt: skip
+        ("CITTÀ", "città"),
+        ("citta\u0300", "città"),
+        ("FUSS", "fuß"),
+    ]
 
 
 def test_scripts_without_spaces_have_no_boundaries(tmp_path):
@@ -153,8 +155,10 @@ def test_held_out_strings_are_no_mentions_and_leave_their_place(tmp_path):
     rows = (("T:1", "renal failure"), ("T:1", "kidney failure"), ("T:2", "failure"), ("T:3", "xy"))
     matcher = searching(tmp_path, *rows, held_out={"kidney failure", "q"})
     assert found(matcher, "Kidney-failure or renal failure, failure") == [
-        ("Kidney-failure", "held out"), ("renal failure", "renal failure"), ("failure", "failure")
-    ]  # fmt: skip
+        ("Kidney-failure", "held out"),
+        ("renal failure", "renal failure"),
+        ("failure", "failure"),
+    ]
     # The term itself is not among those that train; "q" is not searched, for it is too short.
     assert matcher.forms.left_out == {"too short": 1, "held out and too short to be searched": 1}
     assert "kidney failure" in matcher.forms.keys

@@ -63,9 +63,16 @@ def electra(tmp_path_factory, bert: Path) -> Path:
     folder = tmp_path_factory.mktemp("electra") / "tiny"
     torch.manual_seed(2)
     config = transformers.ElectraConfig(
-        vocab_size=VOCABULARY, embedding_size=16, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=64, max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     transformers.ElectraModel(config).save_pretrained(folder)
     (folder / "tokenizer.json").write_bytes((bert / "tokenizer.json").read_bytes())
     return folder
@@ -259,11 +266,15 @@ def test_the_score_is_that_of_a_loop_and_does_not_depend_on_parts(bert: Path, se
     kept = [place for place, special in enumerate(sums["special"]) if not special]
     auc = roc_auc_score([sums["replaced"][place] for place in kept], [sums["logits"][place] for place in kept])
     assert next(iter(score)) == "dev_replaced_auc"
-    assert score == pytest.approx({
-        "dev_replaced_auc": auc, "dev_discriminator_loss": float(sums["detection"]) / sums["tokens"],
-        "dev_generator_accuracy": sums["right"] / sums["masked"],
-        "dev_generator_loss": float(sums["guessing"]) / sums["masked"],
-    }, rel=1e-5)  # fmt: skip
+    assert score == pytest.approx(
+        {
+            "dev_replaced_auc": auc,
+            "dev_discriminator_loss": float(sums["detection"]) / sums["tokens"],
+            "dev_generator_accuracy": sums["right"] / sums["masked"],
+            "dev_generator_loss": float(sums["guessing"]) / sums["masked"],
+        },
+        rel=1e-5,
+    )
 
 
 def test_too_little_memory_says_what_to_set(bert: Path, sequences: Sequences, monkeypatch) -> None:
@@ -283,9 +294,14 @@ def test_more_fit_at_once_with_a_small_vocabulary(bert: Path, sequences: Sequenc
 
 
 PLAN = {
-    "warmup_steps": 2, "learning_rate": 3e-3, "accumulation": 2, "clip": 1.0, "weight_decay": 0.01, "log_every": 1,
+    "warmup_steps": 2,
+    "learning_rate": 3e-3,
+    "accumulation": 2,
+    "clip": 1.0,
+    "weight_decay": 0.01,
+    "log_every": 1,
     "evaluate_every": 0,
-}  # fmt: skip
+}
 
 
 def test_it_learns_to_find_replaced_tokens_and_resumes_to_the_bit(

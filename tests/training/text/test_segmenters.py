@@ -17,8 +17,17 @@ from alphita.errors import MissingExtra, UsageError
 from alphita.training.text.segmenters import SEGMENTERS, Words, load, runs
 
 UNSPACED = (
-    "CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN",
-)  # fmt: skip
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "HALFWIDTH KATAKANA",
+    "BOPOMOFO",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+)
 SIGNS = "abZé1٣ßﬁ_-' .,\n病心脏かナ가나ไทย\u0e34\u0301\u00ad\u200b\u200d\u0939\u093f\x00😀"
 TEXTS = st.one_of(st.text(SIGNS, max_size=30), st.text(max_size=20))
 

@@ -200,13 +200,19 @@ def test_entities_come_first_and_leave_the_rest_of_a_word() -> None:
     tokenizer = tokenizer_of("pieces")
     texts = ["the heart pain, xy", "心脏病", "abc [SEP] pain"]
     found = packed(texts, tokenizer, length=64)
-    (ids, spans), = rows_of(found)  # fmt: skip
+    ((ids, spans),) = rows_of(found)
     assert [[tokenizer.id_to_token(number) for number in ids[start:end]] for start, end in spans] == [
-        ["the"], ["heart", "pain"], ["x", "##y"], ["心", "脏"], ["病"], ["a", "##b", "##c"], ["pain"],
-    ]  # fmt: skip
+        ["the"],
+        ["heart", "pain"],
+        ["x", "##y"],
+        ["心", "脏"],
+        ["病"],
+        ["a", "##b", "##c"],
+        ["pain"],
+    ]
     assert found.counts["entities"] == 3
     assert found.counts["spans"] == 7
-    (_, alone), = rows_of(packed(texts, tokenizer, length=64, segmenter=NOTHING))  # fmt: skip
+    ((_, alone),) = rows_of(packed(texts, tokenizer, length=64, segmenter=NOTHING))
     assert [spans[place] for place in (1, 3, 6)] == alone
     found = packed(texts, tokenizer, length=64, segmenter=NOTHING, forms=None)
     assert rows_of(found) == [(ids, [])]
@@ -231,8 +237,10 @@ def test_no_span_is_cut_but_one_longer_than_a_sequence() -> None:
         assert ["a", "##b", "##c", "d", "##e", "##f"] in whole
     found = packed(["of k l m n o p q the"], tokenizer, forms=forms, length=6)
     assert [[tokenizer.id_to_token(number) for number in ids[1:-1]] for ids, _ in rows_of(found)] == [
-        ["of"], ["k", "l", "m", "n"], ["o", "p", "q", "the"],
-    ]  # fmt: skip
+        ["of"],
+        ["k", "l", "m", "n"],
+        ["o", "p", "q", "the"],
+    ]
     assert [spans for _, spans in rows_of(found)] == [[[1, 2]], [[1, 5]], [[1, 4], [4, 5]]]
 
 
@@ -397,7 +405,7 @@ def test_names_of_several_concepts_are_entities_and_held_out_ones_are_not(tmp_pa
     forms = surface_forms(terminology_of(rows, tmp_path / "t"), languages=["en"], held_out={"heart pain"})
     found = packed(["a cold sore xyz heart pain"], tokenizer_of("pieces"), forms=forms, segmenter=NOTHING, length=64)
     assert found.counts["entities"] == 1
-    (_, spans), = rows_of(found)  # fmt: skip
+    ((_, spans),) = rows_of(found)
     assert spans == [[2, 2 + len("coldsore")]]
 
 

@@ -140,8 +140,9 @@ class Source:
             return []
         raise InputError(
             f"the benchmark {self.benchmark} finds no {' or '.join(names)} (nor .gz) here or in {self.benchmark}/",
-            file=self.data, remedy=self.where,
-        )  # fmt: skip
+            file=self.data,
+            remedy=self.where,
+        )
 
     def named(self, name: str) -> Path:
         """Return the file that a setting names: its path, or its name under --data as for `file`, taken literally.

@@ -175,8 +175,12 @@ def file_of(
     """Return the file of a set's first part that there is one of; None: of none. `others`: part -> further names."""
     literal = glob.escape(name)
     for part in parts:
-        names = [f"{folder}{literal}{mark}{part}.{ending}" for ending in endings
-                 for folder in ("", "chineseblue/") for mark in (".", "/")]  # fmt: skip
+        names = [
+            f"{folder}{literal}{mark}{part}.{ending}"
+            for ending in endings
+            for folder in ("", "chineseblue/")
+            for mark in (".", "/")
+        ]
         path = source.file(*names, *(others or {}).get(part, ()), optional=True)
         if path is not None:
             return path
@@ -337,12 +341,16 @@ def classify(
         counts = np.array([label not in uncounted(one.name) for label in labels])
         seen = {example.texts for example in one.train}
         columns: dict[str, Any] = {
-            "dataset": [one.name] * len(gold), "query": [example.texts[0] for example in one.test],
-            "text": [example.texts[-1] for example in one.test], "gold": [example.label for example in one.test],
+            "dataset": [one.name] * len(gold),
+            "query": [example.texts[0] for example in one.test],
+            "text": [example.texts[-1] for example in one.test],
+            "gold": [example.label for example in one.test],
             "predicted": [labels[np.bincount(some).argmax()] for some in predicted.T],
-            "right": (predicted == gold).mean(axis=0), "seen": [example.texts in seen for example in one.test],
-            "gold_number": gold + before, "gold_count": counts[gold].astype(float),
-        }  # fmt: skip
+            "right": (predicted == gold).mean(axis=0),
+            "seen": [example.texts in seen for example in one.test],
+            "gold_number": gold + before,
+            "gold_count": counts[gold].astype(float),
+        }
         for run, some in enumerate(predicted, 1):
             columns[f"predicted_number_run{run}"] = some + before
             columns[f"right_run{run}"] = (counts[gold] & (some == gold)).astype(float)
@@ -385,9 +393,12 @@ def f1_result(rows: pl.DataFrame, options: Options, notes: dict[str, Any], other
     columns = count_columns(options.runs)
     rows = rows.with_columns(pl.int_range(pl.len()).alias("number"))
     return Result(
-        rows, (Metric("F1", columns, mean_f1), *others), ("dataset", "seen"), maxima(rows, columns, "F1", runs_f1),
+        rows,
+        (Metric("F1", columns, mean_f1), *others),
+        ("dataset", "seen"),
+        maxima(rows, columns, "F1", runs_f1),
         {**notes, "runs": options.runs},
-    )  # fmt: skip
+    )
 
 
 def runs_macro_f1(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -122,9 +122,11 @@ def read(source: Source, names: Sequence[str], numbers: Iterable[int]) -> Parts:
         _, trained = read_pairs(train, quoted)
         gold, mentions = read_pairs(test, quoted)
         queries = Queries(
-            [(mention,) for mention in mentions], [(frozenset([one]),) for one in gold],
-            {FOLD: [number] * len(gold)}, seen(((mention,) for mention in mentions), trained),
-        )  # fmt: skip
+            [(mention,) for mention in mentions],
+            [(frozenset([one]),) for one in gold],
+            {FOLD: [number] * len(gold)},
+            seen(((mention,) for mention in mentions), trained),
+        )
         parts.append(Part(queries, Targets(ids, strings)))
     return Parts(parts, {"distinct strings freed of quotes": len(quoted)} if quoted else {})
 

@@ -64,7 +64,7 @@ class Counts:
             f"pairs of {name} left out for want of a string or score": self.empty,
             f"strings of {name} freed of quotes": self.quoted,
             f"pairs of {name} that stand there twice": self.duplicates,
-        }  # fmt: skip
+        }
         return {note: count for note, count in counted.items() if count}
 
 
@@ -81,9 +81,12 @@ def read_text(path: Path) -> str:
         before, after = error.object[: error.start], error.object[error.start :]
         line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
         raise InputError(
-            f"not UTF-8: {error.reason}", file=path, line=before.count(b"\n") + 1, value=line.decode(errors="replace"),
+            f"not UTF-8: {error.reason}",
+            file=path,
+            line=before.count(b"\n") + 1,
+            value=line.decode(errors="replace"),
             remedy="save the file as UTF-8",
-        ) from None  # fmt: skip
+        ) from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
     except (EOFError, zlib.error) as error:

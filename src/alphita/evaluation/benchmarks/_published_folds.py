@@ -61,8 +61,11 @@ _SLIPS = {
     "table, 16.08",
 }
 _PLACES = {
-    ("cadec", "accuracy@1"): 0, ("cadec", "accuracy@3"): 1, ("psytar", "accuracy@1"): 2, ("psytar", "accuracy@3"): 3,
-}  # fmt: skip
+    ("cadec", "accuracy@1"): 0,
+    ("cadec", "accuracy@3"): 1,
+    ("psytar", "accuracy@1"): 2,
+    ("psytar", "accuracy@3"): 3,
+}
 _DIFFERS = {
     "cadec": "the text counts 1,029 targets; the released folds hold 181",
     "psytar": "the text counts 618 targets; the released folds hold 167",
@@ -76,11 +79,16 @@ def published(benchmark: str) -> tuple[Published, ...]:
     """
     return tuple(
         Published(
-            system, metric, round(values[place] / 100, 4), table, "mean of folds", _DIFFERS[benchmark],
+            system,
+            metric,
+            round(values[place] / 100, 4),
+            table,
+            "mean of folds",
+            _DIFFERS[benchmark],
             _SLIPS.get((system, table, benchmark, metric)),
         )
         for table, systems in _TABLES.items()
         for system, values in systems.items()
         for (name, metric), place in _PLACES.items()
         if name == benchmark
-    )  # fmt: skip
+    )

@@ -217,10 +217,11 @@ def covered_notes(queries: Queries, targets: Targets, benchmark: str, file: Path
     covered = sum(all(wanted & known for wanted in gold) for gold in queries.gold)
     if not covered:
         raise InputError(
-            f"of {len(queries)} held-out names none is of a concept that has a name to be found by", file=file,
+            f"of {len(queries)} held-out names none is of a concept that has a name to be found by",
+            file=file,
             value=", ".join(sorted(queries.gold[0][0])),
             remedy="give the terminology that the names were held out of, or names in another language as targets",
-        )  # fmt: skip
+        )
     if covered == len(queries):
         return {}
     progress.say(
@@ -284,9 +285,10 @@ def names_of(
     kept = ~np.asarray(terminology.retired)[terminology.term_concept]
     if languages or not_languages:
         kept &= has(
-            terminology, "language",
+            terminology,
+            "language",
             lambda tag: (not languages or bool(among([tag], languages))) and not among([tag], not_languages),
-        )  # fmt: skip
+        )
     if sources:
         kept &= has(terminology, "source", lambda one: any(fnmatch.fnmatchcase(one, wanted) for wanted in sources))
     keys = [terminology.find_key(string) for string in {"", *exclude}]
@@ -329,9 +331,12 @@ def read_columns(path: Path, names: Sequence[str], delimiter: str = "\t") -> Ite
     missing = [name for name in names if name not in head[1]]
     if missing:
         raise InputError(
-            f"has no column {missing[0]!r}", file=path, line=head[0], value=delimiter.join(head[1]),
+            f"has no column {missing[0]!r}",
+            file=path,
+            line=head[0],
+            value=delimiter.join(head[1]),
             remedy=f"needs the columns {', '.join(names)}",
-        )  # fmt: skip
+        )
     places = [head[1].index(name) for name in names]
     for number, fields in lines:
         if len(fields) != len(head[1]):

@@ -98,9 +98,12 @@ def _rows(one: Set[Example], scores: NDArray[np.float64]) -> pl.DataFrame:
     for question, places in questions.items():
         gold = right[places]
         row: dict[str, Any] = {
-            "dataset": one.name, "query": question, "candidates": len(places), "seen": question in known,
+            "dataset": one.name,
+            "query": question,
+            "candidates": len(places),
+            "seen": question in known,
             "gold_count": int(gold.sum()),
-        }  # fmt: skip
+        }
         for run, some in enumerate(scores[:, places], 1):
             row[f"right_run{run}"] = int((gold & (some > 0)).sum())
             row[f"predicted_run{run}"] = int((some > 0).sum())

@@ -113,25 +113,25 @@ def load(source: Source, options: Options) -> Data:
     table = read_products(terminology, attributes=options.attributes, split=split)
     held = table.held_out()
     known = [values for values, _ in values_of(table.triples, len(table.labels))]
-    asked = questions(
-        table.triples[held], known, Related(table), seed=options.seed, candidates=options.candidates
-    )  # fmt: skip
+    asked = questions(table.triples[held], known, Related(table), seed=options.seed, candidates=options.candidates)
     several = asked.candidates[:, 1] != NOT_THERE
     rows = np.flatnonzero(several)
     if not len(rows):
         raise InputError(
             "none of the split's held-out triples is of an attribute that has values to choose from",
-            file=options.held_out, remedy="hold out a greater share, or name other attributes",
-        )  # fmt: skip
+            file=options.held_out,
+            remedy="hold out a greater share, or name other attributes",
+        )
     if options.max_test is not None and len(rows) > options.max_test:
         chosen = np.random.default_rng([options.seed, 1]).permutation(len(rows))[: options.max_test]
         rows = rows[np.sort(chosen)]
     asked = Questions(asked.triples[rows], asked.candidates[rows])
     notes |= {f"triples, {name}": count for name, count in table.counts.items()}
     notes |= {
-        "asked": len(asked), "left out, for the attribute has no other value": int((~several).sum()),
+        "asked": len(asked),
+        "left out, for the attribute has no other value": int((~several).sum()),
         f"with fewer than {options.candidates} candidates": asked.short,
-    }  # fmt: skip
+    }
     train = values_of(table.triples[~held], len(table.labels))
     often = np.zeros(asked.candidates.shape, np.int64)
     for row, attribute in enumerate(asked.triples[:, 1].tolist()):
@@ -151,27 +151,39 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     known = np.where(there & ~np.isnan(distances), distances, np.inf)
     nearest = np.where(
         np.isfinite(known.min(axis=1)), asked.candidates[np.arange(len(asked)), known.argmin(axis=1)], NOT_THERE
-    )  # fmt: skip
+    )
     titles, values = ([table.written[row] for row in asked.triples[:, column].tolist()] for column in (0, 2))
     attributes = [table.labels[number] for number in asked.triples[:, 1].tolist()]
     frequent = np.argsort(-np.bincount(table.triples[:, 1]), kind="stable")[:SHOWN]
-    rows = pl.DataFrame({
-        "title": titles, "attribute": attributes, "value": values, "candidates": there.sum(axis=1),
-        "nearest": [None if row == NOT_THERE else table.written[row] for row in nearest.tolist()],
-        "rank": ranks, "reciprocal_rank": 1 / ranks, "right": ranks == 1, "hits@10": ranks <= 10,
-        "shares_a_word": ["yes" if _share_a_word(table, *triple) else "no" for triple in asked.triples.tolist()],
-        "frequent_attribute": [
-            table.labels[number] if number in frequent else None for number in asked.triples[:, 1].tolist()
-        ],
-    })  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "title": titles,
+            "attribute": attributes,
+            "value": values,
+            "candidates": there.sum(axis=1),
+            "nearest": [None if row == NOT_THERE else table.written[row] for row in nearest.tolist()],
+            "rank": ranks,
+            "reciprocal_rank": 1 / ranks,
+            "right": ranks == 1,
+            "hits@10": ranks <= 10,
+            "shares_a_word": ["yes" if _share_a_word(table, *triple) else "no" for triple in asked.triples.tolist()],
+            "frequent_attribute": [
+                table.labels[number] if number in frequent else None for number in asked.triples[:, 1].tolist()
+            ],
+        }
+    )
     plain = asked.ranks(-data.often.astype(np.float64))
     found = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
     figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in found.items()]
     trained = getattr(system, "facts", {}).get("trained")
-    notes = data.notes | told | {
-        "questions without an answer": int(np.isnan(distances[:, 0]).sum()),
-        "trained with this split": "not known" if trained is None else trained.get("split") == data.split,
-    }  # fmt: skip
+    notes = (
+        data.notes
+        | told
+        | {
+            "questions without an answer": int(np.isnan(distances[:, 0]).sum()),
+            "trained with this split": "not known" if trained is None else trained.get("split") == data.split,
+        }
+    )
     return Result(rows, METRICS, ("frequent_attribute", "shares_a_word"), figures, notes)
 
 

@@ -34,8 +34,9 @@ CORPUS = {
     for part, name in (("test", "Test"), ("dev", "Development"), ("train", "Training"))
 }
 _DICTIONARIES = {
-    "Disease": ("CTD_diseases*.tsv", "medic*.txt"), "Chemical": ("CTD_chemicals*.tsv", "ctd_chemical*.txt"),
-}  # fmt: skip
+    "Disease": ("CTD_diseases*.tsv", "medic*.txt"),
+    "Chemical": ("CTD_chemicals*.tsv", "ctd_chemical*.txt"),
+}
 
 
 class Options(Config):
@@ -67,9 +68,11 @@ def load(source: Source, options: Options) -> _folds.Parts:
             notes.append({"chemicals left out, for want of a dictionary": len(of_type)})
         elif of_type:
             part, counts = ranked(
-                _pubtator.Corpus(of_type), _dictionary.read(dictionaries[0]),
-                None if before is None else _of_type(before, type_), with_mentions=with_mentions,
-            )  # fmt: skip
+                _pubtator.Corpus(of_type),
+                _dictionary.read(dictionaries[0]),
+                None if before is None else _of_type(before, type_),
+                with_mentions=with_mentions,
+            )
             parts.append(part)
             notes.append(counts)
     if not parts:

@@ -71,15 +71,20 @@ _SLIPS = {"twimed_tw": 49.8, "smm4h": 47.7, "cadec": 63.0}
 def _published() -> tuple[Published, ...]:
     return tuple(
         Published(
-            system, "accuracy@1", round(value / 100, 3), table, f"dataset={name}{PORTELLI}",
+            system,
+            "accuracy@1",
+            round(value / 100, 3),
+            table,
+            f"dataset={name}{PORTELLI}",
             differs="which names of MedDRA, of which version, are the targets is not stated",
             slip=f"table 1 has {_SLIPS[name]} for the same model"
-            if system == "BioLORD-2023" and table.endswith("3") and name in _SLIPS else None,
+            if system == "BioLORD-2023" and table.endswith("3") and name in _SLIPS
+            else None,
         )
         for table, systems in _TABLES.items()
         for system, values in systems.items()
         for name, value in zip(_SETS, values, strict=True)
-    )  # fmt: skip
+    )
 
 
 PUBLISHED = _published()
@@ -171,9 +176,10 @@ def _read(source: Source, options: Options, name: str) -> list[_folds.Part]:
             raise InputError("holds no query", file=fold.asked[0])
         if add_mentions and not trained.parts:
             raise InputError(
-                f"finds no training mentions of {name} to rank against", file=path.parent,
+                f"finds no training mentions of {name} to rank against",
+                file=path.parent,
                 remedy="set mentions=none, or add the training part",
-            )  # fmt: skip
+            )
         label = f"{name}/{fold.split}" if fold.split else name
         label += PORTELLI if options.protocol == "portelli" else ""
         columns: dict[str, Sequence[Any]] = {_folds.DATASET: [label] * len(asked.parts)}

@@ -128,12 +128,18 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
                 if row >= 0 and distinct[row] != query
             ][: options.k]
             right = [bool(concepts[string] & data.gold[number]) for string, _ in found]
-            entries.append({
-                "query": number, "mention": data.queries[number], "language": language,
-                "gold": ",".join(sorted(data.gold[number])),
-                "found": [terms[first[string]][1] for string, _ in found], "right": right,
-                "right@1": bool(right) and right[0], f"right@{options.k}": any(right),
-            })  # fmt: skip
+            entries.append(
+                {
+                    "query": number,
+                    "mention": data.queries[number],
+                    "language": language,
+                    "gold": ",".join(sorted(data.gold[number])),
+                    "found": [terms[first[string]][1] for string, _ in found],
+                    "right": right,
+                    "right@1": bool(right) and right[0],
+                    f"right@{options.k}": any(right),
+                }
+            )
     for number, query in enumerate(data.queries):
         of_query = [entry for entry in entries if entry["query"] == number]
         tables[query] = pl.DataFrame({entry["language"]: _shown(entry, options.k) for entry in of_query})

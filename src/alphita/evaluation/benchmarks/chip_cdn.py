@@ -62,10 +62,11 @@ def load(source: Source, options: Options) -> Data:
     trained, _, _ = _read(_file(source, f"{part}_train.csv"))
     sizes = [len(one) for one in gold]
     queries = Queries(
-        [(mention,) for mention in mentions], [(frozenset(one),) for one in gold],
+        [(mention,) for mention in mentions],
+        [(frozenset(one),) for one in gold],
         {"standard_names": ["one" if size == 1 else "several" for size in sizes]},
         names.seen_in(mentions, trained),
-    )  # fmt: skip
+    )
     distinct = list(dict.fromkeys(standard))
     notes: dict[str, Any] = {"standard names that stand in the list twice": len(standard) - len(distinct)}
     absent = {name for one in gold for name in one} - set(distinct)

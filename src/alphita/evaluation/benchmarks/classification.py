@@ -27,12 +27,14 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="F1",
 )
-PUBLISHED = _chineseblue.published({
-    "cMedIC": "scored on a test part that may not be the one given here",
-    "cMedTC": "does not say how F1 is averaged over the labels (here: micro); scored on a test part that may not be "
-    "the one given here",
-    "QIC": "the paper's own data, which are not public; does not say how F1 is averaged (here: micro)",
-})  # fmt: skip
+PUBLISHED = _chineseblue.published(
+    {
+        "cMedIC": "scored on a test part that may not be the one given here",
+        "cMedTC": "does not say how F1 is averaged over the labels (here: micro); "
+        "scored on a test part that may not be the one given here",
+        "QIC": "the paper's own data, which are not public; does not say how F1 is averaged (here: micro)",
+    }
+)
 
 
 class Options(_chineseblue.Options):

@@ -58,9 +58,13 @@ PUBLISHED = tuple(
     Published(system, metric, value, _SOURCE, differs=_DIFFERS)
     for system, (theta, f1, precision, recall) in _PUBLISHED.items()
     for metric, value in (
-        ("F1", f1 / 100), ("precision", precision / 100), ("recall", recall / 100), ("accuracy", 1.0), ("theta", theta),
+        ("F1", f1 / 100),
+        ("precision", precision / 100),
+        ("recall", recall / 100),
+        ("accuracy", 1.0),
+        ("theta", theta),
     )
-)  # fmt: skip
+)
 
 
 class Options(Config):
@@ -135,11 +139,13 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     whole = clustering.sweep(pairs.similarity, right, len(gold), pairs.floor)
     tuned_on = tuning_part(terms, options.tuning, options.seed)
     thetas = {"": whole.best(), "_tuned": _tuned_theta(pairs, right, gold, tuned_on)}
-    rows = pl.DataFrame({
-        "term": terms.strings,
-        "concept": [terms.concepts[column] for column in terms.first_concept],
-        "part": np.where(tuned_on, "tuning", "rest"),
-    })  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "term": terms.strings,
+            "concept": [terms.concepts[column] for column in terms.first_concept],
+            "part": np.where(tuned_on, "tuning", "rest"),
+        }
+    )
     for ending, theta in thetas.items():
         counts = clustering.term_counts(pairs, right, gold, n, theta)
         rows = rows.with_columns(
@@ -149,11 +155,18 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     rows = rows.with_columns(rest.then(pl.col(f"{name}_tuned")) for name in ("tp", "fp", "fn", "tn"))
     found = int(right.sum())
     notes: dict[str, Any] = {
-        "terms": n, "concepts": len(terms.concepts), "strings_of_several_concepts": terms.shared,
-        "names_empty_after_cleaning": terms.dropped, "terms_without_a_vector": unknown,
-        "pairs": n * (n - 1) // 2, "synonym_pairs": len(gold), "floor": pairs.floor, "pairs_above_floor": len(right),
-        "synonym_pairs_at_or_below_floor": len(gold) - found, "floor_raised_to_keep_max_pairs": pairs.raised,
-    }  # fmt: skip
+        "terms": n,
+        "concepts": len(terms.concepts),
+        "strings_of_several_concepts": terms.shared,
+        "names_empty_after_cleaning": terms.dropped,
+        "terms_without_a_vector": unknown,
+        "pairs": n * (n - 1) // 2,
+        "synonym_pairs": len(gold),
+        "floor": pairs.floor,
+        "pairs_above_floor": len(right),
+        "synonym_pairs_at_or_below_floor": len(gold) - found,
+        "floor_raised_to_keep_max_pairs": pairs.raised,
+    }
     if not len(whole.similarity):
         notes["warning"] = "no pair of terms is above the floor: nothing is predicted"
     elif int(np.argmax(whole.f1())) == len(whole.similarity) - 1:

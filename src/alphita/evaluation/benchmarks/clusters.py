@@ -78,18 +78,29 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     joined = (pairs.similarity > options.theta) & long[pairs.left] & long[pairs.right]
     clusters = clustering.components(pairs.left[joined], pairs.right[joined], n)
     precision, recall = clustering.b_cubed(clusters, gold)
-    rows = pl.DataFrame({
-        "term": terms.strings, "concept": [terms.concepts[column] for column in terms.first_concept],
-        "cluster": clusters, "cluster_precision": precision, "cluster_recall": recall,
-        **dict(zip(("tp", "fp", "fn", "tn"), counts, strict=True)),
-    })  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "term": terms.strings,
+            "concept": [terms.concepts[column] for column in terms.first_concept],
+            "cluster": clusters,
+            "cluster_precision": precision,
+            "cluster_recall": recall,
+            **dict(zip(("tp", "fp", "fn", "tn"), counts, strict=True)),
+        }
+    )
     sizes = np.bincount(clusters)
     notes: dict[str, Any] = {
-        "terms": n, "concepts": len(terms.concepts), "strings_of_several_concepts": terms.shared,
-        "names_empty_after_cleaning": terms.dropped, "synonym_pairs": len(gold),
-        "synonym_pairs_among_neighbours": int(right.sum()), "terms_too_short_to_join": int((~long).sum()),
-        "clusters": len(sizes), "largest_cluster": int(sizes.max()), "terms_alone": int((sizes == 1).sum()),
-    }  # fmt: skip
+        "terms": n,
+        "concepts": len(terms.concepts),
+        "strings_of_several_concepts": terms.shared,
+        "names_empty_after_cleaning": terms.dropped,
+        "synonym_pairs": len(gold),
+        "synonym_pairs_among_neighbours": int(right.sum()),
+        "terms_too_short_to_join": int((~long).sum()),
+        "clusters": len(sizes),
+        "largest_cluster": int(sizes.max()),
+        "terms_alone": int((sizes == 1).sum()),
+    }
     best = swept.best()
     figures = [
         Figure("theta of near pairs", ALL, None if np.isnan(best) else best, n),

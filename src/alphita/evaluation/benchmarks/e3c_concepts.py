@@ -66,9 +66,10 @@ def load(source: Source, options: Options) -> Data:
         raise InputError(f"holds no mention of {options.layer} with a CUI", file=path)
     dictionary = names.umls_dictionary(source, gold, options)
     queries = Queries(
-        [(mention,) for mention in mentions], [(dictionary.gold([one]),) for one in gold],
+        [(mention,) for mention in mentions],
+        [(dictionary.gold([one]),) for one in gold],
         {"layer": layers, "semantic_type": [dictionary.type_of([one]) for one in gold]},
-    )  # fmt: skip
+    )
     notes = dictionary.notes | names.repeated(queries)
     notes |= {f"mentions left out, {why}": count for why, count in left_out.items() if count}
     return Data(queries, dictionary.targets, notes, ("layer",) if options.layer == "all" else ())

@@ -75,9 +75,11 @@ def open_split(terminology: Terminology, path: Path | None) -> Split | None:
     split = Split.load(path)
     if len(split) and not rows_of(terminology, split.concept_ids):
         raise InputError(
-            f"no concept of this split is in {terminology.path.name}", file=path, value=split.concept_ids[0],
+            f"no concept of this split is in {terminology.path.name}",
+            file=path,
+            value=split.concept_ids[0],
             remedy="give the terminology that it was made of",
-        )  # fmt: skip
+        )
     return split
 
 
@@ -96,15 +98,17 @@ def queries_of(terminology: Terminology, split: Split, targets: Targets) -> tupl
         gold.setdefault(string, {})[one] = None
     dictionary = names.dictionary_of(terminology, targets, {one: one for one in test.concept_ids})
     queries = Queries(
-        [(string,) for string in gold], [(dictionary.gold(ids),) for ids in gold.values()],
+        [(string,) for string in gold],
+        [(dictionary.gold(ids),) for ids in gold.values()],
         {"semantic_type": [dictionary.type_of(ids) for ids in gold.values()]},
-    )  # fmt: skip
+    )
     return queries, dictionary.notes
 
 
 def split_notes(split: Split, removed: int) -> dict[str, Any]:
     """Return how the split was made, its hash, and how many names were taken out of the targets."""
     return {
-        "names taken out of the targets": removed, "split": split.hash,
+        "names taken out of the targets": removed,
+        "split": split.hash,
         **{f"split, {name.replace('_', ' ')}": value for name, value in split.facts.items()},
-    }  # fmt: skip
+    }

@@ -75,9 +75,11 @@ def load(source: Source, options: Options) -> Data:
     if not len(split.part("test")):
         raise UsageError(f"no name in {options.language!r} is held out: {split.facts}")
     targets, removed = names.names_of(
-        terminology, languages=names.listed(options.target_language), not_languages=(options.language,),
+        terminology,
+        languages=names.listed(options.target_language),
+        not_languages=(options.language,),
         exclude=split.cleaned,
-    )  # fmt: skip
+    )
     queries, notes = queries_of(terminology, split, targets)
     notes |= names.covered_notes(queries, targets, source.benchmark, options.split or terminology.path)
     notes |= split_notes(split, removed)
@@ -107,10 +109,12 @@ def hold_out_translations(
     live = ~np.asarray(terminology.retired)[terminology.term_concept]
     tongue = names.has(terminology, "language", lambda tag: speaks(tag, language))
     wanted = (
-        live & tongue & names.has(terminology, "scope", lambda scope: scope == "exact")
+        live
+        & tongue
+        & names.has(terminology, "scope", lambda scope: scope == "exact")
         & ~names.has(terminology, "type", lambda kind: kind == "obsolete")
         & (machine | names.has(terminology, "status", lambda status: status != "machine"))
-    )  # fmt: skip
+    )
     nothing = terminology.find_key("")
     if nothing is not None:
         wanted &= np.asarray(terminology.term_key) != nothing
@@ -125,9 +129,14 @@ def hold_out_translations(
     same = elsewhere[terminology.term_key[rows]]
     kept = drawn & ~same
     facts = {
-        "method": "hold_out_translations", "language": language, "machine": machine, "fraction": fraction, "seed": seed,
-        "terminology_hash": terminology.content_hash, "held_out": int(kept.sum()),
+        "method": "hold_out_translations",
+        "language": language,
+        "machine": machine,
+        "fraction": fraction,
+        "seed": seed,
+        "terminology_hash": terminology.content_hash,
+        "held_out": int(kept.sum()),
         "dropped_as_equal_to_a_kept_term": int((drawn & same).sum()),
-    }  # fmt: skip
+    }
     strings = names.strings_of(terminology, rows[kept])
     return Split(strings, [ids[place] for place in places[kept]], ["test"] * len(strings), facts)

@@ -56,8 +56,9 @@ def load(source: Source, options: Options) -> Data:
     dictionary = names.terminology_dictionary(terminology, {one: one for one in gold}, options)
     how = [dictionary.how[one] for one in gold]
     queries = Queries(
-        [(mention,) for mention in mentions], [(dictionary.gold([one]),) for one in gold],
+        [(mention,) for mention in mentions],
+        [(dictionary.gold([one]),) for one in gold],
         {"id": how, "semantic_type": [dictionary.type_of([one]) for one in gold]},
-    )  # fmt: skip
+    )
     notes = dictionary.notes | {"queries whose id is live": how.count("live")} | names.repeated(queries)
     return Data(queries, dictionary.targets, notes, ("id",))

@@ -54,13 +54,16 @@ _TABLE = {
 _SLIP = "printed bold as the best of its column, of which it is the worst"
 PUBLISHED = tuple(
     Published(
-        system, metric, value, "Amore Bondarenko et al. 2022, table 2",
+        system,
+        metric,
+        value,
+        "Amore Bondarenko et al. 2022, table 2",
         differs="69,193 concepts and 171 relations of the Italian UMLS; filtering, sides and ties are not stated",
         slip=_SLIP if (system, metric) == ("RotatE", "MR") else None,
     )
     for system, values in _TABLE.items()
     for metric, value in zip(_NAMES, values, strict=True)
-)  # fmt: skip
+)
 
 # Relations by which figures are broken down: the most frequent ones.
 SHOWN = 20
@@ -131,19 +134,30 @@ def load(source: Source, options: Options) -> Data:
     """
     terminology = source.require_terminology()
     division = divide(
-        terminology, rare=options.rare, inverse=options.inverse, test=options.test, validation=options.validation,
-        seed=options.seed, held_out=Split.load(options.held_out) if options.held_out else None,
+        terminology,
+        rare=options.rare,
+        inverse=options.inverse,
+        test=options.test,
+        validation=options.validation,
+        seed=options.seed,
+        held_out=Split.load(options.held_out) if options.held_out else None,
         split_path=options.held_out,
-    )  # fmt: skip
+    )
     test = division.test
     if options.max_test is not None and len(test) > options.max_test:
         chosen = np.random.default_rng([options.seed, 1]).permutation(len(test))[: options.max_test]
         test = test[np.sort(chosen)]
     names = [str(terminology.concept_names[int(row)].as_py()) for row in division.concepts]
     return Data(
-        division.entities, names, division.relations, division.train, test, division.validation, division.known,
+        division.entities,
+        names,
+        division.relations,
+        division.train,
+        test,
+        division.validation,
+        division.known,
         division.notes,
-    )  # fmt: skip
+    )
 
 
 def open_held_out(terminology: Terminology, path: Path) -> tuple[NDArray[np.int32], dict[str, Any]]:
@@ -172,10 +186,15 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
         for metric in link_prediction.metrics()
     ]
     notes: dict[str, Any] = {
-        "entities": n, "relations": len(data.relations), "train": len(data.train), "validation": len(data.validation),
-        "test": len(data.test), "filtered": options.filtered,
-        "entities_without_a_vector": without, **data.notes,
-    }  # fmt: skip
+        "entities": n,
+        "relations": len(data.relations),
+        "train": len(data.train),
+        "validation": len(data.validation),
+        "test": len(data.test),
+        "filtered": options.filtered,
+        "entities_without_a_vector": without,
+        **data.notes,
+    }
     return Result(rows, link_prediction.metrics(), ("side", "frequent_relation"), figures, notes)
 
 

@@ -123,14 +123,15 @@ def load(source: Source, options: Options) -> Data:
     dictionary = names.umls_dictionary(source, (cui for cuis in gold for cui in cuis), options)
     first = [found[0] for found in sets.values()]
     queries = Queries(
-        [(one.mention,) for one in first], [(dictionary.gold(cuis),) for cuis in gold],
+        [(one.mention,) for one in first],
+        [(dictionary.gold(cuis),) for cuis in gold],
         {
             "part": [f"{one.language} {one.corpus}" for one in first],
             "language": [one.language for one in first],
             "corpus": [one.corpus for one in first],
             "group": [one.group if re.fullmatch("[A-Z]{4}", one.group) else None for one in first],
         },
-    )  # fmt: skip
+    )
     missing = [name for code, name in _LANGUAGES.items() if code not in {one.language for one in first}]
     notes = dictionary.notes | names.repeated(queries)
     notes |= {"annotations left out for want of a CUI": without_cui} if without_cui else {}
@@ -149,9 +150,14 @@ def _read_table(path: Path) -> Iterator[Annotation]:
             raise InputError("has no mention, unit or span", file=path, line=number)
         # A span begins with its concept: "C0030705 3 11".
         yield Annotation(
-            _code(language, path, number), _corpus(corpus, path, number), unit, span.partition(" ")[2] or span, mention,
-            cui, group,
-        )  # fmt: skip
+            _code(language, path, number),
+            _corpus(corpus, path, number),
+            unit,
+            span.partition(" ")[2] or span,
+            mention,
+            cui,
+            group,
+        )
 
 
 def _read_brat(path: Path) -> Iterator[Annotation]:

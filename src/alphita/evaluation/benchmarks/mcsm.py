@@ -34,9 +34,13 @@ from alphita.terminology.text import clean_many
 # The six that Yuan et al. 2020 and 2022 evaluate, after Choi et al. 2016, in the order and by the letters of their
 # tables.
 SIX_TYPES = {
-    "PS": "Pharmacologic Substance", "DS": "Disease or Syndrome", "NP": "Neoplastic Process", "CD": "Clinical Drug",
-    "FD": "Finding", "IP": "Injury or Poisoning",
-}  # fmt: skip
+    "PS": "Pharmacologic Substance",
+    "DS": "Disease or Syndrome",
+    "NP": "Neoplastic Process",
+    "CD": "Clinical Drug",
+    "FD": "Finding",
+    "IP": "Injury or Poisoning",
+}
 MEAN_OF_TYPES = "mean of types"
 # Names ranked at once by a system without vectors.
 NAMES_AT_ONCE = 4096
@@ -89,20 +93,29 @@ def _published() -> tuple[Published, ...]:
         for setting, value in averages.items()
     ]
     italian = {
-        "mBERT": 4.65, "BERT": 4.53, "SapBERT": 6.17, "CODER": 4.99, "ext-BERT": 4.48, "MS loss v3": 5.57,
-        "KGE-injected": 4.78, "pipelined": 5.82,
-    }  # fmt: skip
+        "mBERT": 4.65,
+        "BERT": 4.53,
+        "SapBERT": 6.17,
+        "CODER": 4.99,
+        "ext-BERT": 4.48,
+        "MS loss v3": 5.57,
+        "KGE-injected": 4.78,
+        "pipelined": 5.82,
+    }
     losses = {"MS loss v1": 5.29, "MS loss v2": 5.36}
     groups = "Italian names of the UMLS, 13 groups of semantic types"
     entities = {"TransE": 9.76, "ComplEx": 9.96, "RotatE": 9.42, "SimplE": 9.68}
     source = "Amore Bondarenko et al. 2022, table"
     return (
-        *by_type, *ablation,
+        *by_type,
+        *ablation,
         *(Published(system, "MCSM", value, f"{source} 4", MEAN_OF_TYPES, groups) for system, value in italian.items()),
         *(Published(system, "MCSM", value, f"{source} 3", MEAN_OF_TYPES, groups) for system, value in losses.items()),
-        *(Published(system, "MCSM", value, f"{source} 2", MEAN_OF_TYPES, f"entities of the graph; {groups}")
-          for system, value in entities.items()),
-    )  # fmt: skip
+        *(
+            Published(system, "MCSM", value, f"{source} 2", MEAN_OF_TYPES, f"entities of the graph; {groups}")
+            for system, value in entities.items()
+        ),
+    )
 
 
 PUBLISHED = _published()
@@ -179,9 +192,13 @@ def load(source: Source, options: Options) -> Data:
     if not types[kept].any():
         raise UsageError("no concept of the types to be scored has a name" + _in(options.language))
     return Data(
-        terminology.concept_ids.take(kept).to_pylist(), terminology.terms.column("string").take(chosen).to_pylist(),
-        starts.astype(np.int64), types[kept], type_names, int((wanted & (counts == 0)).sum()),
-    )  # fmt: skip
+        terminology.concept_ids.take(kept).to_pylist(),
+        terminology.terms.column("string").take(chosen).to_pylist(),
+        starts.astype(np.int64),
+        types[kept],
+        type_names,
+        int((wanted & (counts == 0)).sum()),
+    )
 
 
 def _in(language: str | None) -> str:
@@ -234,10 +251,14 @@ def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Re
         found = _by_ranking(system, data, options.k)
     concept, kind = np.nonzero(data.types)
     first = data.offsets[concept]
-    rows = pl.DataFrame({
-        "concept": [data.ids[row] for row in concept], "name": [data.names[row] for row in first],
-        "type": [data.type_names[row] for row in kind], "mcsm": found[concept, kind],
-    }).with_columns(pl.col("mcsm").fill_nan(None))  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "concept": [data.ids[row] for row in concept],
+            "name": [data.names[row] for row in first],
+            "type": [data.type_names[row] for row in kind],
+            "mcsm": found[concept, kind],
+        }
+    ).with_columns(pl.col("mcsm").fill_nan(None))
     metrics = (
         Metric("MCSM", ("mcsm",), fraction=False),
         Metric("standard deviation", ("mcsm",), _standard_deviation, fraction=False, higher_is_better=False),
@@ -305,12 +326,14 @@ def _notes(data: Data, found: NDArray[np.float64], options: Options) -> dict[str
     typed = data.types.any(axis=1)
     scored = np.isfinite(found).any(axis=1)
     notes: dict[str, Any] = {
-        "concepts among which neighbours are sought": len(data.ids), "concepts of the scored types": int(typed.sum()),
+        "concepts among which neighbours are sought": len(data.ids),
+        "concepts of the scored types": int(typed.sum()),
         "concepts of several scored types": int((data.types.sum(axis=1) > 1).sum()),
         "scored concepts that the system does not know": int((typed & ~scored).sum()),
         "concepts left out for want of a name" + _in(options.language): data.unnamed,
-        "names": len(data.names), "greatest MCSM possible": round(float(discounts(options.k).sum()), 4),
-    }  # fmt: skip
+        "names": len(data.names),
+        "greatest MCSM possible": round(float(discounts(options.k).sum()), 4),
+    }
     small = _small(data.types, data.type_names, options.k)
     if small:
         notes[f"types of fewer than {options.k + 1} concepts, which cannot reach it"] = ", ".join(small)

@@ -39,12 +39,10 @@ LABELS = ("entailment", "contradiction", "neutral")
 
 def _published() -> tuple[Published, ...]:
     tables = {
-        "Remy et al. 2023, table 1": {
-            "BioSyn": 0.895, "SapBERT": 0.905, "BioLORD-2022": 0.899, "BioLORD-2023": 0.924,
-        },
+        "Remy et al. 2023, table 1": {"BioSyn": 0.895, "SapBERT": 0.905, "BioLORD-2022": 0.899, "BioLORD-2023": 0.924},
         "Remy et al. 2023, table 2": {"STAMB2 (base)": 0.894},
         "Remy et al. 2023, table 3": {"mSapBERT": 0.881, "BioLORD-2023-M": 0.921},
-    }  # fmt: skip
+    }
     unsaid = "does not say which part of MedNLI, nor the length at which sentences are cut"
     return tuple(
         Published(system, "accuracy", value, source, differs=unsaid)
@@ -138,14 +136,22 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     similarity = system.similarity(premises * 2, entailed + contradicted)
     one, other = similarity[:n], similarity[n:]
     known = np.isfinite(one) & np.isfinite(other)
-    rows = pl.DataFrame({
-        "query": np.arange(n), "premise": data.premises, "entailed": data.entailed, "contradicted": data.contradicted,
-        "similarity_entailed": one, "similarity_contradicted": other,
-        "right": [bool(right) if there else None for right, there in zip(one > other, known, strict=True)],
-    }).with_columns(pl.col("similarity_entailed", "similarity_contradicted").fill_nan(None))  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "query": np.arange(n),
+            "premise": data.premises,
+            "entailed": data.entailed,
+            "contradicted": data.contradicted,
+            "similarity_entailed": one,
+            "similarity_contradicted": other,
+            "right": [bool(right) if there else None for right, there in zip(one > other, known, strict=True)],
+        }
+    ).with_columns(pl.col("similarity_entailed", "similarity_contradicted").fill_nan(None))
     notes = {
-        "triples": n, "triples without an answer": int((~known).sum()),
-        "triples with equal similarity": int((one[known] == other[known]).sum()), **data.notes,
+        "triples": n,
+        "triples without an answer": int((~known).sum()),
+        "triples with equal similarity": int((one[known] == other[known]).sum()),
+        **data.notes,
         **cut_strings(system, [*premises, *entailed, *contradicted]),
-    }  # fmt: skip
+    }
     return Result(rows, (Metric("accuracy", ("right",)),), notes=notes)

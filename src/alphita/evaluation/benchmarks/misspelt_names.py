@@ -72,14 +72,18 @@ def load(source: Source, options: Options) -> Data:
     targets, _ = names.names_of(terminology, languages=names.listed(options.language))
     tongue = names.has(terminology, "language", lambda tag: not options.language or speaks(tag, options.language))
     queries = Queries(
-        [(misspelt[place],) for place in kept], [(_named(terminology, chosen[place], tongue),) for place in kept],
+        [(misspelt[place],) for place in kept],
+        [(_named(terminology, chosen[place], tongue),) for place in kept],
         {"written": [written[place] for place in kept]},
-    )  # fmt: skip
+    )
     notes = {
-        "targets": f"the names of {terminology.path.name}", "language": options.language or "all",
-        "slips": options.slips, "seed": options.seed, "names drawn": len(drawn),
+        "targets": f"the names of {terminology.path.name}",
+        "language": options.language or "all",
+        "slips": options.slips,
+        "seed": options.seed,
+        "names drawn": len(drawn),
         "names left out": len(drawn) - len(kept),
-    }  # fmt: skip
+    }
     return Data(queries, targets, notes)
 
 

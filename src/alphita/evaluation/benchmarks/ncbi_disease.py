@@ -29,8 +29,10 @@ INFO = Info(
 )
 PUBLISHED = ()
 CORPUS = {
-    "test": ("NCBItestset_corpus.txt",), "dev": ("NCBIdevelopset_corpus.txt",), "train": ("NCBItrainset_corpus.txt",),
-}  # fmt: skip
+    "test": ("NCBItestset_corpus.txt",),
+    "dev": ("NCBIdevelopset_corpus.txt",),
+    "train": ("NCBItrainset_corpus.txt",),
+}
 # Which parts systems may have been trained on.
 BEFORE = {"test": ("train", "dev"), "dev": ("train",)}
 

@@ -43,13 +43,13 @@ SETS = ("cEHRNER", "cMedQANER", "QNER", "NCBI-Disease", "BC5CDR")
 # What the files of a corpus are called, by itself or in the folder of the benchmark that maps its mentions.
 CORPORA = {
     set_: {
-        part: [f"{folder}{name}" for folder in ("", f"{benchmark}/") for name in names]
-        for part, names in files.items()
+        part: [f"{folder}{name}" for folder in ("", f"{benchmark}/") for name in names] for part, names in files.items()
     }
     for set_, benchmark, files in (
-        ("NCBI-Disease", "ncbi_disease", ncbi_disease.CORPUS), ("BC5CDR", "bc5cdr", bc5cdr.CORPUS),
+        ("NCBI-Disease", "ncbi_disease", ncbi_disease.CORPUS),
+        ("BC5CDR", "bc5cdr", bc5cdr.CORPUS),
     )
-}  # fmt: skip
+}
 INFO = Info(
     title="named entities in health records, patients' questions, queries and abstracts",
     task="fine-tuned",
@@ -62,11 +62,13 @@ INFO = Info(
     main_metric="F1",
 )
 CUT = "the scripts cut a text at 128 tokens and do not score what follows; here all of it is scored; "
-PUBLISHED = _chineseblue.published({
-    "cEHRNER": CUT + "scored on a test part that may not be the one given here",
-    "cMedQANER": CUT + "scored on a test part that may not be the one given here",
-    "QNER": "the paper's own data, which are not public",
-})  # fmt: skip
+PUBLISHED = _chineseblue.published(
+    {
+        "cEHRNER": CUT + "scored on a test part that may not be the one given here",
+        "cMedQANER": CUT + "scored on a test part that may not be the one given here",
+        "QNER": "the paper's own data, which are not public",
+    }
+)
 OUTSIDE = "O"
 LINES = "expected lines of a character, a space and B_type, I_type or O, and an empty line between texts"
 COLUMNS = "expected the columns query and entities, e.g. 0:3:brand;3:5:drug"
@@ -164,9 +166,13 @@ def _read_spans(path: Path, counts: Counter[str]) -> list[Sentence]:
         for one in filter(None, cells[entities].strip().split(";") if len(cells) > entities else []):
             if not tagged.mark(*_span(one, path, number)):
                 raise InputError(
-                    "an entity outside the text or over another one", file=path, line=number, field="entities",
-                    value=one, remedy=COLUMNS,
-                )  # fmt: skip
+                    "an entity outside the text or over another one",
+                    file=path,
+                    line=number,
+                    field="entities",
+                    value=one,
+                    remedy=COLUMNS,
+                )
         sentences.append(tagged.sentence())
     return sentences
 
@@ -219,9 +225,13 @@ def _span(written: str, path: Path, line: int) -> Span:
         raise InputError("not an entity", file=path, line=line, field="entities", value=written, remedy=COLUMNS)
     if int(start) >= int(end):
         raise InputError(
-            "an entity that does not end behind its beginning", file=path, line=line, field="entities", value=written,
+            "an entity that does not end behind its beginning",
+            file=path,
+            line=line,
+            field="entities",
+            value=written,
             remedy=COLUMNS,
-        )  # fmt: skip
+        )
     return int(start), int(end), kind.strip()
 
 
@@ -294,9 +304,7 @@ def _tag(one: Set[Sentence], system: object, encoding: Encoding, options: Option
     found = []
     for run in finetuning.fine_tune(system, options.settings(), train, targets, test, len(tags)):
         logits = iter(run)
-        found.append([
-            [tags[number] for _ in some for number in next(logits).argmax(axis=1)] for some in windows
-        ])  # fmt: skip
+        found.append([[tags[number] for _ in some for number in next(logits).argmax(axis=1)] for some in windows])
     return found
 
 
@@ -306,11 +314,13 @@ def _score(one: Set[Sentence], predicted: list[list[list[str]]]) -> tuple[pl.Dat
     gold = [spans(sentence.tags) for sentence in one.test]
     found = [[spans(tags) for tags in run] for run in predicted]
     columns: dict[str, list[object]] = {
-        "dataset": [one.name] * len(gold), "query": [sentence.text for sentence in one.test],
+        "dataset": [one.name] * len(gold),
+        "query": [sentence.text for sentence in one.test],
         "gold": [sentence.written(some) for sentence, some in zip(one.test, gold, strict=True)],
         "predicted": [sentence.written(some) for sentence, some in zip(one.test, found[0], strict=True)],
-        "seen": [_string(sentence) in known for sentence in one.test], "gold_count": [len(some) for some in gold],
-    }  # fmt: skip
+        "seen": [_string(sentence) in known for sentence in one.test],
+        "gold_count": [len(some) for some in gold],
+    }
     for number, run in enumerate(found, 1):
         columns[f"right_run{number}"] = [len(left & right) for left, right in zip(gold, run, strict=True)]
         columns[f"predicted_run{number}"] = [len(some) for some in run]
@@ -321,9 +331,14 @@ def _score(one: Set[Sentence], predicted: list[list[list[str]]]) -> tuple[pl.Dat
         for row, (left, *runs) in enumerate(zip(gold, *found, strict=True)):
             parts = [left, *(part for right in runs for part in (left & right, right))]
             counts[row] = [sum(span[2] == kind for span in part) for part in parts]
-        types.append({
-            "type": kind, "entities": int(counts[:, 0].sum()), "precision": mean_precision(counts),
-            "recall": mean_recall(counts), "F1": mean_f1(counts),
-        })  # fmt: skip
+        types.append(
+            {
+                "type": kind,
+                "entities": int(counts[:, 0].sum()),
+                "precision": mean_precision(counts),
+                "recall": mean_recall(counts),
+                "F1": mean_f1(counts),
+            }
+        )
     schema = {"type": pl.String, "entities": pl.Int64, "precision": pl.Float64, "recall": pl.Float64, "F1": pl.Float64}
     return pl.DataFrame(columns), pl.DataFrame(types, schema=schema)

@@ -33,9 +33,14 @@ INFO = Info(
 PUBLISHED = ()
 PREDICATES = ("exactMatch", "broadMatch")
 COLUMNS = (
-    "source_term", "target_concept_id", "target_concept_name", "predicate",
-    "target_concept_id_b", "target_concept_name_b", "predicate_b",
-)  # fmt: skip
+    "source_term",
+    "target_concept_id",
+    "target_concept_name",
+    "predicate",
+    "target_concept_id_b",
+    "target_concept_name_b",
+    "predicate_b",
+)
 NOTHING = ("", "NA")
 
 
@@ -106,7 +111,11 @@ def _match(fields: Sequence[str], path: Path, line: int) -> tuple[str, str, str]
         raise InputError("has no number or no name for the target", file=path, line=line, value=f"{one} {name}".strip())
     if predicate not in PREDICATES:
         raise InputError(
-            "is no predicate of this set", file=path, line=line, field="predicate", value=predicate,
+            "is no predicate of this set",
+            file=path,
+            line=line,
+            field="predicate",
+            value=predicate,
             remedy=f"one of {', '.join(PREDICATES)}",
-        )  # fmt: skip
+        )
     return one, name, predicate

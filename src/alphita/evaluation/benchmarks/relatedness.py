@@ -53,12 +53,10 @@ SETS = {
     "MayoSRS": ("MayoSRS.csv", Layout(",", "TERM1", "TERM2", "Mean", ("CUI1", "CUI2"))),
     "MiniMayoSRS physicians": ("MiniMayoSRS.csv", MINI["Physicians"]),
     "MiniMayoSRS coders": ("MiniMayoSRS.csv", MINI["Coders"]),
-    "EHR-RelB": (
-        "EHR-RelB.tsv", Layout("\t", "snomed_label_1", "snomed_label_2", "mean_rating", ("CUI_1", "CUI_2"))
-    ),
+    "EHR-RelB": ("EHR-RelB.tsv", Layout("\t", "snomed_label_1", "snomed_label_2", "mean_rating", ("CUI_1", "CUI_2"))),
     "Bio-SimLex": ("Bio-SimLex.txt", BIO_SIM),
     "Bio-SimVerb": ("Bio-SimVerb.txt", BIO_SIM),
-}  # fmt: skip
+}
 # The column that tells a pair's set and how many of its terms the terminology has: "UMNSRS similarity, both".
 COVERED = "terms in the terminology"
 COVERAGE = ("none", "one", "both")
@@ -69,33 +67,47 @@ def _published() -> tuple[Published, ...]:
     sets = ("EHR-RelB", "UMNSRS similarity", "UMNSRS relatedness", "MayoSRS")
     english = {
         "Remy et al. 2023, table 1": {
-            "BioSyn": (0.425, 0.436, 0.391, 0.451), "SapBERT": (0.517, 0.530, 0.475, 0.625),
-            "BioLORD-2022": (0.575, 0.560, 0.544, 0.747), "BioLORD-2023": (0.636, 0.592, 0.544, 0.744),
+            "BioSyn": (0.425, 0.436, 0.391, 0.451),
+            "SapBERT": (0.517, 0.530, 0.475, 0.625),
+            "BioLORD-2022": (0.575, 0.560, 0.544, 0.747),
+            "BioLORD-2023": (0.636, 0.592, 0.544, 0.744),
         },
         "Remy et al. 2023, table 2": {"STAMB2 (base)": (0.471, 0.439, 0.467, 0.541)},
         "Remy et al. 2023, table 3": {
-            "mSapBERT": (0.424, 0.342, 0.296, 0.452), "BioLORD-2023-M": (0.641, 0.601, 0.543, 0.748),
+            "mSapBERT": (0.424, 0.342, 0.296, 0.452),
+            "BioLORD-2023-M": (0.641, 0.601, 0.543, 0.748),
         },
-    }  # fmt: skip
+    }
     whole = "says that UMNSRS has 725 pairs; the files have 566 and 587"
     differs = {"UMNSRS similarity": whole, "UMNSRS relatedness": whole}
     italian = {
-        "mBERT": (0.00, 0.14), "BERT": (0.12, 0.19), "SapBERT": (0.37, 0.33), "CODER": (0.44, 0.48),
-        "ext-BERT": (-0.07, 0.24), "MS loss v3": (0.30, 0.36), "KGE-injected": (0.31, 0.32), "pipelined": (0.32, 0.41),
-    }  # fmt: skip
+        "mBERT": (0.00, 0.14),
+        "BERT": (0.12, 0.19),
+        "SapBERT": (0.37, 0.33),
+        "CODER": (0.44, 0.48),
+        "ext-BERT": (-0.07, 0.24),
+        "MS loss v3": (0.30, 0.36),
+        "KGE-injected": (0.31, 0.32),
+        "pipelined": (0.32, 0.41),
+    }
     losses = {"MS loss v1": (0.36, 0.26), "MS loss v2": (0.30, 0.27)}
     entities = {"TransE": (0.45, 0.49), "ComplEx": (0.55, 0.45), "RotatE": (0.52, 0.40), "SimplE": (0.47, 0.41)}
     source, graph = "Amore Bondarenko et al. 2022, table", "entities of the graph"
     translated = "terms translated into Italian by hand; 536 of the 587 UMNSRS pairs"
     return (
-        *(Published(system, "Spearman", value, table, f"dataset={name}", differs.get(name))
-          for table, systems in english.items() for system, values in systems.items()
-          for name, value in zip(sets, values, strict=True)),
-        *(Published(system, "Spearman", value, f"{source} {table}", f"dataset={name}", how)
-          for table, how, systems in (("5", translated, italian), ("3", translated, losses), ("2", graph, entities))
-          for system, values in systems.items()
-          for name, value in zip(("MayoSRS", "UMNSRS relatedness"), values, strict=True)),
-    )  # fmt: skip
+        *(
+            Published(system, "Spearman", value, table, f"dataset={name}", differs.get(name))
+            for table, systems in english.items()
+            for system, values in systems.items()
+            for name, value in zip(sets, values, strict=True)
+        ),
+        *(
+            Published(system, "Spearman", value, f"{source} {table}", f"dataset={name}", how)
+            for table, how, systems in (("5", translated, italian), ("3", translated, losses), ("2", graph, entities))
+            for system, values in systems.items()
+            for name, value in zip(("MayoSRS", "UMNSRS relatedness"), values, strict=True)
+        ),
+    )
 
 
 PUBLISHED = _published()
@@ -162,9 +174,7 @@ def load(source: Source, options: Options) -> Data:
 
 def _with_coverage(one: Pairs, terminology: Terminology) -> Pairs:
     """Return the pairs with the column `COVERED`."""
-    known = {
-        term: terminology.find_key(clean(term)) is not None for term in dict.fromkeys((*one.left, *one.right))
-    }  # fmt: skip
+    known = {term: terminology.find_key(clean(term)) is not None for term in dict.fromkeys((*one.left, *one.right))}
     covered = [f"{one.name}, {COVERAGE[known[a] + known[b]]}" for a, b in zip(one.left, one.right, strict=True)]
     return replace(one, columns={**one.columns, COVERED: covered})
 
@@ -194,10 +204,15 @@ def _translated(sets: list[Pairs], path: Path, notes: dict[str, Any]) -> list[Pa
         notes[f"pairs of {pairs_.name} left out for want of a translation"] = len(found) - len(rows)
         if rows:
             concepts = None if pairs_.concepts is None else [pairs_.concepts[row] for row, _ in rows]
-            left.append(replace(
-                pairs_, left=[pair[0] for _, pair in rows], right=[pair[1] for _, pair in rows],
-                gold=[pairs_.gold[row] for row, _ in rows], concepts=concepts,
-            ))  # fmt: skip
+            left.append(
+                replace(
+                    pairs_,
+                    left=[pair[0] for _, pair in rows],
+                    right=[pair[1] for _, pair in rows],
+                    gold=[pairs_.gold[row] for row, _ in rows],
+                    concepts=concepts,
+                )
+            )
     if not left:
         raise InputError("translates no pair of the sets that are there", file=path)
     return left

@@ -49,27 +49,42 @@ INFO = Info(
     main_metric="accuracy",
 )
 _FIRST = {
-    "cui2vec": (88.95, 88.92), "DeVine-etal-200": (80.42, 80.44), "claims-codes-hs-300": (72.02, 71.99),
-    "GoogleNews-vectors": (90.96, 90.85), "wikipedia-pubmed-PMC": (91.67, 91.16), "BioNLP-2016-win-2": (91.94, 92.00),
-    "BioNLP-2016-win-30": (92.00, 91.46), "BERT-base-cased": (78.22, 98.74), "BioBERT v1.1": (83.47, 98.73),
-    "ClinicalBERT(Huang)": (75.82, 98.77), "ClinicalBERT(Alsentzer)": (76.12, 98.76),
-    "PubMedBERT(abs)": (75.93, 98.81), "PubMedBERT(abs+text)": (84.54, 98.80), "CODER_ENG": (95.50, 98.82),
+    "cui2vec": (88.95, 88.92),
+    "DeVine-etal-200": (80.42, 80.44),
+    "claims-codes-hs-300": (72.02, 71.99),
+    "GoogleNews-vectors": (90.96, 90.85),
+    "wikipedia-pubmed-PMC": (91.67, 91.16),
+    "BioNLP-2016-win-2": (91.94, 92.00),
+    "BioNLP-2016-win-30": (92.00, 91.46),
+    "BERT-base-cased": (78.22, 98.74),
+    "BioBERT v1.1": (83.47, 98.73),
+    "ClinicalBERT(Huang)": (75.82, 98.77),
+    "ClinicalBERT(Alsentzer)": (76.12, 98.76),
+    "PubMedBERT(abs)": (75.93, 98.81),
+    "PubMedBERT(abs+text)": (84.54, 98.80),
+    "CODER_ENG": (95.50, 98.82),
     "CODER_ALL": (95.45, 98.73),
-}  # fmt: skip
+}
 _FINAL = {
-    "SciBERT": (77.79, 98.80), "BlueBERT": (79.70, 98.78), "SapBERT": (91.80, 98.79), "CODER_ENG": (96.05, 98.85),
+    "SciBERT": (77.79, 98.80),
+    "BlueBERT": (79.70, 98.78),
+    "SapBERT": (91.80, 98.79),
+    "CODER_ENG": (96.05, 98.85),
     "CODER_ALL": (95.82, 98.81),
-}  # fmt: skip
+}
 # Systems that both papers have with the same numbers are listed once.
 PUBLISHED = tuple(
     Published(
-        system, metric, value / 100, source,
+        system,
+        metric,
+        value / 100,
+        source,
         differs="131,741 triples of the Diseases Database, 14 relations; encoders by [CLS]",
     )
     for source, table in (("Yuan et al. 2020, table 4", _FIRST), ("Yuan et al. 2022, table 4", _FINAL))
     for system, values in table.items()
     for metric, value in zip(("accuracy", "accuracy, fine-tuned"), values, strict=True)
-)  # fmt: skip
+)
 
 
 class Options(Config):
@@ -250,7 +265,7 @@ def _held_out(
             file=path,
             remedy="give a terminology of several relations, or allow rarer ones by "
             "--set relation_classification.rare=5; or hold out another share",
-        )  # fmt: skip
+        )
     return train, test, facts
 
 
@@ -327,27 +342,36 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
     test, train = data.test, data.train
     seen = np.zeros(len(data.concepts), bool)
     seen[train.heads] = seen[train.tails] = True
-    rows = pl.DataFrame({
-        "head": [data.concepts[row] for row in test.heads], "tail": [data.concepts[row] for row in test.tails],
-        "relation": [data.relations[row] for row in test.relations], "relation_number": test.relations,
-        "seen": np.array(["none", "one", "both"])[seen[test.heads].astype(int) + seen[test.tails]],
-        "covered": covered[test.heads] & covered[test.tails],
-    })  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "head": [data.concepts[row] for row in test.heads],
+            "tail": [data.concepts[row] for row in test.tails],
+            "relation": [data.relations[row] for row in test.relations],
+            "relation_number": test.relations,
+            "seen": np.array(["none", "one", "both"])[seen[test.heads].astype(int) + seen[test.tails]],
+            "covered": covered[test.heads] & covered[test.tails],
+        }
+    )
     metrics: list[Metric] = []
     for ending, numbers in predicted.items():
         rows = rows.with_columns(
             pl.Series(f"predicted{ending}", [data.relations[row] for row in numbers]),
-            pl.Series(f"predicted_number{ending}", numbers), pl.Series(f"right{ending}", numbers == test.relations),
-        )  # fmt: skip
+            pl.Series(f"predicted_number{ending}", numbers),
+            pl.Series(f"right{ending}", numbers == test.relations),
+        )
         label = ", fine-tuned" if ending else ""
         metrics += [
             Metric(f"accuracy{label}", (f"right{ending}",)),
             Metric(f"macro F1{label}", ("relation_number", f"predicted_number{ending}"), macro_f1),
         ]
     notes = {
-        "concepts": len(data.concepts), "relations": len(data.relations), "train": len(train), "test": len(test),
-        "concepts_without_a_name_or_vector": int((~covered).sum()), **data.notes,
-    }  # fmt: skip
+        "concepts": len(data.concepts),
+        "relations": len(data.relations),
+        "train": len(train),
+        "test": len(test),
+        "concepts_without_a_name_or_vector": int((~covered).sum()),
+        **data.notes,
+    }
     return Result(rows, tuple(metrics), ("relation", "seen", "covered"), notes=notes)
 
 

@@ -42,11 +42,13 @@ INFO = Info(
     main_metric="ordered pairs",
 )
 PUBLISHED = _chineseblue.published(
-    {"cMedIR": "printed is the PAIR score p, rightly to one wrongly ordered pair; this is p / (1 + p); scored on a "
-     "test part that may not be the one given here"},
+    {
+        "cMedIR": "printed is the PAIR score p, rightly to one wrongly ordered pair; this is p / (1 + p); scored on a "
+        "test part that may not be the one given here"
+    },
     "ordered pairs",
     lambda printed: printed / (1 + printed),
-)  # fmt: skip
+)
 
 
 class Options(_chineseblue.Options):
@@ -167,13 +169,15 @@ def _rows(one: Set[list[Example]], scores: NDArray[np.float64]) -> pl.DataFrame:
     start = 0
     for query in one.test:
         string, labels = query[0].texts[0], [float(document.label) for document in query]
-        row: dict[str, Any] = {
-            "dataset": one.name, "query": string, "documents": len(query), "seen": string in known,
-        }  # fmt: skip
+        row: dict[str, Any] = {"dataset": one.name, "query": string, "documents": len(query), "seen": string in known}
         for run, some in enumerate(scores[:, start : start + len(query)], 1):
             ordered, pairs = ordered_pairs(some, labels)
-            row |= {"pairs": pairs, f"ordered_run{run}": ordered, f"wrong_run{run}": pairs - ordered,
-                    f"share_run{run}": ordered / pairs}  # fmt: skip
+            row |= {
+                "pairs": pairs,
+                f"ordered_run{run}": ordered,
+                f"wrong_run{run}": pairs - ordered,
+                f"share_run{run}": ordered / pairs,
+            }
         rows.append(row)
         start += len(query)
     frame = pl.DataFrame(rows)

@@ -25,11 +25,14 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="F1",
 )
-PUBLISHED = _chineseblue.published({
-    "cMedQQ": "scored on a test part that may not be the one given here; the scripts set learning rate 3e-4, batch 64",
-    "QTRel-easy": "the paper's own data, which are not public",
-    "QTRel-hard": "the paper's own data, which are not public",
-})  # fmt: skip
+PUBLISHED = _chineseblue.published(
+    {
+        "cMedQQ": "scored on a test part that may not be the one given here; "
+        "the scripts set learning rate 3e-4, batch 64",
+        "QTRel-easy": "the paper's own data, which are not public",
+        "QTRel-hard": "the paper's own data, which are not public",
+    }
+)
 
 
 class Options(_chineseblue.Options):

@@ -42,9 +42,12 @@ INFO = Info(
 PARTS = ("train", "dev", "test")
 BLUE = Layout("\t", "sentence1", "sentence2", "score")
 SICK = Layout(
-    "\t", "sentence_A", "sentence_B", "relatedness_score",
+    "\t",
+    "sentence_A",
+    "sentence_B",
+    "relatedness_score",
     split=("SemEval_set", {"train": "TRAIN", "dev": "TRIAL", "test": "TEST"}),
-)  # fmt: skip
+)
 MULTI_MT = Layout(",", 0, 1, 2)
 STS_BENCHMARK = Layout("\t", 5, 6, 4)
 # Tokens that hold nearly every sentence of these sets.
@@ -55,14 +58,17 @@ def _published() -> tuple[Published, ...]:
     sets = ("MedSTS", "BIOSSES", "SICK", "STS-B en")
     tables = {
         "Remy et al. 2023, table 1": {
-            "BioSyn": (0.840, 0.921, 0.867, 0.794), "SapBERT": (0.860, 0.893, 0.803, 0.819),
-            "BioLORD-2022": (0.863, 0.840, 0.893, 0.865), "BioLORD-2023": (0.883, 0.861, 0.903, 0.878),
+            "BioSyn": (0.840, 0.921, 0.867, 0.794),
+            "SapBERT": (0.860, 0.893, 0.803, 0.819),
+            "BioLORD-2022": (0.863, 0.840, 0.893, 0.865),
+            "BioLORD-2023": (0.883, 0.861, 0.903, 0.878),
         },
         "Remy et al. 2023, table 2": {"STAMB2 (base)": (0.859, 0.907, 0.907, 0.880)},
         "Remy et al. 2023, table 3": {
-            "mSapBERT": (0.856, 0.900, 0.870, 0.835), "BioLORD-2023-M": (0.860, 0.754, 0.891, 0.851),
+            "mSapBERT": (0.856, 0.900, 0.870, 0.835),
+            "BioLORD-2023-M": (0.860, 0.754, 0.891, 0.851),
         },
-    }  # fmt: skip
+    }
     unsaid = "does not say which part of the set, nor the length at which sentences are cut"
     return tuple(
         Published(system, "Pearson", value, source, f"dataset={name}", unsaid)

@@ -95,10 +95,16 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
     far = system.similarity(anchors, others).astype(np.float64)
     both = np.isfinite(near) & np.isfinite(far)
     nearer = np.where(both, (near > far) + 0.5 * (near == far), np.nan)
-    rows = pl.DataFrame({
-        "anchor": data.anchors, "synonym": data.synonyms, "other": data.others, "similarity of synonym": near,
-        "similarity of other": far, "nearer": nearer,
-    })  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "anchor": data.anchors,
+            "synonym": data.synonyms,
+            "other": data.others,
+            "similarity of synonym": near,
+            "similarity of other": far,
+            "nearer": nearer,
+        }
+    )
     metrics = (
         Metric("synonym nearer", ("nearer",)),
         Metric("similarity of synonyms", ("similarity of synonym",), fraction=False),

@@ -37,10 +37,21 @@ PUBLISHED = tuple(
     for language, value in zip(("de", "es", "en"), values, strict=True)
 )
 LANGUAGES = ("de", "en", "es", "fi", "ja", "ko", "ru", "th", "tr", "zh")
-SPECIES = frozenset({
-    "Plant", "Alga", "Animal", "Invertebrate", "Vertebrate", "Amphibian", "Bird", "Fish", "Reptile", "Mammal",
-    "Eukaryote",
-})  # fmt: skip
+SPECIES = frozenset(
+    {
+        "Plant",
+        "Alga",
+        "Animal",
+        "Invertebrate",
+        "Vertebrate",
+        "Amphibian",
+        "Bird",
+        "Fish",
+        "Reptile",
+        "Mammal",
+        "Eukaryote",
+    }
+)
 
 
 class Options(names.NameOptions):
@@ -93,12 +104,13 @@ def load(source: Source, options: Options) -> Data:
     notes |= {"queries left out as plants and animals": len(mentions) - len(kept)} if len(kept) < len(mentions) else {}
     notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
     queries = Queries(
-        [(mentions[row],) for row in kept], [(dictionary.gold(gold[row]),) for row in kept],
+        [(mentions[row],) for row in kept],
+        [(dictionary.gold(gold[row]),) for row in kept],
         {
             "language": [languages[row] for row in kept],
             "semantic_type": [dictionary.type_of(gold[row]) for row in kept],
             "species": [species[row] for row in kept],
         },
-    )  # fmt: skip
+    )
     subsets = ("language", *(["species"] if options.species == "all" and any(species) else []))
     return Data(queries, dictionary.targets, notes | names.repeated(queries), subsets)

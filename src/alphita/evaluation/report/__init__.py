@@ -30,9 +30,19 @@ FORMAT_VERSION = 1
 RESERVED = ("format_version", "provenance")
 # The packages whose version can change a figure.
 PACKAGES = (
-    "faiss-cpu", "numpy", "onnxruntime", "openTSNE", "polars", "pyarrow", "scikit-learn", "sentence-transformers",
-    "sparse_dot_topn", "tokenizers", "torch", "transformers",
-)  # fmt: skip
+    "faiss-cpu",
+    "numpy",
+    "onnxruntime",
+    "openTSNE",
+    "polars",
+    "pyarrow",
+    "scikit-learn",
+    "sentence-transformers",
+    "sparse_dot_topn",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
 
 
 def provenance(

@@ -25,10 +25,33 @@ BEFORE_ROOMS = re.compile(r"(alphita\.evaluation)\.(\w+)")
 HEADS = ("system", "metric", "first", "second", "first - second", "p", "n", "first is")
 # Columns of rows that tell what was asked; two tables of rows are paired only if they agree in those that they have.
 QUESTIONS = (
-    "query", "mention", "gold", "language", "fold", "term", "concept", "left", "right", "first", "second", "head",
-    "relation", "tail", "text", "sentence", "premise", "hypothesis", "question", "anchor", "synonym", "other", "title",
-    "attribute", "value", "written",
-)  # fmt: skip
+    "query",
+    "mention",
+    "gold",
+    "language",
+    "fold",
+    "term",
+    "concept",
+    "left",
+    "right",
+    "first",
+    "second",
+    "head",
+    "relation",
+    "tail",
+    "text",
+    "sentence",
+    "premise",
+    "hypothesis",
+    "question",
+    "anchor",
+    "synonym",
+    "other",
+    "title",
+    "attribute",
+    "value",
+    "written",
+)
 
 
 def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
@@ -71,13 +94,16 @@ def compare(first: Path, second: Path, *, seed: int = 0) -> dict[str, Any]:
             side: {"path": str(path)} | {key: one["provenance"].get(key) for key in ("commit", "command", "seed")}
             for (side, one), path in zip(reports.items(), (first, second), strict=True)
         },
-        "provenance": _changes(*(
-            {key: origin.get(key) for key in ("commit", "alphita_version", "seed", "machine", "packages")}
-            for origin in origins
-        )),
-        "only_first": sorted(set(left) - set(shared)), "only_second": sorted(set(right) - set(shared)),
+        "provenance": _changes(
+            *(
+                {key: origin.get(key) for key in ("commit", "alphita_version", "seed", "machine", "packages")}
+                for origin in origins
+            )
+        ),
+        "only_first": sorted(set(left) - set(shared)),
+        "only_second": sorted(set(right) - set(shared)),
         "benchmarks": compared,
-    }  # fmt: skip
+    }
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -115,32 +141,32 @@ def _benchmark(
     pairs = [(*ours, *theirs)] if single else [(name, name) for name in ours if name in theirs]
     used = [{pair[side] for pair in pairs} for side in (0, 1)]
     return {
-        "name": left["name"], "title": left["title"], "main_metric": left["main_metric"],
+        "name": left["name"],
+        "title": left["title"],
+        "main_metric": left["main_metric"],
         "options": _changes(left["options"], right["options"]),
         "only_first": [name for name in ours if name not in used[0]],
         "only_second": [name for name in theirs if name not in used[1]],
-        "pairs": [
-            _pair(folders, left["name"], ours[one], theirs[other], seed) for one, other in pairs
-        ],
-    }  # fmt: skip
+        "pairs": [_pair(folders, left["name"], ours[one], theirs[other], seed) for one, other in pairs],
+    }
 
 
 def _pair(
     folders: tuple[Path, Path], benchmark: str, ours: Mapping[str, Any], theirs: Mapping[str, Any], seed: int
 ) -> dict[str, Any]:
     pair: dict[str, Any] = {
-        "first": ours["name"], "second": theirs["name"], "facts": _changes(ours["facts"], theirs["facts"]),
+        "first": ours["name"],
+        "second": theirs["name"],
+        "facts": _changes(ours["facts"], theirs["facts"]),
         "figures": [
             {"metric": one["metric"], "first": one["value"], "second": other["value"], **_look(ours, one["metric"])}
             for one in ours["figures"]
             if one["subset"] == entries.ALL and (other := entries.figure(theirs, one["metric"])) is not None
         ],
-        "differences": [], "problem": None,
-    }  # fmt: skip
-    rows = [
-        _rows(folder, benchmark, system["name"])
-        for folder, system in zip(folders, (ours, theirs), strict=True)
-    ]  # fmt: skip
+        "differences": [],
+        "problem": None,
+    }
+    rows = [_rows(folder, benchmark, system["name"]) for folder, system in zip(folders, (ours, theirs), strict=True)]
     metrics = _metrics(ours, theirs)
     pair["problem"] = _mismatch(rows[0], rows[1], metrics)
     if pair["problem"] is None:
@@ -154,9 +180,7 @@ def _pair(
 
 def _look(system: Mapping[str, Any], metric: str) -> dict[str, bool]:
     known: Mapping[str, bool] = next((one for one in system["metrics"] if one["name"] == metric), {})
-    return {
-        "fraction": known.get("fraction", False), "higher_is_better": known.get("higher_is_better", True),
-    }  # fmt: skip
+    return {"fraction": known.get("fraction", False), "higher_is_better": known.get("higher_is_better", True)}
 
 
 def _rows(folder: Path, benchmark: str, system: str) -> pl.DataFrame:
@@ -228,12 +252,17 @@ def _tables(comparison: Mapping[str, Any]) -> list[tuple[str, list[str], list[li
                     rows.append([name, one["metric"], *cells, entries.NONE, entries.NONE, entries.NONE, ""])
                     continue
                 ends = entries.interval(found, fraction=fraction, signed=True)
-                rows.append([
-                    name, one["metric"], *cells,
-                    f"{entries.number(found['difference'], fraction=fraction, signed=True)} {ends}",
-                    entries.p_value(found["p"]), f"{found['n']:,}",
-                    entries.verdict(found, higher_is_better=one["higher_is_better"]),
-                ])  # fmt: skip
+                rows.append(
+                    [
+                        name,
+                        one["metric"],
+                        *cells,
+                        f"{entries.number(found['difference'], fraction=fraction, signed=True)} {ends}",
+                        entries.p_value(found["p"]),
+                        f"{found['n']:,}",
+                        entries.verdict(found, higher_is_better=one["higher_is_better"]),
+                    ]
+                )
             if pair["problem"]:
                 below.append(f"{name}: no paired difference, {pair['problem']}.")
             if pair["facts"]:

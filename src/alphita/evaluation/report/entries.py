@@ -92,10 +92,7 @@ def subsets(entry: Entry) -> dict[str, list[str]]:
 
 def subset_words(column: str, values: Sequence[str]) -> str:
     """Return a column of subsets in words."""
-    told = {
-        "seen": "whether the mention was in the training data",
-        "covered": "whether the gold is among the targets",
-    }
+    told = {"seen": "whether the mention was in the training data", "covered": "whether the gold is among the targets"}
     yes_or_no = set(values) <= {"True", "False"}
     return told[column] if column in told and yes_or_no else column.replace("_", " ")
 

@@ -125,10 +125,15 @@ def _benchmark(entry: Entry) -> list[str]:
     if entry["not_run"] is not None:
         heads = ["system", "source", "metric", "of", "value"]
         rows = [
-            [text(one["system"]), text(one["source"]), text(one["metric"]), text(one["subset"]),
-             _published(entry, one, notes)]
+            [
+                text(one["system"]),
+                text(one["source"]),
+                text(one["metric"]),
+                text(one["subset"]),
+                _published(entry, one, notes),
+            ]
             for one in entry["published"]
-        ]  # fmt: skip
+        ]
         parts += ["Not run; these are the published figures.", table(heads, rows)]
     elif columns := entries.columns(entry):
         parts.append(_scores(entry, columns, notes))
@@ -232,9 +237,12 @@ def _provenance(report: Mapping[str, Any]) -> list[str]:
     facts = report["provenance"]
     command = facts.get("command")
     told = {
-        "commit": facts.get("commit"), "command": " ".join(command) if command else None,
-        "alphita": facts.get("alphita_version"), "seed": facts.get("seed"), "machine": facts.get("machine"),
+        "commit": facts.get("commit"),
+        "command": " ".join(command) if command else None,
+        "alphita": facts.get("alphita_version"),
+        "seed": facts.get("seed"),
+        "machine": facts.get("machine"),
         "packages": facts.get("packages"),
-    }  # fmt: skip
+    }
     lines = [f"- {name}: {text(entries.plain(value))}" for name, value in told.items()]
     return ["## Provenance", "\n".join(lines)]

@@ -63,10 +63,12 @@ def to_html(report: Mapping[str, Any], *, pictures: Sequence[Picture] = ()) -> s
         tag("p", _counts(report)),
         tag("p", READING, class_="dim"),
         tag(
-            "p", tag("label", "Show only benchmarks with ", for_="filter"),
-            Html('<input type="search" id="filter" autocomplete="off">'), hidden=True,
+            "p",
+            tag("label", "Show only benchmarks with ", for_="filter"),
+            Html('<input type="search" id="filter" autocomplete="off">'),
+            hidden=True,
         ),
-    ]  # fmt: skip
+    ]
     body += [_summary(task, of_task, report) for task, of_task in entries.by_task(report).items()]
     body.append(tag("h2", "Benchmarks"))
     body += [section(entry) for entry in report["benchmarks"]]

@@ -93,11 +93,13 @@ def _scores(entry: Entry) -> Html:
         head = tag("th", "Published", scope="rowgroup", colspan=len(heads), class_="group")
         published.insert(0, tag("tr", head))
     left_out = [system for system in entry["systems"] if "figures" not in system]
-    return join([
-        data_table(f"{entry['name']}: all figures", heads, rows, published, sortable=bool(rows)),
-        _footnotes(notes, entry),
-        *(tag("p", f"{one['name']}: not scored, {one['not_applicable']}.", class_="dim") for one in left_out),
-    ])  # fmt: skip
+    return join(
+        [
+            data_table(f"{entry['name']}: all figures", heads, rows, published, sortable=bool(rows)),
+            _footnotes(notes, entry),
+            *(tag("p", f"{one['name']}: not scored, {one['not_applicable']}.", class_="dim") for one in left_out),
+        ]
+    )
 
 
 def _published(entry: Entry) -> list[tuple[str, str, dict[tuple[str, str], Entry]]]:
@@ -114,11 +116,14 @@ def _published_list(entry: Entry) -> Html:
     notes = Footnotes(entry)
     rows = [
         tag(
-            "tr", tag("th", breakable(one["system"]), tag("span", one["source"], class_="dim"), scope="row"),
-            tag("td", one["metric"]), tag("td", one["subset"]), _published_cell(entry, one, notes),
+            "tr",
+            tag("th", breakable(one["system"]), tag("span", one["source"], class_="dim"), scope="row"),
+            tag("td", one["metric"]),
+            tag("td", one["subset"]),
+            _published_cell(entry, one, notes),
         )
         for one in entry["published"]
-    ]  # fmt: skip
+    ]
     heads = [tag("th", head, scope="col") for head in ("System", "Metric", "Of")]
     heads.append(tag("th", "Published", scope="col", class_="number"))
     return join([data_table(f"{entry['name']}: published figures", heads, rows), _footnotes(notes, entry)])
@@ -175,10 +180,12 @@ def figure_cell(entry: Entry, system: Entry, column: tuple[str, str], *, with_n:
     text = entries.interval(one, fraction=fraction) + (f" n {one['n']:,}" if with_n else "")
     top = "best" if entries.best(entry, column) == system["name"] else None
     return tag(
-        "td", tag("span", entries.number(one["value"], fraction=fraction), class_=top),
+        "td",
+        tag("span", entries.number(one["value"], fraction=fraction), class_=top),
         tag("span", text.strip(), class_="end") if text else None,
-        class_="number", data_value=None if one["value"] is None else f"{one['value']:.6f}",
-    )  # fmt: skip
+        class_="number",
+        data_value=None if one["value"] is None else f"{one['value']:.6f}",
+    )
 
 
 def _difference_cell(entry: Entry, system: Entry, metric: str, baseline: str) -> Html:
@@ -196,8 +203,9 @@ def _difference_cell(entry: Entry, system: Entry, metric: str, baseline: str) ->
         tag("span", entries.number(one["difference"], fraction=known["fraction"], signed=True), class_=colour),
         tag("span", ends, class_="end"),
         tag("span", f"p {entries.p_value(one['p'])}, {verdict}", class_="end"),
-        class_="number", data_value=f"{one['difference']:.6f}",
-    )  # fmt: skip
+        class_="number",
+        data_value=f"{one['difference']:.6f}",
+    )
 
 
 def _differences(entry: Entry) -> Html:
@@ -211,11 +219,12 @@ def _differences(entry: Entry) -> Html:
     heads += [tag("th", breakable(system["name"]), scope="col", class_="number") for system in compared]
     rows = [
         tag(
-            "tr", tag("th", metric, scope="row"),
+            "tr",
+            tag("th", metric, scope="row"),
             *(_difference_cell(entry, system, metric, baseline) for system in compared),
         )
         for metric in metrics
-    ]  # fmt: skip
+    ]
     table = data_table(f"{entry['name']}: difference from {baseline} on the same rows", heads, rows)
     return fold(f"Differences from {baseline} in every metric", [table])
 
@@ -393,9 +402,11 @@ def _system_errors(entry: Entry, system: Entry) -> list[Html]:
     parts = []
     if counts := errors.get("similarity"):
         drawn = charts.histogram(
-            counts["edges"], {name: counts[name] for name in ("right", "wrong")},
-            title=f"{where}: similarity of the first answer, right and wrong", x_label="similarity",
-        )  # fmt: skip
+            counts["edges"],
+            {name: counts[name] for name in ("right", "wrong")},
+            title=f"{where}: similarity of the first answer, right and wrong",
+            x_label="similarity",
+        )
         parts.append(tag("div", Html(drawn), class_="charts"))
     for key, title in (
         ("confusions", "commonest wrong answers"),

@@ -176,9 +176,13 @@ def data_table(
     """
     kinds = " ".join(kind for kind, wanted in (("sortable", sortable), ("wide", wide)) if wanted)
     table = tag(
-        "table", tag("caption", tag("span", caption)), tag("thead", tag("tr", *heads)), tag("tbody", *rows),
-        tag("tbody", *more) if more else None, class_=kinds or None,
-    )  # fmt: skip
+        "table",
+        tag("caption", tag("span", caption)),
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *rows),
+        tag("tbody", *more) if more else None,
+        class_=kinds or None,
+    )
     return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=caption)
 
 

@@ -19,9 +19,19 @@ if TYPE_CHECKING:
 
 # Twelve colours that the colour-blind can tell apart (most are Paul Tol's "muted"), each with a marker of its own.
 COLOURS = (
-    "#332288", "#D55E00", "#44AA99", "#AA4499", "#999933", "#0077BB",
-    "#CC6677", "#117733", "#DDAA33", "#88CCEE", "#882255", "#555555",
-)  # fmt: skip
+    "#332288",
+    "#D55E00",
+    "#44AA99",
+    "#AA4499",
+    "#999933",
+    "#0077BB",
+    "#CC6677",
+    "#117733",
+    "#DDAA33",
+    "#88CCEE",
+    "#882255",
+    "#555555",
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", ">", "p", "h")
 # Letters of a name in a legend of three columns, by the panels across: more would run over the figure's edges.
 MAX_NAME = {2: 38, 3: 58}
@@ -237,10 +247,19 @@ def _maps(
         axes.set_title(f"{_shortened(title, MAX_NAME[2])}   (silhouette {scores[-1]:.2f})", fontsize=12)
     shown = [_shortened(name, MAX_NAME[across]) for name in names]
     figure.legend(
-        handles, shown, loc="upper center", bbox_to_anchor=(0.5, 1.1685 / height),
-        ncols=3, borderaxespad=0, fontsize=9.5, frameon=False, handletextpad=0.3, columnspacing=1.6, labelspacing=0.55,
+        handles,
+        shown,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 1.1685 / height),
+        ncols=3,
+        borderaxespad=0,
+        fontsize=9.5,
+        frameon=False,
+        handletextpad=0.3,
+        columnspacing=1.6,
+        labelspacing=0.55,
         markerscale=scale**-0.5,
-    )  # fmt: skip
+    )
     with atomic_file(out, "wb") as file:
         figure.savefig(file, format="png")
     return scores
@@ -270,10 +289,17 @@ def _scatter(
         size = scale * (62 if MARKERS[number] in "*PX" else 38)
         handles.append(
             axes.scatter(
-                own[:, 0], own[:, 1], s=size, c=COLOURS[number], marker=MARKERS[number], linewidths=0.4,
-                edgecolors="white", alpha=0.85, zorder=3,
+                own[:, 0],
+                own[:, 1],
+                s=size,
+                c=COLOURS[number],
+                marker=MARKERS[number],
+                linewidths=0.4,
+                edgecolors="white",
+                alpha=0.85,
+                zorder=3,
             )
-        )  # fmt: skip
+        )
     axes.set_xticks([])
     axes.set_yticks([])
     # The axes of t-SNE have no unit; one scale for both keeps distances comparable within a panel.

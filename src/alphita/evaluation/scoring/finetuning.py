@@ -316,11 +316,12 @@ class _Run:
         settings = self.settings
         return [
             {
-                "params": parameters, "weight_decay": WEIGHT_DECAY if decays else 0.0,
+                "params": parameters,
+                "weight_decay": WEIGHT_DECAY if decays else 0.0,
                 "lr": settings.learning_rate * settings.layer_decay ** (layers + 2 - height),
             }
             for (height, decays), parameters in groups.items()
-        ]  # fmt: skip
+        ]
 
 
 def depth(name: str, layers: int) -> int:

@@ -86,11 +86,14 @@ class RelationOffset:
 def rows_of(found: dict[str, NDArray[np.float64]], ks: Sequence[int] = (1, 3, 10)) -> pl.DataFrame:
     """Return one row a triple and side, tails first: triple, side, rank, reciprocal_rank, hits@k."""
     rank = np.concatenate([found[side] for side in SIDES])
-    rows = pl.DataFrame({
-        "triple": np.concatenate([np.arange(len(found[side])) for side in SIDES]),
-        "side": np.repeat(SIDES, [len(found[side]) for side in SIDES]),
-        "rank": rank, "reciprocal_rank": 1 / rank,
-    })  # fmt: skip
+    rows = pl.DataFrame(
+        {
+            "triple": np.concatenate([np.arange(len(found[side])) for side in SIDES]),
+            "side": np.repeat(SIDES, [len(found[side]) for side in SIDES]),
+            "rank": rank,
+            "reciprocal_rank": 1 / rank,
+        }
+    )
     return rows.with_columns((pl.col("rank") <= k).alias(f"hits@{k}") for k in ks)
 
 

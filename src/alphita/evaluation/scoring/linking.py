@@ -26,9 +26,13 @@ QUERIES_AT_ONCE = 4096
 SHOWN = 5
 # Types of columns that may hold nothing but nulls or empty lists, so that parts of a benchmark can be put together.
 SCHEMA: Mapping[str, Any] = {
-    "mention": pl.String, "gold": pl.String, "gold_name": pl.String, "overlap": pl.Float64,
-    "predicted": pl.List(pl.String), "matched": pl.List(pl.String),
-}  # fmt: skip
+    "mention": pl.String,
+    "gold": pl.String,
+    "gold_name": pl.String,
+    "overlap": pl.Float64,
+    "predicted": pl.List(pl.String),
+    "matched": pl.List(pl.String),
+}
 
 
 @dataclass(frozen=True)
@@ -96,11 +100,7 @@ def simple(mentions: Sequence[str], gold: Sequence[str], **columns: Sequence[Any
 
 
 def rank(
-    system: System,
-    queries: Sequence[str],
-    targets: Targets,
-    k: int,
-    contexts: Sequence[str | None] | None = None,
+    system: System, queries: Sequence[str], targets: Targets, k: int, contexts: Sequence[str | None] | None = None
 ) -> Ranking:
     """Rank concepts for each query: exactly the k best, each by its best name.
 
@@ -232,12 +232,7 @@ class Ranking:
 
 
 def evaluate(
-    system: System,
-    queries: Queries,
-    targets: Targets,
-    *,
-    ks: Sequence[int] = (1, 3, 5),
-    subsets: Sequence[str] = (),
+    system: System, queries: Queries, targets: Targets, *, ks: Sequence[int] = (1, 3, 5), subsets: Sequence[str] = ()
 ) -> Result:
     """Score a system on normalization.
 
@@ -264,10 +259,13 @@ def evaluate(
     ranking = rank(system, flat, targets, max(ks), contexts)
     known = frozenset(ranking.ids)
     numbers = {one: number for number, one in enumerate(ranking.ids)}
-    right = np.array([
-        [bool(wanted & {ranking.ids[one] for one in line[:k] if one >= 0}) for k in ks]
-        for line, wanted in zip(ranking.concepts.tolist(), gold, strict=True)
-    ], bool).reshape(len(flat), len(ks))  # fmt: skip
+    right = np.array(
+        [
+            [bool(wanted & {ranking.ids[one] for one in line[:k] if one >= 0}) for k in ks]
+            for line, wanted in zip(ranking.concepts.tolist(), gold, strict=True)
+        ],
+        bool,
+    ).reshape(len(flat), len(ks))
     shared = np.array([bool(wanted & set(ranking.sharing_first(row))) for row, wanted in enumerate(gold)], bool)
     covered = np.array([bool(wanted & known) for wanted in gold], bool)
     first_part = np.searchsorted(owner, np.arange(len(queries)))
@@ -301,10 +299,13 @@ def evaluate(
     metrics += (Metric("accuracy@1 (any concept of the name)", ("shared@1",)),)
     varying = [name for name in ("covered", "seen") if name in columns and rows[name].n_unique() > 1]
     notes = {
-        "queries": len(queries), "composite": sum(len(parts) > 1 for parts in queries.parts),
-        "names": len(targets.names), "concepts": len(ranking.ids), "covered": int(rows["covered"].sum()),
+        "queries": len(queries),
+        "composite": sum(len(parts) > 1 for parts in queries.parts),
+        "names": len(targets.names),
+        "concepts": len(ranking.ids),
+        "covered": int(rows["covered"].sum()),
         "without_answer": int((ranking.concepts[first_part, 0] < 0).sum()),
-    }  # fmt: skip
+    }
     return Result(rows, metrics, (*subsets, *varying), notes=notes)
 
 

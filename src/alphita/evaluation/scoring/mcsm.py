@@ -47,11 +47,7 @@ def scores(near: NDArray[np.int64], own: NDArray[np.bool_], of_type: NDArray[np.
 
 
 def mcsm(
-    vectors: NDArray[np.float32],
-    types: NDArray[np.bool_],
-    k: int = 40,
-    *,
-    advance: Callable[[int], None] | None = None,
+    vectors: NDArray[np.float32], types: NDArray[np.bool_], k: int = 40, *, advance: Callable[[int], None] | None = None
 ) -> NDArray[np.float64]:
     """Return the score of every concept for every type that it has.
 

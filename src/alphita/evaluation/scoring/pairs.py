@@ -152,17 +152,24 @@ def result_of(
     """
     frames = []
     for number, (one, values) in enumerate(zip(sets, similarity, strict=True)):
-        frames.append(pl.DataFrame({
-            "dataset": [one.name] * len(one), "set": np.full(len(one), number), "left": list(one.left),
-            "right": list(one.right), "gold": np.asarray(one.gold, np.float64),
-            "similarity": np.asarray(values, np.float64), **{name: list(held) for name, held in one.columns.items()},
-        }).with_columns(pl.col("similarity").fill_nan(None)))  # fmt: skip
+        frames.append(
+            pl.DataFrame(
+                {
+                    "dataset": [one.name] * len(one),
+                    "set": np.full(len(one), number),
+                    "left": list(one.left),
+                    "right": list(one.right),
+                    "gold": np.asarray(one.gold, np.float64),
+                    "similarity": np.asarray(values, np.float64),
+                    **{name: list(held) for name, held in one.columns.items()},
+                }
+            ).with_columns(pl.col("similarity").fill_nan(None))
+        )
     rows = pl.concat(frames, how="diagonal_relaxed").with_row_index("pair")
-    missing = {
-        one.name: int(np.isnan(values).sum()) for one, values in zip(sets, similarity, strict=True)
-    }  # fmt: skip
+    missing = {one.name: int(np.isnan(values).sum()) for one, values in zip(sets, similarity, strict=True)}
     counted = {
-        "pairs": len(rows), "pairs without an answer": sum(missing.values()),
+        "pairs": len(rows),
+        "pairs without an answer": sum(missing.values()),
         **{f"pairs without an answer in {name}": count for name, count in missing.items() if count and len(sets) > 1},
-    }  # fmt: skip
+    }
     return Result(rows, metrics, ("dataset", *subsets), notes={**counted, **(notes or {})})

@@ -209,9 +209,13 @@ def _paired(metric: Metric, ours: pl.DataFrame, theirs: pl.DataFrame, seed: int)
     low, high = np.quantile(draws, [0.025, 0.975])
     least = (min((draws <= 0).sum(), (draws >= 0).sum()) + 1) / (len(draws) + 1)
     return {
-        "metric": metric.name, "difference": float(value), "low": float(low), "high": float(high),
-        "p": float(min(1.0, 2 * least)), "n": len(left),
-    }  # fmt: skip
+        "metric": metric.name,
+        "difference": float(value),
+        "low": float(low),
+        "high": float(high),
+        "p": float(min(1.0, 2 * least)),
+        "n": len(left),
+    }
 
 
 def merge_notes(*notes: Mapping[str, Any]) -> dict[str, Any]:

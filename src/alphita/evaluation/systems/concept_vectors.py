@@ -39,9 +39,12 @@ class ConceptVectorSystem:
         self.path, self.prefix, self.name = path, prefix, name or path.name
         self.dim, self._header = _read_shape(path)
         self.facts: dict[str, Any] = {
-            "kind": "concept_vectors", "file": path.name, "sha256": artefact.hash_file(path), "dimension": self.dim,
+            "kind": "concept_vectors",
+            "file": path.name,
+            "sha256": artefact.hash_file(path),
+            "dimension": self.dim,
             "prefix": prefix,
-        }  # fmt: skip
+        }
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._sought: set[str] = set()
 

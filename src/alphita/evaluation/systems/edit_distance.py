@@ -40,9 +40,7 @@ class EditDistanceSystem:
         at_once = max(1, NUMBERS_AT_ONCE // len(terms))
         for start in range(0, len(queries), at_once):
             block = queries[start : start + at_once]
-            values = self._process.cdist(
-                block, terms, scorer=self._scorer, dtype=np.float32, workers=machine.cores()
-            )  # fmt: skip
+            values = self._process.cdist(block, terms, scorer=self._scorer, dtype=np.float32, workers=machine.cores())
             # Two empty strings have no edits between them, but say nothing of one another.
             values[[not query for query in block]] = 0
             similarity[start : start + at_once], rows[start : start + at_once] = greatest(values, k)

@@ -137,14 +137,22 @@ def load(argument: str, options: Mapping[str, str]) -> EncoderSystem:
     if length is not None and not (length.isdecimal() and int(length)):
         raise UsageError(f"option max_length of an encoder is a number of tokens, 1 or more, not {length!r}")
     encoder = TermEncoder.load(
-        argument, pooling=options.get("pooling"), max_length=int(length) if length else None,
-        precision=options.get("precision", "auto"), device=options.get("device", "auto"),
-    )  # fmt: skip
+        argument,
+        pooling=options.get("pooling"),
+        max_length=int(length) if length else None,
+        precision=options.get("precision", "auto"),
+        device=options.get("device", "auto"),
+    )
     rules = tuple(rule for rule in DEFAULT_RULES if cased == "false" or rule != "lowercase")
     facts = {
-        "kind": "encoder", "encoder": argument, "content_hash": encoder.content_hash, "precision": encoder.precision,
-        "pooling": encoder.pooling, "max_length": encoder.max_length, "rules": list(rules),
-    }  # fmt: skip
+        "kind": "encoder",
+        "encoder": argument,
+        "content_hash": encoder.content_hash,
+        "precision": encoder.precision,
+        "pooling": encoder.pooling,
+        "max_length": encoder.max_length,
+        "rules": list(rules),
+    }
     if (trained := _trained(encoder.folder)) is not None:
         facts["trained"] = trained
     prefix = f"{options['prefix'].strip()} " if options.get("prefix", "").strip() else ""

@@ -35,10 +35,14 @@ class GraphVectorSystem:
         self.dim = self.vectors.dim
         facts = self.vectors.facts
         self.facts: dict[str, Any] = {
-            "kind": "graph_vectors", "file": path.name, "model": self.vectors.model, "dimension": self.dim,
-            "terminology": facts.get("terminology_hash"), "split": facts.get("split_hash"),
+            "kind": "graph_vectors",
+            "file": path.name,
+            "model": self.vectors.model,
+            "dimension": self.dim,
+            "terminology": facts.get("terminology_hash"),
+            "split": facts.get("split_hash"),
             "figures": facts.get("figures", {}).get("test"),
-        }  # fmt: skip
+        }
 
     def encode_concepts(self, ids: Sequence[str]) -> NDArray[np.float32]:
         """Return (n, d) float32; a row of NaN for a concept that has no vector."""
@@ -57,9 +61,10 @@ class GraphVectorSystem:
         """
         if triples_hash(entities, relations, train) != self.vectors.facts.get("train_hash"):
             raise InputError(
-                "these vectors were trained on other triples than the benchmark's training part", file=self.path,
+                "these vectors were trained on other triples than the benchmark's training part",
+                file=self.path,
                 remedy="train and evaluate with one terminology, split, seed, rare, inverse, test and validation",
-            )  # fmt: skip
+            )
         return self.vectors.scorer(entities, relations)
 
 

@@ -55,9 +55,19 @@ class NormalizerSystem:
     """The normaliser, as a benchmark sees it. Ranks concepts; a pair of strings has the encoder's cosine."""
 
     def __init__(
-        self, terms: TermEncoder, name: str, *, ranking: str, contexts: bool, split: Path | None,
-        calibration: Path | None, fit_own: bool, choice: Choice, seed: int, facts: dict[str, Any],
-    ) -> None:  # fmt: skip
+        self,
+        terms: TermEncoder,
+        name: str,
+        *,
+        ranking: str,
+        contexts: bool,
+        split: Path | None,
+        calibration: Path | None,
+        fit_own: bool,
+        choice: Choice,
+        seed: int,
+        facts: dict[str, Any],
+    ) -> None:
         """Use `load`."""
         self.name, self.facts, self.rules = name, facts, DEFAULT_RULES
         self._encoder, self._ranking, self._contexts, self._split, self._seed = terms, ranking, contexts, split, seed
@@ -203,11 +213,18 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     opened = TermEncoder.load(argument, precision=options.get("precision", "auto"))
     short = Path(argument).name if Path(argument).exists() else argument
     facts = {
-        "kind": "normalizer", "encoder": argument, "content_hash": opened.content_hash, "ranking": ranking,
-        "contexts": contexts, "borrow": borrow, "learn": choice.learn, "fit": fitted,
-        "split": options.get("split"), "calibration": options.get("calibration"),
+        "kind": "normalizer",
+        "encoder": argument,
+        "content_hash": opened.content_hash,
+        "ranking": ranking,
+        "contexts": contexts,
+        "borrow": borrow,
+        "learn": choice.learn,
+        "fit": fitted,
+        "split": options.get("split"),
+        "calibration": options.get("calibration"),
         "seed": int(seed),
-    }  # fmt: skip
+    }
     if "split" in options and "calibration" in options:
         raise UsageError("options split and calibration of the normalizer exclude each other: the one is to fit by")
     split = Path(options["split"]) if "split" in options else None
@@ -216,10 +233,17 @@ def load(argument: str, options: Mapping[str, str]) -> NormalizerSystem:
     others = [f",{name}={value}" for name, value in told.items() if value != USUAL[name]]
     name = options.get("name") or "".join([f"normalizer:{short},{ranking}", *others])
     return NormalizerSystem(
-        opened, name, ranking=ranking, contexts=contexts, split=split, calibration=source, fit_own=fitted == "own",
-        choice=choice, seed=int(seed),
+        opened,
+        name,
+        ranking=ranking,
+        contexts=contexts,
+        split=split,
+        calibration=source,
+        fit_own=fitted == "own",
+        choice=choice,
+        seed=int(seed),
         facts=facts,
-    )  # fmt: skip
+    )
 
 
 def _truth(options: Mapping[str, str], name: str) -> bool:

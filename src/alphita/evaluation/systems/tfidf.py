@@ -23,8 +23,11 @@ class TfidfSystem:
     def __init__(self) -> None:
         """Make the system; it has no settings."""
         self.facts: dict[str, Any] = {
-            "kind": "tfidf", "analyzer": "char_wb", "ngram_range": [3, 3], "rules": list(self.rules),
-        }  # fmt: skip
+            "kind": "tfidf",
+            "analyzer": "char_wb",
+            "ngram_range": [3, 3],
+            "rules": list(self.rules),
+        }
 
     def neighbours(
         self, queries: Sequence[str], terms: Sequence[str], k: int

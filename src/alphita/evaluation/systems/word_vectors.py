@@ -74,9 +74,14 @@ class WordVectorSystem:
         self.rules = tuple(rule for rule in DEFAULT_RULES if lower or rule != "lowercase")
         self.layout = read_layout(path)
         self.facts: dict[str, Any] = {
-            "kind": "word_vectors", "file": path.name, "sha256": artefact.hash_file(path),
-            "dimension": self.layout.dim, "words": self.layout.words, "limit": limit, "rules": list(self.rules),
-        }  # fmt: skip
+            "kind": "word_vectors",
+            "file": path.name,
+            "sha256": artefact.hash_file(path),
+            "dimension": self.layout.dim,
+            "words": self.layout.words,
+            "limit": limit,
+            "rules": list(self.rules),
+        }
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._sought: set[str] = set()
 

@@ -34,7 +34,7 @@ def build(dim: int, options: dict[str, Any]) -> torch.nn.Module:
     """Return PyKEEN's TransE of vectors of `dim` numbers."""
     model: torch.nn.Module = require("pykeen.models", "graph").TransE(
         embedding_dim=dim, scoring_fct_norm=2, entity_constrainer=to_length_1, **options
-    )  # fmt: skip
+    )
     return model
 
 

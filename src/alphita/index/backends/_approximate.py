@@ -168,8 +168,9 @@ def calibrate(
             return {**settings, "recall_at_1": round(recall, 4), "probes": len(queries)}
     raise InputError(
         f"{name} finds the nearest string for only {recall:.1%} of {len(queries):,} misspelt strings, even with "
-        f"{steps[-1]}; {RECALL:.0%} are needed", remedy="compare all of them: --backend faiss",
-    )  # fmt: skip
+        f"{steps[-1]}; {RECALL:.0%} are needed",
+        remedy="compare all of them: --backend faiss",
+    )
 
 
 def attach(

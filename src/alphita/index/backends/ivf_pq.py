@@ -37,10 +37,18 @@ LISTED_AT_ONCE = 256
 STEPS = [
     {"nprobe": lists, "scored_again": again}
     for lists, again in (
-        (16, 128), (32, 128), (64, 256), (128, 256), (128, 512), (256, 512), (512, 1024), (1024, 1024), (2048, 1024),
+        (16, 128),
+        (32, 128),
+        (64, 256),
+        (128, 256),
+        (128, 512),
+        (256, 512),
+        (512, 1024),
+        (1024, 1024),
+        (2048, 1024),
         (4096, 2048),
     )
-]  # fmt: skip
+]
 
 
 def build(vectors: Vectors, folder: Path, probes: Probes) -> dict[str, Any]:

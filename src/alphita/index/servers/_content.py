@@ -31,8 +31,11 @@ class IndexContent:
         self.index = index
         kept = {name: index.manifest[name] for name in KEPT if name in index.manifest}
         self.facts: dict[str, Any] = {
-            "format": FORMAT, **kept, "index_hash": index.content_hash, "languages": _languages(index.segment.terms),
-        }  # fmt: skip
+            "format": FORMAT,
+            **kept,
+            "index_hash": index.content_hash,
+            "languages": _languages(index.segment.terms),
+        }
         self.vectors: NDArray[Any] = index.vectors
 
     def strings(self, start: int, stop: int) -> list[str]:
@@ -51,10 +54,17 @@ class IndexContent:
         # An index without the concepts' own sources has the terms'.
         source = concepts if "source" in concepts.column_names else table
         columns: Iterator[Any] = zip(
-            row.tolist(), place.tolist(),
-            _texts(concepts, "id"), _texts(concepts, "name"), _texts(table, "string"), _texts(table, "scope"),
-            _texts(source, "source"), _texts(table, "language"), _types(concepts), strict=True,
-        )  # fmt: skip
+            row.tolist(),
+            place.tolist(),
+            _texts(concepts, "id"),
+            _texts(concepts, "name"),
+            _texts(table, "string"),
+            _texts(table, "scope"),
+            _texts(source, "source"),
+            _texts(table, "language"),
+            _types(concepts),
+            strict=True,
+        )
         return [(row, ServerTerm(*rest)) for row, *rest in columns]
 
 

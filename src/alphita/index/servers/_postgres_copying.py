@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 
 STRINGS_AT_ONCE = 16_384
 STRING_COLUMNS = ("id", "string", "vector")
-TERM_COLUMNS = (
-    "string", "place", "hash", "concept_id", "concept_name", "term", "scope", "source", "language", "types",
-)  # fmt: skip
+TERM_COLUMNS = ("string", "place", "hash", "concept_id", "concept_name", "term", "scope", "source", "language", "types")
 TERM_TYPES = ("int8", "int4", "bytea", "text", "text", "text", "text", "text", "text", "text[]")
 
 
 def _copy(
-    connection: psycopg.Connection, table: sql.Composable, columns: tuple[str, ...], types: tuple[str, ...],
+    connection: psycopg.Connection,
+    table: sql.Composable,
+    columns: tuple[str, ...],
+    types: tuple[str, ...],
     rows: Iterable[tuple[Any, ...]],
-) -> int:  # fmt: skip
+) -> int:
     from psycopg import sql
 
     names = sql.SQL(", ").join(sql.Identifier(column) for column in columns)
@@ -109,9 +110,10 @@ def incoming(connection: psycopg.Connection, content: Content) -> None:
     connection.execute('CREATE TEMPORARY TABLE incoming_strings (row bigint, string text COLLATE "C") ON COMMIT DROP')
     connection.execute("CREATE TEMPORARY TABLE incoming_terms (row bigint, hash bytea) ON COMMIT DROP")
     strings = (
-        (start + place, string) for start, stop in _blocks(content)
+        (start + place, string)
+        for start, stop in _blocks(content)
         for place, string in enumerate(content.strings(start, stop))
-    )  # fmt: skip
+    )
     _copy(connection, sql.Identifier("incoming_strings"), ("row", "string"), ("int8", "text"), strings)
     with progress.bar("Comparing", total=len(content.vectors), unit="strings") as bar:
         terms = ((row, hashed) for row, _, hashed, *_ in all_terms(content, bar))

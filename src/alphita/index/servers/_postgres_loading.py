@@ -110,15 +110,17 @@ def update(connection: psycopg.Connection, schema: str, content: Content, releas
         strings_removed = connection.execute(
             _sql(
                 "DELETE FROM {schema}.strings s WHERE NOT EXISTS "
-                "(SELECT FROM incoming_strings i WHERE i.string = s.string)", schema,
+                "(SELECT FROM incoming_strings i WHERE i.string = s.string)",
+                schema,
             )
-        ).rowcount  # fmt: skip
+        ).rowcount
         new = connection.execute(
             _sql(
                 "SELECT i.row FROM incoming_strings i WHERE NOT EXISTS "
-                "(SELECT FROM {schema}.strings s WHERE s.string = i.string) ORDER BY i.row", schema,
+                "(SELECT FROM {schema}.strings s WHERE s.string = i.string) ORDER BY i.row",
+                schema,
             )
-        ).fetchall()  # fmt: skip
+        ).fetchall()
         first = connection.execute(_sql("SELECT coalesce(max(id), 0) + 1 FROM {schema}.strings", schema)).fetchone()
         assert first is not None
         with progress.bar("Copying new strings", total=len(new), unit="strings") as bar:
@@ -128,9 +130,10 @@ def update(connection: psycopg.Connection, schema: str, content: Content, releas
             _sql(
                 "SELECT i.row, i.hash, s.id FROM incoming_terms i JOIN incoming_strings USING (row) "
                 "JOIN {schema}.strings s USING (string) "
-                "WHERE NOT EXISTS (SELECT FROM {schema}.terms t WHERE t.hash = i.hash) ORDER BY i.row", schema,
+                "WHERE NOT EXISTS (SELECT FROM {schema}.terms t WHERE t.hash = i.hash) ORDER BY i.row",
+                schema,
             )
-        ).fetchall()  # fmt: skip
+        ).fetchall()
         terms_added = copying.terms(connection, schema, copying.some_terms(content, wanted))
         connection.execute(_sql("ANALYZE {schema}.strings, {schema}.terms", schema))
         total = connection.execute(_sql("SELECT count(*) FROM {schema}.terms", schema)).fetchone()
@@ -163,9 +166,11 @@ def _sql(text: LiteralString, schema: str, table: str = "", *, dim: int = 0, to:
     from psycopg import sql
 
     return sql.SQL(text).format(
-        schema=sql.Identifier(schema), table=sql.Literal(f"{schema}.{table}"), dim=sql.Literal(dim),
+        schema=sql.Identifier(schema),
+        table=sql.Literal(f"{schema}.{table}"),
+        dim=sql.Literal(dim),
         to=sql.Identifier(to or schema),
-    )  # fmt: skip
+    )
 
 
 def _alone(connection: psycopg.Connection, schema: str) -> None:
@@ -199,8 +204,9 @@ def _link(connection: psycopg.Connection, schema: str, content: Content, graph: 
     )
     statement = _sql(
         "CREATE INDEX vectors ON {schema}.strings USING hnsw (vector halfvec_ip_ops) "
-        f"WITH (m = {graph['neighbours']}, ef_construction = {graph['ef_construction']})", schema,
-    )  # fmt: skip
+        f"WITH (m = {graph['neighbours']}, ef_construction = {graph['ef_construction']})",
+        schema,
+    )
     progress.say(f"linking {n:,} vectors")
     try:
         with connection.transaction():
@@ -212,8 +218,12 @@ def _link(connection: psycopg.Connection, schema: str, content: Content, graph: 
 
 
 def _calibrate(
-    connection: psycopg.Connection, schema: str, measure: Measure, rows_of: Any, graph: dict[str, int],  # noqa: ANN401
-) -> dict[str, Any]:  # fmt: skip
+    connection: psycopg.Connection,
+    schema: str,
+    measure: Measure,
+    rows_of: Any,  # noqa: ANN401
+    graph: dict[str, int],
+) -> dict[str, Any]:
     """Return the first step whose recall@1 is enough, with that recall.
 
     Args:
@@ -259,7 +269,7 @@ def _nearest(
                 schema,
             ),
             [[HalfVector(query) for query in queries[start : start + QUERIES_AT_ONCE]], taken],
-        ).fetchall()  # fmt: skip
+        ).fetchall()
         found += [number for (number,) in rows]
     return np.array(found, np.int64)
 
@@ -275,19 +285,24 @@ def _measure_again(
         rows = connection.execute(
             _sql(
                 "SELECT i.row FROM unnest(%s::bigint[]) WITH ORDINALITY q (id, number) "
-                "JOIN {schema}.strings USING (id) JOIN incoming_strings i USING (string) ORDER BY q.number", schema,
+                "JOIN {schema}.strings USING (id) JOIN incoming_strings i USING (string) ORDER BY q.number",
+                schema,
             ),
             [ids.tolist()],
-        ).fetchall()  # fmt: skip
+        ).fetchall()
         return np.array(rows, np.int64)[:, 0]
 
     return _calibrate(connection, schema, Measure(content.vectors, queries), rows_of, graph)
 
 
 def _record(
-    connection: psycopg.Connection, schema: str, content: Content, release: str, search: dict[str, Any],
+    connection: psycopg.Connection,
+    schema: str,
+    content: Content,
+    release: str,
+    search: dict[str, Any],
     counts: tuple[int, int],
-) -> None:  # fmt: skip
+) -> None:
     from psycopg.types.json import Jsonb
 
     connection.execute(

@@ -189,9 +189,10 @@ class PostgresIndex:
         from psycopg import sql
 
         tests: dict[str, LiteralString] = {
-            "source": "AND t.source = ANY(%(source)s)", "languages": "AND t.language = ANY(%(language)s)",
+            "source": "AND t.source = ANY(%(source)s)",
+            "languages": "AND t.language = ANY(%(language)s)",
             "types": "AND t.types && %(types)s::text[]",
-        }  # fmt: skip
+        }
         passing = sql.SQL(" ".join(tests[name] for name in filters))
         some = self._statement(SOME, passing=passing) if filters else sql.SQL("")
         return self._statement(NEAREST, some=some, passing=passing, compared=sql.SQL(compared))

@@ -104,9 +104,16 @@ class Document:
                 continue
             system, target = _target(self._release, header, one)
             lines.append(
-                dump({"target_system": system, "code": one.mention_code or "", "display": _display(one),
-                      "target": dump(target) if target else ""}) + "\n"
-            )  # fmt: skip
+                dump(
+                    {
+                        "target_system": system,
+                        "code": one.mention_code or "",
+                        "display": _display(one),
+                        "target": dump(target) if target else "",
+                    }
+                )
+                + "\n"
+            )
         return "".join(lines).encode("utf-8")
 
     def finish(self, header: Header, part: Path, out: Path) -> None:
@@ -325,20 +332,43 @@ def _display(mapping: Mapping) -> str:
 def _head(release: Release, header: Header) -> dict[str, Any]:
     name = re.sub(r"[^A-Za-z0-9]+", "_", header.set_id.rstrip("/").rpartition("/")[2]).strip("_")
     facts = {
-        "resourceType": "ConceptMap", "url": header.set_id, "version": header.version,
-        "name": f"Map_{name}"[:255] if name else "Map", "status": "draft", "date": header.date,
-        "description": f"Made by {header.tool} {header.tool_version}.", "copyright": header.licence, **release.FIELDS,
-    }  # fmt: skip
+        "resourceType": "ConceptMap",
+        "url": header.set_id,
+        "version": header.version,
+        "name": f"Map_{name}"[:255] if name else "Map",
+        "status": "draft",
+        "date": header.date,
+        "description": f"Made by {header.tool} {header.tool_version}.",
+        "copyright": header.licence,
+        **release.FIELDS,
+    }
     return {key: value for key, value in facts.items() if value}
 
 
 def _mapping(number: int, code: str | None, display: str, concept: str | None, facts: dict[str, Any] | None) -> Mapping:
     """Return the mapping of an element and one of its targets."""
     values: dict[str, Any] = {
-        "row": number, "mention_code": code or None, "mention": display, "frequency": None, "rank": 1,
-        "concept_id": concept, "concept_name": None, "matched_term": None, "similarity": None, "confidence": None,
-        "decision": None, "method": "nil" if concept is None else "nearest", "routes": None, "relation": None,
-        "scope": None, "language": None, "source": None, "code": None, "homonyms": None, "expansion": None,
-        "contradictions": None, "retired_concept": None,
-    }  # fmt: skip
+        "row": number,
+        "mention_code": code or None,
+        "mention": display,
+        "frequency": None,
+        "rank": 1,
+        "concept_id": concept,
+        "concept_name": None,
+        "matched_term": None,
+        "similarity": None,
+        "confidence": None,
+        "decision": None,
+        "method": "nil" if concept is None else "nearest",
+        "routes": None,
+        "relation": None,
+        "scope": None,
+        "language": None,
+        "source": None,
+        "code": None,
+        "homonyms": None,
+        "expansion": None,
+        "contradictions": None,
+        "retired_concept": None,
+    }
     return Mapping(**values | (facts or {}))

@@ -14,14 +14,19 @@ from alphita.terminology import prefixes
 _UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _DELETE = 0x7F
 _WAYS = {
-    "exact": "equal letters", "letters": "similar letters", "vectors": "similar meaning",
-    "abbreviation": "its long form", "spelling": "its right spelling", "shortened": "its main words",
+    "exact": "equal letters",
+    "letters": "similar letters",
+    "vectors": "similar meaning",
+    "abbreviation": "its long form",
+    "spelling": "its right spelling",
+    "shortened": "its main words",
     "unspecified": "its name with or without NOS",
-}  # fmt: skip
+}
 _RELATIONS = {
-    "broad": "the concept is broader than the mention", "narrow": "the concept is narrower than the mention",
+    "broad": "the concept is broader than the mention",
+    "narrow": "the concept is narrower than the mention",
     "related": "the concept is only related to the mention",
-}  # fmt: skip
+}
 _BEGINNINGS = ("/", "#", "=", "_", ":")
 _COLUMNS = 6
 
@@ -73,10 +78,14 @@ def _answer_row(header: Header, answers: Sequence[Mapping], place: int) -> str:
     # The roles stay where the style lays the rows out as a grid.
     mapping = answers[place]
     span = f" rowspan={len(answers)}" if len(answers) > 1 else ""
-    start = "<tr role=row class=a>" if place else (
-        f"<tr role=row><td role=cell class=n{span}>{mapping.row:,}</td>"
-        f"<th role=rowheader scope=rowgroup{span}>{_mention(mapping)}</th>"
-    )  # fmt: skip
+    start = (
+        "<tr role=row class=a>"
+        if place
+        else (
+            f"<tr role=row><td role=cell class=n{span}>{mapping.row:,}</td>"
+            f"<th role=rowheader scope=rowgroup{span}>{_mention(mapping)}</th>"
+        )
+    )
     cells = (_answer(header, mapping), _confidence(mapping), _decision(mapping), _why(mapping))
     return start + "".join(f"<td role=cell>{one}</td>" for one in cells) + "</tr>"
 
@@ -206,9 +215,11 @@ def _particulars(mapping: Mapping, *, whole: bool = False) -> str:
 
     They are one text, each value an isolate of its own: as elements, they would be most of the page.
     """
-    return '<p class=quiet>' + " · ".join(
-        f"{name}: \u2068{text(value)}\u2069" for name, value in _fields(mapping, whole) if value
-    ) + "</p>"  # fmt: skip
+    return (
+        "<p class=quiet>"
+        + " · ".join(f"{name}: \u2068{text(value)}\u2069" for name, value in _fields(mapping, whole) if value)
+        + "</p>"
+    )
 
 
 def _fields(mapping: Mapping, whole: bool) -> Iterator[tuple[str, str | None]]:

@@ -24,9 +24,11 @@ _DEFAULTS = {one.name: one.default for one in fields(Mapping) if one.default is 
 # What must not be None, and what stands there when the file has no such column or an empty cell.
 _FILLED = {"rank": 1, "method": "nearest", "mention": "", "status": "unreviewed", "mapping_type": "maps_to"}
 _ALLOWED: dict[str, tuple[str, ...]] = {
-    "method": get_args(Method), "relation": get_args(Relation), "status": get_args(Status),
+    "method": get_args(Method),
+    "relation": get_args(Relation),
+    "status": get_args(Status),
     "mapping_type": get_args(MappingType),
-}  # fmt: skip
+}
 _BETWEEN = {"similarity": (-1.0, 1.0), "confidence": (0.0, 1.0)}
 # Without them a file says nothing of any mapping: every row would read as one that no concept fits.
 NEEDED = ("mention", "concept_id")
@@ -37,17 +39,16 @@ _MOST_WHOLE = 2.0**53
 def no_column(name: str, path: Path, known: Sequence[str]) -> InputError:
     """Return the error of a file that lacks a column it needs."""
     return InputError(
-        unknown("column", name, known).replace("unknown", "no", 1), file=path,
+        unknown("column", name, known).replace("unknown", "no", 1),
+        file=path,
         remedy="give a table whose columns are named as those that `alphita normalize` writes",
-    )  # fmt: skip
+    )
 
 
 def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     """Count the values of fields that are no column."""
     left_out = [name for name in COLUMNS if name not in header.columns]
-    counts = Counter(
-        name for mapping in mappings for name in left_out if getattr(mapping, name) != _DEFAULTS.get(name)
-    )  # fmt: skip
+    counts = Counter(name for mapping in mappings for name in left_out if getattr(mapping, name) != _DEFAULTS.get(name))
     return dict(counts)
 
 

@@ -56,8 +56,12 @@ def delimited(
         raise InputError(f"the header cannot be read: {error}", file=path, line=after + 1) from None
     repeated = [name for name, times in Counter(header).items() if name and times > 1]
     if repeated:
-        raise InputError(f"column {repeated[0]!r} stands more than once", file=path, line=after + 1,
-                         remedy="rename or remove all but one")  # fmt: skip
+        raise InputError(
+            f"column {repeated[0]!r} stands more than once",
+            file=path,
+            line=after + 1,
+            remedy="rename or remove all but one",
+        )
     missing = [name for name in needed if name not in header]
     if missing:
         raise InputError(f"no column {missing[0]!r}", file=path, line=after + 1, remedy=f"it has {header}")

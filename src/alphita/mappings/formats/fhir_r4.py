@@ -21,15 +21,38 @@ STREAMS = False
 READS = True
 PREFIXED = True
 LOSSES = (
-    "mention", "frequency", "rank", "concept_name", "matched_term", "similarity", "confidence", "decision", "method",
-    "routes", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions",
-    "retired_concept", "explanation", "status", "mapping_type", "reviewer", "reviewed_at", "comment",
-)  # fmt: skip
+    "mention",
+    "frequency",
+    "rank",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "confidence",
+    "decision",
+    "method",
+    "routes",
+    "scope",
+    "language",
+    "source",
+    "code",
+    "homonyms",
+    "expansion",
+    "contradictions",
+    "retired_concept",
+    "explanation",
+    "status",
+    "mapping_type",
+    "reviewer",
+    "reviewed_at",
+    "comment",
+)
 
 EQUIVALENCES = {"exact": "equivalent", "broad": "wider", "narrow": "narrower", "related": "inexact", None: "relatedto"}
 RELATIONS = {code: relation for relation, code in EQUIVALENCES.items()} | {
-    "equal": "exact", "subsumes": "broad", "specializes": "narrow",
-}  # fmt: skip
+    "equal": "exact",
+    "subsumes": "broad",
+    "specializes": "narrow",
+}
 UNMATCHED = ("unmatched", "disjoint")
 NEEDED = {"narrower": NARROWER, "inexact": INEXACT}
 
@@ -71,9 +94,10 @@ class _R4:
             allowed = sorted([*RELATIONS, *UNMATCHED])
             raise InputError(f"must be one of {allowed}", field="equivalence", value=equivalence)
         return {
-            "relation": RELATIONS[equivalence], "concept_name": target.get("display"),
+            "relation": RELATIONS[equivalence],
+            "concept_name": target.get("display"),
             "comment": None if comment in COMMENTS else comment,
-        }  # fmt: skip
+        }
 
 
 _DOCUMENT = _conceptmap.Document(_R4())

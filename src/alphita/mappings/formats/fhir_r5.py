@@ -22,19 +22,46 @@ STREAMS = False
 READS = True
 PREFIXED = True
 LOSSES = (
-    "mention", "frequency", "rank", "concept_name", "matched_term", "similarity", "confidence", "decision", "method",
-    "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions",
-    "retired_concept", "explanation", "status", "mapping_type", "reviewer", "reviewed_at", "comment",
-)  # fmt: skip
+    "mention",
+    "frequency",
+    "rank",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "confidence",
+    "decision",
+    "method",
+    "routes",
+    "relation",
+    "scope",
+    "language",
+    "source",
+    "code",
+    "homonyms",
+    "expansion",
+    "contradictions",
+    "retired_concept",
+    "explanation",
+    "status",
+    "mapping_type",
+    "reviewer",
+    "reviewed_at",
+    "comment",
+)
 
 RELATIONSHIPS = {
-    "exact": "equivalent", "broad": "source-is-narrower-than-target", "narrow": "source-is-broader-than-target",
-    "related": "related-to", None: "related-to",
-}  # fmt: skip
+    "exact": "equivalent",
+    "broad": "source-is-narrower-than-target",
+    "narrow": "source-is-broader-than-target",
+    "related": "related-to",
+    None: "related-to",
+}
 RELATIONS = {
-    "equivalent": "exact", "source-is-narrower-than-target": "broad", "source-is-broader-than-target": "narrow",
+    "equivalent": "exact",
+    "source-is-narrower-than-target": "broad",
+    "source-is-broader-than-target": "narrow",
     "related-to": "related",
-}  # fmt: skip
+}
 UNRELATED = "not-related-to"
 
 
@@ -63,14 +90,19 @@ class _R5:
         """Return the target of a mapping."""
         comment = text(mapping.comment) or (NARROWER if mapping.relation == "narrow" else None)
         facts = {
-            "code": code, "display": text(mapping.concept_name), "relationship": RELATIONSHIPS[mapping.relation],
+            "code": code,
+            "display": text(mapping.concept_name),
+            "relationship": RELATIONSHIPS[mapping.relation],
             "comment": comment,
             "property": [
-                *({"code": name, "valueDecimal": number}
-                  for name in ("confidence", "similarity") if (number := getattr(mapping, name)) is not None),
+                *(
+                    {"code": name, "valueDecimal": number}
+                    for name in ("confidence", "similarity")
+                    if (number := getattr(mapping, name)) is not None
+                ),
                 *([{"code": "status", "valueString": mapping.status}] if mapping.status != "unreviewed" else []),
             ],
-        }  # fmt: skip
+        }
         return {name: value for name, value in facts.items() if value}
 
     @staticmethod
@@ -88,9 +120,10 @@ class _R5:
             allowed = sorted([*RELATIONS, UNRELATED])
             raise InputError(f"must be one of {allowed}", field="relationship", value=relationship)
         found: dict[str, Any] = {
-            "relation": RELATIONS[relationship], "concept_name": target.get("display"),
+            "relation": RELATIONS[relationship],
+            "concept_name": target.get("display"),
             "comment": None if comment in COMMENTS else comment,
-        }  # fmt: skip
+        }
         for at, one in enumerate(target.get("property") or []):
             name, number = one.get("code"), one.get("valueDecimal")
             if name in ("confidence", "similarity") and isinstance(number, int | float):

@@ -121,9 +121,10 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
         InputError: always.
     """
     raise InputError(
-        "an HTML page is for people, and no mappings can be read from it", file=path,
+        "an HTML page is for people, and no mappings can be read from it",
+        file=path,
         remedy="give the mappings as csv, jsonl, parquet or sssom",
-    )  # fmt: skip
+    )
 
 
 def _counted(part: Path) -> _Counts:
@@ -168,9 +169,12 @@ def _facts(header: Header) -> Iterator[tuple[str, str]]:
     made = f"{header.tool} {header.tool_version}".strip()
     mapping_set = " ".join(filter(None, (header.set_id, header.version)))
     for name, value in {
-        "Codes of the mentions": codes, "Mapping set": mapping_set, "Licence": header.licence, "Date": header.date,
+        "Codes of the mentions": codes,
+        "Mapping set": mapping_set,
+        "Licence": header.licence,
+        "Date": header.date,
         "Made by": made,
-    }.items():  # fmt: skip
+    }.items():
         if value:
             yield name, text(value)
 
@@ -183,9 +187,7 @@ def _system(header: Header, prefix: str) -> str:
 
 def _bar(groups: Counter[str]) -> str:
     """Return the segments of the bar, one for each group that there is."""
-    return "".join(
-        f'<i class="{group}" style="flex-grow:{groups[group]}"></i>' for group in GROUPS if groups[group]
-    )  # fmt: skip
+    return "".join(f'<i class="{group}" style="flex-grow:{groups[group]}"></i>' for group in GROUPS if groups[group])
 
 
 def _legend(groups: Counter[str]) -> str:

@@ -38,9 +38,9 @@ def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
     """Return the mappings as objects."""
     values = attrgetter(*header.columns)
     dump = json.JSONEncoder(ensure_ascii=False).encode
-    return "".join(
-        dump(dict(zip(header.columns, values(mapping), strict=True))) + "\n" for mapping in mappings
-    ).encode("utf-8")  # fmt: skip
+    return "".join(dump(dict(zip(header.columns, values(mapping), strict=True))) + "\n" for mapping in mappings).encode(
+        "utf-8"
+    )
 
 
 def finish(header: Header, part: Path, out: Path) -> None:

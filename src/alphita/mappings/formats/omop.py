@@ -33,15 +33,45 @@ STREAMS = False
 READS = True
 PREFIXED = False
 LOSSES = (
-    "mention_code", "mention", "frequency", "rank", "concept_name", "matched_term", "similarity", "confidence",
-    "decision", "method", "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion",
-    "contradictions", "retired_concept", "explanation", "status", "mapping_type", "reviewer", "reviewed_at", "comment",
-)  # fmt: skip
+    "mention_code",
+    "mention",
+    "frequency",
+    "rank",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "confidence",
+    "decision",
+    "method",
+    "routes",
+    "relation",
+    "scope",
+    "language",
+    "source",
+    "code",
+    "homonyms",
+    "expansion",
+    "contradictions",
+    "retired_concept",
+    "explanation",
+    "status",
+    "mapping_type",
+    "reviewer",
+    "reviewed_at",
+    "comment",
+)
 
 COLUMNS = (
-    "source_code", "source_concept_id", "source_vocabulary_id", "source_code_description", "target_concept_id",
-    "target_vocabulary_id", "valid_start_date", "valid_end_date", "invalid_reason",
-)  # fmt: skip
+    "source_code",
+    "source_concept_id",
+    "source_vocabulary_id",
+    "source_code_description",
+    "target_concept_id",
+    "target_vocabulary_id",
+    "valid_start_date",
+    "valid_end_date",
+    "invalid_reason",
+)
 CODE, TARGET = COLUMNS.index("source_code"), COLUMNS.index("target_concept_id")
 NIL = "0"
 MOST = {"source_code": 50, "source_vocabulary_id": 20, "source_code_description": 255, "target_vocabulary_id": 20}
@@ -182,18 +212,42 @@ def _row(header: Header, mapping: Mapping) -> list[str]:
     found = _omop.target(header, mapping.concept_id) or _omop.NONE
     description = mapping.mention.replace("\r", " ")[: MOST["source_code_description"]]
     return [
-        mapping.mention_code or mapping.mention, "0", header.source_vocabulary, description,
-        str(found.omop_concept_id), found.vocabulary, START, END, "",
-    ]  # fmt: skip
+        mapping.mention_code or mapping.mention,
+        "0",
+        header.source_vocabulary,
+        description,
+        str(found.omop_concept_id),
+        found.vocabulary,
+        START,
+        END,
+        "",
+    ]
 
 
 def _mapping(row: dict[str, str], number: int) -> Mapping:
     code, mention = row["source_code"], row.get("source_code_description") or row["source_code"]
     nil = int(row["target_concept_id"]) == 0
     return Mapping(
-        row=number, mention_code=None if code == mention else code, mention=mention, frequency=None, rank=1,
-        concept_id=None if nil else f"OMOP:{int(row['target_concept_id'])}", concept_name=None, matched_term=None,
-        similarity=None, confidence=None, decision=None, method="nil" if nil else "nearest", routes=None, relation=None,
-        scope=None, language=None, source=None, code=None, homonyms=None, expansion=None, contradictions=None,
+        row=number,
+        mention_code=None if code == mention else code,
+        mention=mention,
+        frequency=None,
+        rank=1,
+        concept_id=None if nil else f"OMOP:{int(row['target_concept_id'])}",
+        concept_name=None,
+        matched_term=None,
+        similarity=None,
+        confidence=None,
+        decision=None,
+        method="nil" if nil else "nearest",
+        routes=None,
+        relation=None,
+        scope=None,
+        language=None,
+        source=None,
+        code=None,
+        homonyms=None,
+        expansion=None,
+        contradictions=None,
         retired_concept=None,
-    )  # fmt: skip
+    )

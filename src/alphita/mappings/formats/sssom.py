@@ -38,37 +38,80 @@ STREAMS = False
 READS = True
 PREFIXED = True
 LOSSES = (
-    "mention_code", "rank", "frequency", "concept_name", "matched_term", "similarity", "decision", "method", "routes",
-    "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions", "retired_concept",
-    "explanation", "status", "mapping_type", "reviewer", "reviewed_at",
-)  # fmt: skip
+    "mention_code",
+    "rank",
+    "frequency",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "decision",
+    "method",
+    "routes",
+    "relation",
+    "scope",
+    "language",
+    "source",
+    "code",
+    "homonyms",
+    "expansion",
+    "contradictions",
+    "retired_concept",
+    "explanation",
+    "status",
+    "mapping_type",
+    "reviewer",
+    "reviewed_at",
+)
 
 # In the order of the specification's table.
 SLOTS = (
-    "subject_id", "subject_label", "predicate_id", "predicate_modifier", "object_id", "object_label",
-    "mapping_justification", "reviewer_label", "subject_type", "object_source", "review_date", "confidence",
-    "match_string", "similarity_score", "similarity_measure", "comment",
-)  # fmt: skip
+    "subject_id",
+    "subject_label",
+    "predicate_id",
+    "predicate_modifier",
+    "object_id",
+    "object_label",
+    "mapping_justification",
+    "reviewer_label",
+    "subject_type",
+    "object_source",
+    "review_date",
+    "confidence",
+    "match_string",
+    "similarity_score",
+    "similarity_measure",
+    "comment",
+)
 # Said once in the metadata where all rows agree.
 PROPAGATED = ("subject_type", "object_source", "similarity_measure")
 LITERAL = "rdfs literal"
 NO_TERM = "sssom:NoTermFound"
 COSINE = "cosine similarity"
 PREDICATES = {
-    "exact": "skos:exactMatch", "broad": "skos:broadMatch", "narrow": "skos:narrowMatch", "related": "skos:relatedMatch"
-}  # fmt: skip
+    "exact": "skos:exactMatch",
+    "broad": "skos:broadMatch",
+    "narrow": "skos:narrowMatch",
+    "related": "skos:relatedMatch",
+}
 RELATIONS = {predicate: relation for relation, predicate in PREDICATES.items()} | {
-    "skos:closeMatch": "related", "owl:equivalentClass": "exact", "owl:sameAs": "exact", "rdfs:subClassOf": "broad",
-}  # fmt: skip
+    "skos:closeMatch": "related",
+    "owl:equivalentClass": "exact",
+    "owl:sameAs": "exact",
+    "rdfs:subClassOf": "broad",
+}
 LEXICAL, THRESHOLD, SEMANTIC = (
-    "semapv:LexicalMatching", "semapv:LexicalSimilarityThresholdMatching", "semapv:SemanticSimilarityThresholdMatching"
-)  # fmt: skip
+    "semapv:LexicalMatching",
+    "semapv:LexicalSimilarityThresholdMatching",
+    "semapv:SemanticSimilarityThresholdMatching",
+)
 COMPOSITE, UNSPECIFIED = "semapv:CompositeMatching", "semapv:UnspecifiedMatching"
 MANUAL, REVIEW = "semapv:ManualMappingCuration", "semapv:MappingReview"
 # How a mapping came to be, as far as its justification says so: method and routes.
 MADE: dict[str, tuple[str, str | None]] = {
-    LEXICAL: ("exact", "exact"), THRESHOLD: ("nearest", "letters"), SEMANTIC: ("nearest", "vectors"),
-}  # fmt: skip
+    LEXICAL: ("exact", "exact"),
+    THRESHOLD: ("nearest", "letters"),
+    SEMANTIC: ("nearest", "vectors"),
+}
 # Prefixes that need no declaration.
 BUILT_IN = ("owl", "rdf", "rdfs", "semapv", "skos", "sssom")
 _MARKS = re.compile(r"[\\|]")
@@ -116,15 +159,12 @@ def finish(header: Header, part: Path, out: Path) -> None:
     rows = pl.read_ndjson(part, schema=schema) if os.stat(part).st_size else pl.DataFrame(schema=schema)
     written = len(rows)
     rows = rows.fill_null("").unique().sort(SLOTS)
-    said = {
-        name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]
-    }  # fmt: skip
+    said = {name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]}
     used = sorted({one for name in ("subject_id", "object_id", "object_source") for one in _prefixes(rows[name])})
     needed = ("subject_label", "predicate_id", "object_id", "mapping_justification")
     columns = [
-        name for name in SLOTS
-        if name not in said and ((rows[name] != "").any() or (not len(rows) and name in needed))
-    ]  # fmt: skip
+        name for name in SLOTS if name not in said and ((rows[name] != "").any() or (not len(rows) and name in needed))
+    ]
     with atomic_file(out, "w", private=private, newline="\n") as file:
         file.writelines(f"#{line}\n" for line in _metadata(header, used, said))
         file.write("\t".join(columns) + "\n")
@@ -271,7 +311,8 @@ def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[st
         row=number,
         mention_code=_code(header, subject),
         mention=label,
-        frequency=None, rank=1,
+        frequency=None,
+        rank=1,
         concept_id=None if nil else _known(object_, curies or {}),
         concept_name=slots.get("object_label") or None,
         matched_term=_joined(slots.get("match_string", "")) or None,
@@ -281,13 +322,21 @@ def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[st
         method="nil" if nil else method,
         routes=None if nil else routes,
         relation=None if nil else RELATIONS[predicate],
-        scope=None, language=None, source=None, code=None, homonyms=None, expansion=None, contradictions=None,
-        retired_concept=None, explanation=None,
-        status=status, mapping_type="maps_to",
+        scope=None,
+        language=None,
+        source=None,
+        code=None,
+        homonyms=None,
+        expansion=None,
+        contradictions=None,
+        retired_concept=None,
+        explanation=None,
+        status=status,
+        mapping_type="maps_to",
         reviewer=_joined(slots.get("reviewer_label", "")) or None,
         reviewed_at=slots.get("review_date") or None,
         comment=slots.get("comment") or None,
-    )  # fmt: skip
+    )
 
 
 def _code(header: Header, subject: str) -> str | None:

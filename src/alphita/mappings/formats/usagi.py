@@ -38,35 +38,96 @@ STREAMS = True
 READS = True
 PREFIXED = False
 LOSSES = (
-    "mention_code", "mention", "rank", "concept_name", "matched_term", "similarity", "confidence", "decision", "method",
-    "routes", "relation", "scope", "language", "source", "code", "homonyms", "expansion", "contradictions",
-    "retired_concept", "explanation", "status", "comment", "reviewer", "reviewed_at",
-)  # fmt: skip
+    "mention_code",
+    "mention",
+    "rank",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "confidence",
+    "decision",
+    "method",
+    "routes",
+    "relation",
+    "scope",
+    "language",
+    "source",
+    "code",
+    "homonyms",
+    "expansion",
+    "contradictions",
+    "retired_concept",
+    "explanation",
+    "status",
+    "comment",
+    "reviewer",
+    "reviewed_at",
+)
 
 COLUMNS = (
-    "sourceCode", "sourceName", "sourceFrequency", "sourceAutoAssignedConceptIds", "matchScore", "mappingStatus",
-    "equivalence", "statusSetBy", "statusSetOn", "conceptId", "conceptName", "domainId", "mappingType", "comment",
-    "createdBy", "createdOn", "assignedReviewer",
-)  # fmt: skip
+    "sourceCode",
+    "sourceName",
+    "sourceFrequency",
+    "sourceAutoAssignedConceptIds",
+    "matchScore",
+    "mappingStatus",
+    "equivalence",
+    "statusSetBy",
+    "statusSetOn",
+    "conceptId",
+    "conceptName",
+    "domainId",
+    "mappingType",
+    "comment",
+    "createdBy",
+    "createdOn",
+    "assignedReviewer",
+)
 READ = (
-    "sourceCode", "sourceName", "sourceFrequency", "sourceAutoAssignedConceptIds", "matchScore", "mappingStatus",
-    "equivalence", "statusSetBy", "statusSetOn", "conceptId", "conceptName", "mappingType", "comment",
-)  # fmt: skip
+    "sourceCode",
+    "sourceName",
+    "sourceFrequency",
+    "sourceAutoAssignedConceptIds",
+    "matchScore",
+    "mappingStatus",
+    "equivalence",
+    "statusSetBy",
+    "statusSetOn",
+    "conceptId",
+    "conceptName",
+    "mappingType",
+    "comment",
+)
 EQUIVALENCES = {"exact": "EQUAL", "broad": "WIDER", "narrow": "NARROWER", "related": "INEXACT", None: "UNREVIEWED"}
 RELATIONS = {name: relation for relation, name in EQUIVALENCES.items()} | {"EQUIVALENT": "exact", "UNMATCHED": None}
 # A mention whose every target is rejected has no place in Usagi but as one that is flagged for another look.
 STATUSES = {
-    "unreviewed": "UNCHECKED", "approved": "APPROVED", "rejected": "FLAGGED", "flagged": "FLAGGED", "ignored": "IGNORED"
-}  # fmt: skip
+    "unreviewed": "UNCHECKED",
+    "approved": "APPROVED",
+    "rejected": "FLAGGED",
+    "flagged": "FLAGGED",
+    "ignored": "IGNORED",
+}
 READ_STATUSES = {
-    "UNCHECKED": "unreviewed", "AUTO_MAPPED": "unreviewed", "AUTO_MAPPED_TO_1": "unreviewed", "APPROVED": "approved",
-    "FLAGGED": "flagged", "INVALID_TARGET": "flagged", "IGNORED": "ignored",
-}  # fmt: skip
+    "UNCHECKED": "unreviewed",
+    "AUTO_MAPPED": "unreviewed",
+    "AUTO_MAPPED_TO_1": "unreviewed",
+    "APPROVED": "approved",
+    "FLAGGED": "flagged",
+    "INVALID_TARGET": "flagged",
+    "IGNORED": "ignored",
+}
 TYPES: dict[str, MappingType] = {
-    "MAPS_TO": "maps_to", "MAPS_TO_VALUE": "maps_to_value", "MAPS_TO_UNIT": "maps_to_unit",
-    "MAPS_TO_OPERATOR": "maps_to_operator", "MAPS_TO_TYPE": "maps_to_type", "MAPS_TO_NUMBER": "maps_to_number",
-    "EVENT": "maps_to", "VALUE": "maps_to_value", "UNIT": "maps_to_unit",
-}  # fmt: skip
+    "MAPS_TO": "maps_to",
+    "MAPS_TO_VALUE": "maps_to_value",
+    "MAPS_TO_UNIT": "maps_to_unit",
+    "MAPS_TO_OPERATOR": "maps_to_operator",
+    "MAPS_TO_TYPE": "maps_to_type",
+    "MAPS_TO_NUMBER": "maps_to_number",
+    "EVENT": "maps_to",
+    "VALUE": "maps_to_value",
+    "UNIT": "maps_to_unit",
+}
 # What is not read, but said by the concept's id.
 REDUNDANT = ("domainId",)
 NO_FREQUENCY = "-1"
@@ -181,8 +242,9 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
             continue
         target = (mapping.concept_id, mapping.mapping_type)
         if target in seen:
-            rejects.add("the mention has this target already", file=path, line=line, field="conceptId",
-                        value=cells["conceptId"])  # fmt: skip
+            rejects.add(
+                "the mention has this target already", file=path, line=line, field="conceptId", value=cells["conceptId"]
+            )
             continue
         seen.add(target)
         autos = [one for one in cells.get("sourceAutoAssignedConceptIds", "").split(";") if one.isdecimal()]
@@ -245,10 +307,20 @@ def _candidates(template: Mapping | None, numbers: Sequence[str]) -> Iterator[Ma
         return
     for rank, number in enumerate(numbers, 2):
         yield replace(
-            template, rank=rank, concept_id=f"OMOP:{int(number)}", concept_name=None, similarity=None, confidence=None,
-            method="nearest", relation=None, status="unreviewed", mapping_type="maps_to", reviewer=None,
-            reviewed_at=None, comment=None,
-        )  # fmt: skip
+            template,
+            rank=rank,
+            concept_id=f"OMOP:{int(number)}",
+            concept_name=None,
+            similarity=None,
+            confidence=None,
+            method="nearest",
+            relation=None,
+            status="unreviewed",
+            mapping_type="maps_to",
+            reviewer=None,
+            reviewed_at=None,
+            comment=None,
+        )
 
 
 def _target(header: Header, mapping: Mapping) -> _omop.TargetInfo | None:
@@ -260,13 +332,24 @@ def _row(header: Header, mapping: Mapping, status: str, candidates: str) -> list
     nil = mapping.concept_id is None
     score = mapping.confidence if mapping.confidence is not None else mapping.similarity
     return [
-        mapping.mention_code or "", mapping.mention,
+        mapping.mention_code or "",
+        mapping.mention,
         NO_FREQUENCY if mapping.frequency is None or mapping.frequency < 0 else str(mapping.frequency),
-        candidates, f"{max(score or 0.0, 0.0):.2f}", status,
-        "UNMATCHED" if nil else EQUIVALENCES[mapping.relation], mapping.reviewer or "", _milliseconds(mapping),
-        str(found.omop_concept_id), mapping.concept_name or "" if not nil else "", found.domain,
-        mapping.mapping_type.upper(), mapping.comment or "", header.tool, _day(header), "",
-    ]  # fmt: skip
+        candidates,
+        f"{max(score or 0.0, 0.0):.2f}",
+        status,
+        "UNMATCHED" if nil else EQUIVALENCES[mapping.relation],
+        mapping.reviewer or "",
+        _milliseconds(mapping),
+        str(found.omop_concept_id),
+        mapping.concept_name or "" if not nil else "",
+        found.domain,
+        mapping.mapping_type.upper(),
+        mapping.comment or "",
+        header.tool,
+        _day(header),
+        "",
+    ]
 
 
 def _mapping(cells: dict[str, str], number: int) -> Mapping:
@@ -278,23 +361,45 @@ def _mapping(cells: dict[str, str], number: int) -> Mapping:
     status, equivalence = cells["mappingStatus"], cells.get("equivalence") or "UNREVIEWED"
     kind = cells.get("mappingType") or "MAPS_TO"
     for name, value, allowed in (
-        ("mappingStatus", status, READ_STATUSES), ("equivalence", equivalence, RELATIONS), ("mappingType", kind, TYPES)
-    ):  # fmt: skip
+        ("mappingStatus", status, READ_STATUSES),
+        ("equivalence", equivalence, RELATIONS),
+        ("mappingType", kind, TYPES),
+    ):
         if value not in allowed:
             raise InputError(f"must be one of {sorted(allowed)}", field=name, value=value)
     none = cells.get("sourceFrequency", "").strip() == NO_FREQUENCY
     concept, frequency = _whole(cells, "conceptId"), None if none else _whole(cells, "sourceFrequency")
     nil = not concept
     return Mapping(
-        row=number, mention_code=cells["sourceCode"] or None, mention=cells["sourceName"], frequency=frequency, rank=1,
-        concept_id=None if nil else f"OMOP:{concept}", concept_name=cells.get("conceptName") or None,
-        matched_term=None, similarity=_score(cells), confidence=None, decision=None, method="nil" if nil else "nearest",
-        routes=None, relation=None if nil else RELATIONS[equivalence], scope=None, language=None, source=None,
-        code=None, homonyms=None, expansion=None, contradictions=None, retired_concept=None, explanation=None,
-        status=READ_STATUSES[status], mapping_type=TYPES[kind], reviewer=cells.get("statusSetBy") or None,
+        row=number,
+        mention_code=cells["sourceCode"] or None,
+        mention=cells["sourceName"],
+        frequency=frequency,
+        rank=1,
+        concept_id=None if nil else f"OMOP:{concept}",
+        concept_name=cells.get("conceptName") or None,
+        matched_term=None,
+        similarity=_score(cells),
+        confidence=None,
+        decision=None,
+        method="nil" if nil else "nearest",
+        routes=None,
+        relation=None if nil else RELATIONS[equivalence],
+        scope=None,
+        language=None,
+        source=None,
+        code=None,
+        homonyms=None,
+        expansion=None,
+        contradictions=None,
+        retired_concept=None,
+        explanation=None,
+        status=READ_STATUSES[status],
+        mapping_type=TYPES[kind],
+        reviewer=cells.get("statusSetBy") or None,
         reviewed_at=_moment(cells),
         comment=cells.get("comment") or None,
-    )  # fmt: skip
+    )
 
 
 def _whole(cells: dict[str, str], name: str) -> int | None:

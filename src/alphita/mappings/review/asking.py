@@ -42,10 +42,14 @@ Vectors = NDArray[np.float32]
 
 
 def rank(
-    mentions: Sequence[str], frequency: Sequence[int] | NDArray[Any], confidence: Sequence[float | None], *,
+    mentions: Sequence[str],
+    frequency: Sequence[int] | NDArray[Any],
+    confidence: Sequence[float | None],
+    *,
     decided: Sequence[bool] | NDArray[np.bool_] | None = None,
-    decay: float = DECAY, similar: float = SIMILAR,
-) -> NDArray[np.int64]:  # fmt: skip
+    decay: float = DECAY,
+    similar: float = SIMILAR,
+) -> NDArray[np.int64]:
     """Return the place of each row in the order of asking, (n,) int64, from 0; the decided ones come last.
 
     Args:

@@ -48,10 +48,18 @@ def accept(
 
 
 def rebase(
-    connection: sqlite3.Connection, project_name: str, by: str, uid: str, release: Project,
-    candidates: Dictionary[int, Sequence[Mapping]], types: Dictionary[int, Sequence[str]],
-    follow: Dictionary[int, Decision], reopen: Collection[int], lost: Collection[int], seen: int | None,
-) -> Rebased:  # fmt: skip
+    connection: sqlite3.Connection,
+    project_name: str,
+    by: str,
+    uid: str,
+    release: Project,
+    candidates: Dictionary[int, Sequence[Mapping]],
+    types: Dictionary[int, Sequence[str]],
+    follow: Dictionary[int, Decision],
+    reopen: Collection[int],
+    lost: Collection[int],
+    seen: int | None,
+) -> Rebased:
     """See `ReviewStore.rebase`; of `release`, terminology, release and model are taken."""
     project_id, old = rows.project(connection, project_name)
     deciding.check_actor(by, uid)
@@ -83,9 +91,17 @@ def rebase(
         raise Unknown(f"no forgotten decision {wrong[0].id} in project {project.name!r}")
     for one in [*taken, *(one for one in forgotten if one.row not in reopened)]:
         back = Decision(
-            uid=f"{uid}#undo#{one.id}", project=project.name, row=one.row, reviewer=by, kind="undo", undoes=one.id,
-            bulk=uid, terminology=project.terminology, release=project.release, model=project.model,
-        )  # fmt: skip
+            uid=f"{uid}#undo#{one.id}",
+            project=project.name,
+            row=one.row,
+            reviewer=by,
+            kind="undo",
+            undoes=one.id,
+            bulk=uid,
+            terminology=project.terminology,
+            release=project.release,
+            model=project.model,
+        )
         deciding.insert(connection, project_id, back)
     deciding.refresh(connection, [*followed, *reopened_ids])
     deciding.note(connection, uid, "rebase", project_id, by, asked)
@@ -110,9 +126,17 @@ def _follow(
         kind = "choose" if old.kind == "accept" and new.concept_id != answer else old.kind
         relation = (new.relation or old.relation or "exact") if new.concept_id else None
         made = Decision(
-            uid=f"{uid}#{id}", project=old.project, row=old.row, reviewer=old.reviewer, kind=kind,
-            concept_id=new.concept_id, concept_name=new.concept_name, relation=relation, comment=new.comment, bulk=uid,
-        )  # fmt: skip
+            uid=f"{uid}#{id}",
+            project=old.project,
+            row=old.row,
+            reviewer=old.reviewer,
+            kind=kind,
+            concept_id=new.concept_id,
+            concept_name=new.concept_name,
+            relation=relation,
+            comment=new.comment,
+            bulk=uid,
+        )
         # As old as the one whose place it takes: what came after that still does.
         deciding.insert(connection, project_id, deciding.fill(made, row, project), at=old.at)
         found.append(old.row)
@@ -131,9 +155,15 @@ def _accepted(row: ReviewRow, reviewer: str, uid: str) -> Decision:
     answer = row.candidates[0]
     named = answer.concept_id is not None
     return Decision(
-        uid=f"{uid}#{row.id}", project=row.project, row=row.id, reviewer=reviewer, kind="accept" if named else "nil",
-        concept_id=answer.concept_id, relation=(answer.relation or "exact") if named else None, bulk=uid,
-    )  # fmt: skip
+        uid=f"{uid}#{row.id}",
+        project=row.project,
+        row=row.id,
+        reviewer=reviewer,
+        kind="accept" if named else "nil",
+        concept_id=answer.concept_id,
+        relation=(answer.relation or "exact") if named else None,
+        bulk=uid,
+    )
 
 
 def _sum(found: Sequence[ReviewRow]) -> Bulk:

@@ -22,9 +22,24 @@ from alphita.mappings.review.failures import Conflict, Unknown
 from alphita.mappings.review.records import KINDS, Decision, Project, ReviewRow
 
 _STORED = (
-    "uid", "project", "row", "reviewer", "kind", "concept_id", "relation", "comment", "at", "undoes", "bulk",
-    "confidence", "shown", "terminology", "release", "model", "concept_name",
-)  # fmt: skip
+    "uid",
+    "project",
+    "row",
+    "reviewer",
+    "kind",
+    "concept_id",
+    "relation",
+    "comment",
+    "at",
+    "undoes",
+    "bulk",
+    "confidence",
+    "shown",
+    "terminology",
+    "release",
+    "model",
+    "concept_name",
+)
 _COLUMNS = "d.id, p.name, p.source, " + ", ".join(f"d.{name}" for name in _STORED if name != "project")
 _FROM = "FROM decision d JOIN project p ON p.id = d.project"
 _NAMES = ("id", "project", "source", *(name for name in _STORED if name != "project"))
@@ -95,10 +110,17 @@ def take_back(
     for one in taken:
         alone = len(taken) == 1
         back = Decision(
-            uid=uid if alone else f"{uid}#{one.id}", bulk="" if alone else uid, project=project.name, row=one.row,
-            reviewer=by, kind="undo", undoes=one.id, terminology=project.terminology, release=project.release,
+            uid=uid if alone else f"{uid}#{one.id}",
+            bulk="" if alone else uid,
+            project=project.name,
+            row=one.row,
+            reviewer=by,
+            kind="undo",
+            undoes=one.id,
+            terminology=project.terminology,
+            release=project.release,
             model=project.model,
-        )  # fmt: skip
+        )
         insert(connection, project_id, back)
 
 
@@ -152,11 +174,14 @@ def fill(decision: Decision, row: ReviewRow, project: Project) -> Decision:
     shown = tuple(one.concept_id for one in row.candidates if one.concept_id)
     name = next((one.concept_name for one in row.candidates if one.concept_id == decision.concept_id), None)
     return replace(
-        decision, confidence=row.confidence if decision.confidence is None else decision.confidence,
-        shown=decision.shown or shown, terminology=decision.terminology or project.terminology,
-        release=decision.release or project.release, model=decision.model or project.model,
+        decision,
+        confidence=row.confidence if decision.confidence is None else decision.confidence,
+        shown=decision.shown or shown,
+        terminology=decision.terminology or project.terminology,
+        release=decision.release or project.release,
+        model=decision.model or project.model,
         concept_name=(decision.concept_name or name) if decision.concept_id else None,
-    )  # fmt: skip
+    )
 
 
 def is_done(
@@ -202,9 +227,10 @@ def refresh(connection: sqlite3.Connection, ids: Iterable[int]) -> None:
         "INSERT INTO in_force (row, slot, decision, kind, meaning) VALUES (?, ?, ?, ?, ?)",
         [
             (row, slot, one.id, one.kind, agreement.meaning(one))
-            for row, slots in by_row.items() for slot, one in slots.items()
+            for row, slots in by_row.items()
+            for slot, one in slots.items()
         ],
-    )  # fmt: skip
+    )
     stands = []
     for row in json.loads(wanted):
         state, by = agreement.state(by_row[row].values())
@@ -233,9 +259,9 @@ def select(
 def forgotten_upto(connection: sqlite3.Connection, project: Project, reviewer: str) -> int:
     """Return the id up to which a reviewer's decisions in a project are forgotten."""
     upto = _forgotten(connection)
-    return max(upto.get(key, 0) for key in (
-        ("source", project.source), ("project", project.name), ("reviewer", reviewer)
-    ))  # fmt: skip
+    return max(
+        upto.get(key, 0) for key in (("source", project.source), ("project", project.name), ("reviewer", reviewer))
+    )
 
 
 def check_actor(reviewer: str, uid: str) -> None:

@@ -34,9 +34,16 @@ _PREFIX = re.compile(r"[A-Za-z_][\w.-]*")
 
 
 def read(
-    path: Path, reader: ModuleType, project: str, rejects: Rejects, *, header: Header | None = None,
-    context: Dictionary[int, Dictionary[str, str]] | None = None, name: str = "", left_out: Counter[str] | None = None,
-) -> list[ReviewRow]:  # fmt: skip
+    path: Path,
+    reader: ModuleType,
+    project: str,
+    rejects: Rejects,
+    *,
+    header: Header | None = None,
+    context: Dictionary[int, Dictionary[str, str]] | None = None,
+    name: str = "",
+    left_out: Counter[str] | None = None,
+) -> list[ReviewRow]:
     """Read a file of mappings as the rows of a project, in its order; none has an id yet.
 
     Args:
@@ -66,8 +73,12 @@ def read(
         for number, some in by_number.items():
             if all(one.rank != 1 for one in some):
                 # Else the next candidate would stand for the answer.
-                rejects.add("its answer, the line of rank 1, is not there or could not be read", file=path, line=number,
-                            field="rank")  # fmt: skip
+                rejects.add(
+                    "its answer, the line of rank 1, is not there or could not be read",
+                    file=path,
+                    line=number,
+                    field="rank",
+                )
                 continue
             try:
                 occurrences.append(_occurrence(project, number, key, some))
@@ -107,9 +118,13 @@ def header_of(project: Project, given: Header, writer: ModuleType, concepts: Ite
     between = ":" if writer is sssom else ""
     declared = {one: uri if uri.endswith(("/", "#")) else uri + between for one, uri in unknown.items()}
     return replace(
-        given, set_id=given.set_id or set_id(project.name), source_vocabulary=vocabulary, source_system=system,
-        licence=given.licence or (NO_LICENCE if writer is sssom else ""), prefixes=declared | dict(given.prefixes),
-    )  # fmt: skip
+        given,
+        set_id=given.set_id or set_id(project.name),
+        source_vocabulary=vocabulary,
+        source_system=system,
+        licence=given.licence or (NO_LICENCE if writer is sssom else ""),
+        prefixes=declared | dict(given.prefixes),
+    )
 
 
 def set_id(project: str) -> str:

@@ -187,9 +187,17 @@ def _decision(mapping: Mapping, project: str, file: str) -> Decision:
     said = [IGNORED if mapping.status == "ignored" else "", mapping.comment or ""]
     relation = (mapping.relation or "exact") if means is not None else None
     made = Decision(
-        "", project, 0, reviewer, kinds[mapping.status], means, relation, "; ".join(filter(None, said)),
-        _time(mapping.reviewed_at), concept_name=mapping.concept_name if means is not None else None,
-    )  # fmt: skip
+        "",
+        project,
+        0,
+        reviewer,
+        kinds[mapping.status],
+        means,
+        relation,
+        "; ".join(filter(None, said)),
+        _time(mapping.reviewed_at),
+        concept_name=mapping.concept_name if means is not None else None,
+    )
     named = replace(made, uid=uid(made, (mapping.mention_code or "", mapping.mention), file))
     return replace(named, concept_id=mapping.concept_id) if named.kind == "reject" else named
 

@@ -80,9 +80,10 @@ def named(source: str | None, project: str | None, reviewer: str | None) -> tupl
         UsageError: none, or several.
     """
     given = [
-        (what, name) for what, name in (("source", source), ("project", project), ("reviewer", reviewer))
+        (what, name)
+        for what, name in (("source", source), ("project", project), ("reviewer", reviewer))
         if name is not None
-    ]  # fmt: skip
+    ]
     if len(given) != 1:
         raise UsageError("name exactly one: a source, a project or a reviewer")
     return given[0]
@@ -92,10 +93,13 @@ def mappings(
     connection: sqlite3.Connection, project_id: int, project: Project, settled_only: bool
 ) -> Iterator[Mapping]:
     """See `ReviewStore.mappings`."""
-    ids = [id for (id,) in connection.execute(
-        "SELECT id FROM row WHERE project = ? AND (? = 0 OR state = 'decided') ORDER BY number, id",
-        (project_id, settled_only),
-    )]  # fmt: skip
+    ids = [
+        id
+        for (id,) in connection.execute(
+            "SELECT id FROM row WHERE project = ? AND (? = 0 OR state = 'decided') ORDER BY number, id",
+            (project_id, settled_only),
+        )
+    ]
     for start in range(0, len(ids), PAGE):
         some = rows.load(connection, ids[start : start + PAGE])
         for standing in queueing.standings(connection, some, project, None):
@@ -107,9 +111,16 @@ def mapping(standing: Standing) -> Mapping:
     row = standing.row
     answer = row.candidates[0] if row.candidates else _bare(row)
     plain = replace(
-        answer, row=row.number, mention=row.mention, mention_code=row.code or answer.mention_code, rank=1,
-        status="unreviewed", reviewer=None, reviewed_at=None, comment=None,
-    )  # fmt: skip
+        answer,
+        row=row.number,
+        mention=row.mention,
+        mention_code=row.code or answer.mention_code,
+        rank=1,
+        status="unreviewed",
+        reviewer=None,
+        reviewed_at=None,
+        comment=None,
+    )
     if standing.state == "disagreed":
         return replace(plain, status="flagged", comment="reviewers disagree")
     if standing.state == "open":
@@ -133,9 +144,12 @@ def _meant(signed: Mapping, row: ReviewRow, by: Decision) -> Mapping:
             kept = ("row", "mention", "mention_code", "rank", "frequency", "reviewer", "reviewed_at", "comment")
             return replace(one, **{name: getattr(signed, name) for name in kept})
     blank = replace(
-        _bare(row), frequency=signed.frequency, reviewer=signed.reviewer, reviewed_at=signed.reviewed_at,
+        _bare(row),
+        frequency=signed.frequency,
+        reviewer=signed.reviewer,
+        reviewed_at=signed.reviewed_at,
         comment=signed.comment,
-    )  # fmt: skip
+    )
     if by.concept_id is None:
         return blank
     return replace(blank, concept_id=by.concept_id, concept_name=by.concept_name, method="nearest")
@@ -144,11 +158,29 @@ def _meant(signed: Mapping, row: ReviewRow, by: Decision) -> Mapping:
 def _bare(row: ReviewRow) -> Mapping:
     """Return the mapping of a row to nothing."""
     return Mapping(
-        row=row.number, mention_code=row.code or None, mention=row.mention, frequency=row.frequency, rank=1,
-        concept_id=None, concept_name=None, matched_term=None, similarity=None, confidence=None, decision=None,
-        method="nil", routes=None, relation=None, scope=None, language=None, source=None, code=None, homonyms=None,
-        expansion=None, contradictions=None, retired_concept=None,
-    )  # fmt: skip
+        row=row.number,
+        mention_code=row.code or None,
+        mention=row.mention,
+        frequency=row.frequency,
+        rank=1,
+        concept_id=None,
+        concept_name=None,
+        matched_term=None,
+        similarity=None,
+        confidence=None,
+        decision=None,
+        method="nil",
+        routes=None,
+        relation=None,
+        scope=None,
+        language=None,
+        source=None,
+        code=None,
+        homonyms=None,
+        expansion=None,
+        contradictions=None,
+        retired_concept=None,
+    )
 
 
 _OF = {
@@ -164,8 +196,10 @@ def _set(connection: sqlite3.Connection, what: str, name: str, by: str, upto: in
         raise InputError("must not be empty", field="by")
     _check_known(connection, what, name)
     before = _forgotten(connection, what, name)
-    connection.execute("INSERT INTO forgetting (what, name, upto, reviewer, at) VALUES (?, ?, ?, ?, ?)",
-                       (what, name, upto, by, rows.now()))  # fmt: skip
+    connection.execute(
+        "INSERT INTO forgetting (what, name, upto, reviewer, at) VALUES (?, ?, ?, ?, ?)",
+        (what, name, upto, by, rows.now()),
+    )
     after = _forgotten(connection, what, name)
     deciding.refresh(connection, {row for id, row in before ^ after})
     return len(before ^ after)

@@ -141,22 +141,34 @@ class MigrationPlan:
                 same two releases: the run that wrote it was interrupted.
         """
         projects = [
-            {"name": part.project.name, "standing": part.standing, "reopened_rows": len(part.reopen),
-             "lost": len(part.lost)}
+            {
+                "name": part.project.name,
+                "standing": part.standing,
+                "reopened_rows": len(part.reopen),
+                "lost": len(part.lost),
+            }
             for part in self.parts
-        ]  # fmt: skip
+        ]
         changes = [asdict(one) for one in self.changes]
         if earlier is not None and (earlier["from"], earlier["to"]) == (self.old, self.new):
             projects = [one for one in earlier["projects"] if one["name"] in self.migrated] + projects
             changes = [one for one in earlier["changes"] if one["project"] in self.migrated] + changes
         counts = Counter(f"{one['fate']}: {one['reason']}" for one in changes)
         return {
-            "by": by, "at": at, "applied": applied, "diff": artefact.hash_json(changes), "from": self.old,
-            "to": self.new, "projects": projects, "other_releases": list(self.others),
-            "counts": dict(counts.most_common()), "standing": sum(one["standing"] for one in projects),
+            "by": by,
+            "at": at,
+            "applied": applied,
+            "diff": artefact.hash_json(changes),
+            "from": self.old,
+            "to": self.new,
+            "projects": projects,
+            "other_releases": list(self.others),
+            "counts": dict(counts.most_common()),
+            "standing": sum(one["standing"] for one in projects),
             "reopened_rows": sum(one["reopened_rows"] for one in projects),
-            "lost": sum(one.get("lost", 0) for one in projects), "changes": changes,
-        }  # fmt: skip
+            "lost": sum(one.get("lost", 0) for one in projects),
+            "changes": changes,
+        }
 
 
 def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Sequence[str] = ()) -> MigrationPlan:
@@ -208,9 +220,14 @@ def plan(store: ReviewStore, old: Terminology, new: Terminology, *, projects: Se
 
 
 def apply(
-    store: ReviewStore, planned: MigrationPlan, *, by: str, ranking: Ranking | None = None, model: str = "",
+    store: ReviewStore,
+    planned: MigrationPlan,
+    *,
+    by: str,
+    ranking: Ranking | None = None,
+    model: str = "",
     types: Callable[[str], Sequence[str]] | None = None,
-) -> int:  # fmt: skip
+) -> int:
     """Do what is planned, project by project; return how many were migrated.
 
     Args:
@@ -230,14 +247,19 @@ def apply(
         named = {} if types is None else {row: types(one) for row, one in answers.items() if one is not None}
         name = part.project.name
         store.rebase(
-            name, REVIEWER, f"migration:{artefact.hash_json([name, planned.old, planned.new])[:32]}",
-            terminology=planned.new["content_hash"], release=_release(planned.new),
-            model=model or part.project.model, candidates=candidates,
-            follow={
-                number: replace(one, comment=f"{one.comment}; run by {by}") for number, one in part.follow.items()
-            },
-            reopen=part.reopen, types=named, lost=part.lost, seen=part.seen,
-        )  # fmt: skip
+            name,
+            REVIEWER,
+            f"migration:{artefact.hash_json([name, planned.old, planned.new])[:32]}",
+            terminology=planned.new["content_hash"],
+            release=_release(planned.new),
+            model=model or part.project.model,
+            candidates=candidates,
+            follow={number: replace(one, comment=f"{one.comment}; run by {by}") for number, one in part.follow.items()},
+            reopen=part.reopen,
+            types=named,
+            lost=part.lost,
+            seen=part.seen,
+        )
     return len(planned.parts)
 
 
@@ -286,18 +308,33 @@ def _fates(releases: Releases, standing: Standing) -> list[tuple[Decision, Fate]
 
 def _change(row: ReviewRow, decision: Decision, fate: Fate) -> Change:
     return Change(
-        row.project, row.id, row.code, row.mention, row.frequency, decision.id, decision.reviewer, decision.kind,
-        fate.fate, fate.reason, decision.concept_id or "", fate.old_name, fate.new_concept, fate.new_name, fate.detail,
-    )  # fmt: skip
+        row.project,
+        row.id,
+        row.code,
+        row.mention,
+        row.frequency,
+        decision.id,
+        decision.reviewer,
+        decision.kind,
+        fate.fate,
+        fate.reason,
+        decision.concept_id or "",
+        fate.old_name,
+        fate.new_concept,
+        fate.new_name,
+        fate.detail,
+    )
 
 
 def _following(decision: Decision, fate: Fate, new: dict[str, Any]) -> Decision:
     """Return what takes the place of a decision whose concept was replaced."""
     said = f"{decision.comment}; " if decision.comment else ""
     return replace(
-        decision, concept_id=fate.new_concept, concept_name=fate.new_name,
+        decision,
+        concept_id=fate.new_concept,
+        concept_name=fate.new_name,
         comment=f"{said}{REVIEWER}: {decision.concept_id} {fate.reason} in {_release(new) or new['name']}",
-    )  # fmt: skip
+    )
 
 
 def _release(told: dict[str, Any]) -> str:

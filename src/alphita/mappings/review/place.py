@@ -14,11 +14,37 @@ from pathlib import Path
 from alphita.errors import InputError
 
 MOUNTS = Path("/proc/self/mountinfo")
-NETWORK = frozenset({
-    "afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "panfs", "pvfs2",
-    "smb3", "smbfs", "fuse.blobfuse", "fuse.blobfuse2", "fuse.ceph", "fuse.curlftpfs", "fuse.davfs2", "fuse.gcsfuse",
-    "fuse.glusterfs", "fuse.goofys", "fuse.juicefs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
-})  # fmt: skip
+NETWORK = frozenset(
+    {
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "coda",
+        "glusterfs",
+        "gpfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "panfs",
+        "pvfs2",
+        "smb3",
+        "smbfs",
+        "fuse.blobfuse",
+        "fuse.blobfuse2",
+        "fuse.ceph",
+        "fuse.curlftpfs",
+        "fuse.davfs2",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.goofys",
+        "fuse.juicefs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.sshfs",
+    }
+)
 # Files that SQLite keeps beside the store.
 BESIDE = ("-wal", "-shm")
 _ESCAPED = re.compile(r"\\([0-7]{3})")

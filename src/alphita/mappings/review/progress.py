@@ -13,17 +13,19 @@ from alphita.mappings.review.records import Progress
 def of(connection: sqlite3.Connection, project_id: int) -> Progress:
     """See `ReviewStore.progress`."""
     by_state = {
-        state: (n, occurrences) for state, n, occurrences in connection.execute(
+        state: (n, occurrences)
+        for state, n, occurrences in connection.execute(
             "SELECT state, count(*), sum(frequency) FROM row WHERE project = ? GROUP BY state", (project_id,)
         )
-    }  # fmt: skip
+    }
     by_kind: Counter[str] = Counter()
     by_reviewer: Counter[str] = Counter()
     said: dict[int, dict[str, str]] = defaultdict(dict)
     for row, reviewer, kind, meaning in connection.execute(
         "SELECT f.row, d.reviewer, f.kind, f.meaning FROM row r CROSS JOIN in_force f ON f.row = r.id"
-        " JOIN decision d ON d.id = f.decision WHERE r.project = ?", (project_id,),
-    ):  # fmt: skip
+        " JOIN decision d ON d.id = f.decision WHERE r.project = ?",
+        (project_id,),
+    ):
         by_kind[kind] += 1
         by_reviewer[reviewer] += 1
         if meaning is not None and kind != "adjudicate":
@@ -35,12 +37,18 @@ def of(connection: sqlite3.Connection, project_id: int) -> Progress:
     )
     decided, decided_occurrences = by_state.get("decided", (0, 0))
     return Progress(
-        rows=sum(n for n, _ in by_state.values()), occurrences=sum(n for _, n in by_state.values()), decided=decided,
-        decided_occurrences=decided_occurrences, by_kind=dict(sorted(by_kind.items())),
-        by_reviewer=dict(sorted(by_reviewer.items())), compared=len(compared),
-        agreed=sum(len(set(of_row.values())) == 1 for of_row in compared), kappa=agreement.kappa(both), pair=pair,
+        rows=sum(n for n, _ in by_state.values()),
+        occurrences=sum(n for _, n in by_state.values()),
+        decided=decided,
+        decided_occurrences=decided_occurrences,
+        by_kind=dict(sorted(by_kind.items())),
+        by_reviewer=dict(sorted(by_reviewer.items())),
+        compared=len(compared),
+        agreed=sum(len(set(of_row.values())) == 1 for of_row in compared),
+        kappa=agreement.kappa(both),
+        pair=pair,
         disagreed=tuple(id for (id,) in disagreed),
-    )  # fmt: skip
+    )
 
 
 def _pair(compared: list[dict[str, str]]) -> tuple[tuple[str, str] | None, list[tuple[str, str]]]:

@@ -32,9 +32,18 @@ _OWN_STATE = (
 
 
 def page(
-    connection: sqlite3.Connection, project_id: int, project: Project, *, reviewer: str | None, order: Order,
-    state: State, search: str, types: Collection[str], limit: int, offset: int,
-) -> tuple[int, list[Standing]]:  # fmt: skip
+    connection: sqlite3.Connection,
+    project_id: int,
+    project: Project,
+    *,
+    reviewer: str | None,
+    order: Order,
+    state: State,
+    search: str,
+    types: Collection[str],
+    limit: int,
+    offset: int,
+) -> tuple[int, list[Standing]]:
     """See `ReviewStore.queue`."""
     if order not in ORDERS:
         raise UsageError(registry.unknown("order", order, ORDERS))
@@ -59,9 +68,13 @@ def page(
 
 
 def open_rows(
-    connection: sqlite3.Connection, project_id: int, project: Project, reviewer: str, threshold: float,
+    connection: sqlite3.Connection,
+    project_id: int,
+    project: Project,
+    reviewer: str,
+    threshold: float,
     types: Collection[str],
-) -> list[ReviewRow]:  # fmt: skip
+) -> list[ReviewRow]:
     """Return the rows open for a reviewer whose answer is sure enough, as in the input."""
     parts = _and(selection(project_id, project, reviewer, "open", "", types), "r.confidence >= ?", threshold)
     return rows.load(connection, _ids(connection, parts, ORDERS["row"], rows.LARGEST, 0))

@@ -49,9 +49,15 @@ def add_project(connection: sqlite3.Connection, project: Project) -> None:
     if connection.execute("SELECT 1 FROM project WHERE name = ?", (project.name,)).fetchone():
         raise InputError("there is a project of this name", field="name", value=project.name)
     values = (
-        project.name, project.source, project.column, project.terminology, project.release, project.model,
-        project.created_at or now(), project.blind,
-    )  # fmt: skip
+        project.name,
+        project.source,
+        project.column,
+        project.terminology,
+        project.release,
+        project.model,
+        project.created_at or now(),
+        project.blind,
+    )
     connection.execute(f"INSERT INTO project ({_PROJECT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
@@ -79,9 +85,16 @@ def add_rows(connection: sqlite3.Connection, project_id: int, rows: Iterable[Rev
     for row in rows:
         check(row)
         values = (
-            project_id, row.number, row.code, row.mention, clean(row.mention), searched(row), row.frequency,
-            row.confidence, row.risk,
-        )  # fmt: skip
+            project_id,
+            row.number,
+            row.code,
+            row.mention,
+            clean(row.mention),
+            searched(row),
+            row.frequency,
+            row.confidence,
+            row.risk,
+        )
         made = connection.execute(
             "INSERT INTO row (project, number, code, mention, cleaned, searched, frequency, confidence, risk)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (project, code, mention) DO NOTHING RETURNING id",
@@ -101,10 +114,14 @@ def change(connection: sqlite3.Connection, row: ReviewRow, candidates: Sequence[
     """Give a row other candidates."""
     changed = replace(row, candidates=tuple(candidates), types=tuple(types))
     check(changed)
-    connection.execute("UPDATE row SET searched = ?, confidence = ?, risk = ? WHERE id = ?",
-                       (searched(changed), changed.confidence, changed.risk, row.id))  # fmt: skip
-    connection.execute("UPDATE detail SET candidates = ?, types = ? WHERE row = ?",
-                       (_dump(changed.candidates), json.dumps(changed.types), row.id))  # fmt: skip
+    connection.execute(
+        "UPDATE row SET searched = ?, confidence = ?, risk = ? WHERE id = ?",
+        (searched(changed), changed.confidence, changed.risk, row.id),
+    )
+    connection.execute(
+        "UPDATE detail SET candidates = ?, types = ? WHERE row = ?",
+        (_dump(changed.candidates), json.dumps(changed.types), row.id),
+    )
     connection.execute("DELETE FROM row_type WHERE row = ?", (row.id,))
     _set_types(connection, row.id, changed.types)
 

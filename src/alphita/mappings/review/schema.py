@@ -125,8 +125,9 @@ def script() -> list[str]:
     guards = [
         f"CREATE TRIGGER {table}_{verb.lower()} BEFORE {verb} ON {table}"
         f" BEGIN SELECT RAISE(ABORT, '{table}: only ever added to'); END"
-        for table in APPENDED for verb in ("UPDATE", "DELETE")
-    ]  # fmt: skip
+        for table in APPENDED
+        for verb in ("UPDATE", "DELETE")
+    ]
     marks = [f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}"]
     return [*tables, *guards, *marks]
 
@@ -152,9 +153,10 @@ def prepare(path: Path, *, create: bool, timeout: float) -> None:
             raise InputError("a database, but not a review store", file=path)
         if version > VERSION:
             raise InputError(
-                f"a review store of version {version}; this program knows version {VERSION}", file=path,
+                f"a review store of version {version}; this program knows version {VERSION}",
+                file=path,
                 remedy="install a newer alphita",
-            )  # fmt: skip
+            )
         _log_ahead(connection, path, timeout)
     finally:
         connection.close()

@@ -34,7 +34,7 @@ from alphita.mappings.review.records import (
     ReviewRow,
     Standing,
     State,
-)  # fmt: skip
+)
 
 _Read = TypeVar("_Read")
 __all__ = ["Busy", "Conflict", "NotStored", "ReviewStore", "Unknown"]
@@ -114,7 +114,7 @@ class ReviewStore:
 
     def add_rows(
         self, project: str, rows: Iterable[ReviewRow], *, by: str = imports.UNNAMED, guarded: bool = False
-    ) -> Added:  # fmt: skip
+    ) -> Added:
         """Add rows, all or none; a pair of code and mention that is there stays as it is.
 
         Decisions that they bring are stored with them, of known rows, too: each once, and none that its reviewer has
@@ -161,9 +161,17 @@ class ReviewStore:
             return queueing.standings(connection, row, rows_.project(connection, row[0].project)[1], reviewer)[0]
 
     def queue(
-        self, project: str, *, reviewer: str | None = None, order: Order = "risk", state: State = "open",
-        search: str = "", types: Collection[str] = (), limit: int = 100, offset: int = 0,
-    ) -> tuple[int, list[Standing]]:  # fmt: skip
+        self,
+        project: str,
+        *,
+        reviewer: str | None = None,
+        order: Order = "risk",
+        state: State = "open",
+        search: str = "",
+        types: Collection[str] = (),
+        limit: int = 100,
+        offset: int = 0,
+    ) -> tuple[int, list[Standing]]:
         """Return how many rows there are to look at, and a page of them.
 
         Args:
@@ -185,9 +193,16 @@ class ReviewStore:
         """
         with self._connections.reading() as connection:
             return queueing.page(
-                connection, *rows_.project(connection, project), reviewer=reviewer, order=order, state=state,
-                search=search, types=types, limit=limit, offset=offset,
-            )  # fmt: skip
+                connection,
+                *rows_.project(connection, project),
+                reviewer=reviewer,
+                order=order,
+                state=state,
+                search=search,
+                types=types,
+                limit=limit,
+                offset=offset,
+            )
 
     def set_learning(self, project: str, scores: Dictionary[int, float]) -> None:
         """Set the order "learning": a score for each row id, the greatest is asked first; rows left out come last.
@@ -250,9 +265,15 @@ class ReviewStore:
             return deciding.undo(connection, project, reviewer, uid)
 
     def bulk(
-        self, project: str, reviewer: str, uid: str, *, threshold: float, types: Collection[str] = (),
+        self,
+        project: str,
+        reviewer: str,
+        uid: str,
+        *,
+        threshold: float,
+        types: Collection[str] = (),
         preview: bool = False,
-    ) -> Bulk:  # fmt: skip
+    ) -> Bulk:
         """Accept the answer of all rows open for a reviewer whose confidence is at least `threshold`.
 
         An answer that no concept fits becomes a decision of kind nil.
@@ -405,10 +426,21 @@ class ReviewStore:
             return memory.restore(connection, what, name, by)
 
     def rebase(
-        self, project: str, by: str, uid: str, *, terminology: str, release: str, model: str,
-        candidates: Dictionary[int, Sequence[Mapping]], follow: Dictionary[int, Decision], reopen: Collection[int],
-        types: Dictionary[int, Sequence[str]] | None = None, lost: Collection[int] = (), seen: int | None = None,
-    ) -> Rebased:  # fmt: skip
+        self,
+        project: str,
+        by: str,
+        uid: str,
+        *,
+        terminology: str,
+        release: str,
+        model: str,
+        candidates: Dictionary[int, Sequence[Mapping]],
+        follow: Dictionary[int, Decision],
+        reopen: Collection[int],
+        types: Dictionary[int, Sequence[str]] | None = None,
+        lost: Collection[int] = (),
+        seen: int | None = None,
+    ) -> Rebased:
         """Move a project to another release: all of it or nothing.
 
         Args:

@@ -116,23 +116,45 @@ def _places(path: Path, header: list[str]) -> list[int]:
     for name in COLUMNS:
         if header.count(name) != 1:
             problem = "a column stands twice" if name in header else unknown("column", name, header)
-            raise InputError(f"a list of abbreviations has the columns short and long: {problem}", file=path, line=1,
-                             field=name, remedy="begin the file with: short,long")  # fmt: skip
+            raise InputError(
+                f"a list of abbreviations has the columns short and long: {problem}",
+                file=path,
+                line=1,
+                field=name,
+                remedy="begin the file with: short,long",
+            )
     return [header.index(name) for name in COLUMNS]
 
 
 def _row(path: Path, line: int, header: list[str], places: list[int], cells: list[str]) -> _Row:
     if len(cells) != len(header):
-        raise InputError(f"{len(cells)} cells, but the header has {len(header)}", file=path, line=line,
-                         value=",".join(cells), remedy="put a cell that holds the delimiter in quotes")  # fmt: skip
+        raise InputError(
+            f"{len(cells)} cells, but the header has {len(header)}",
+            file=path,
+            line=line,
+            value=",".join(cells),
+            remedy="put a cell that holds the delimiter in quotes",
+        )
     short, long = (" ".join(cells[place].split()) for place in places)
     for name, cell in zip(COLUMNS, (short, long), strict=True):
         if not clean(cell) or not TOKEN.search(clean(cell)):
-            raise InputError("an empty cell" if not cell else "no letter or digit", file=path, line=line, field=name,
-                             value=cell, remedy="fill it in, or take the row out")  # fmt: skip
+            raise InputError(
+                "an empty cell" if not cell else "no letter or digit",
+                file=path,
+                line=line,
+                field=name,
+                value=cell,
+                remedy="fill it in, or take the row out",
+            )
     if clean(short) == clean(long):
-        raise InputError("a short form that stands for itself", file=path, line=line, field="long", value=long,
-                         remedy="give the long form, or take the row out")  # fmt: skip
+        raise InputError(
+            "a short form that stands for itself",
+            file=path,
+            line=line,
+            field="long",
+            value=long,
+            remedy="give the long form, or take the row out",
+        )
     language = cells[header.index("language")].strip() if "language" in header else ""
     return _Row(line, Meaning(short, long, (), language or None))
 
@@ -144,11 +166,13 @@ def _expanded(path: Path, rows: Sequence[_Row], forms: ShortForms) -> list[Meani
         by_short.setdefault(written(row.meaning.short), []).append(row)
     held = {id(row): inside(written(row.meaning.long), [forms]) for row in rows}
     needs = {
-        short: list(dict.fromkeys(
-            written(meaning.short) for row in own for found in held[id(row)] for meaning in found.meanings
-        ))
+        short: list(
+            dict.fromkeys(
+                written(meaning.short) for row in own for found in held[id(row)] for meaning in found.meanings
+            )
+        )
         for short, own in by_short.items()
-    }  # fmt: skip
+    }
     longs: dict[str, list[str]] = {}
     for short in _innermost_first(path, by_short, needs):
         texts = [text for row in by_short[short] for text in _replaced(path, row, held[id(row)], longs)]
@@ -173,8 +197,14 @@ def _replaced(path: Path, row: _Row, found: list[Found], longs: dict[str, list[s
     pieces.append([text[place:]])
     texts = ["".join(choice) for choice in itertools.islice(itertools.product(*pieces), MOST_MEANINGS)]
     if max(map(len, texts)) > MOST_CHARACTERS:
-        raise InputError(f"its expansion has more than {MOST_CHARACTERS} characters", file=path, line=row.line,
-                         field="short", value=row.meaning.short, remedy="write the long form out")  # fmt: skip
+        raise InputError(
+            f"its expansion has more than {MOST_CHARACTERS} characters",
+            file=path,
+            line=row.line,
+            field="short",
+            value=row.meaning.short,
+            remedy="write the long form out",
+        )
     return texts
 
 
@@ -198,8 +228,13 @@ def _innermost_first(path: Path, by_short: dict[str, list[_Row]], needs: dict[st
                 names = list(trail)
                 circle = [*names[names.index(following) :], following]
                 line = by_short[following][0].line
-                raise InputError("short forms that stand for one another in a circle", file=path, line=line,
-                                 field="long", value=" -> ".join(circle),
-                                 remedy="write one of the long forms out")  # fmt: skip
+                raise InputError(
+                    "short forms that stand for one another in a circle",
+                    file=path,
+                    line=line,
+                    field="long",
+                    value=" -> ".join(circle),
+                    remedy="write one of the long forms out",
+                )
             else:
                 trail[following] = iter(needs[following])

@@ -101,8 +101,10 @@ class Abbreviations:
         """Know these."""
         self.clinic = clinic or Clinic()
         self._sources: dict[Source, ShortForms] = {
-            "list": ShortForms(), "input": ShortForms(), "terminology": ShortForms(),
-        }  # fmt: skip
+            "list": ShortForms(),
+            "input": ShortForms(),
+            "terminology": ShortForms(),
+        }
         for source, meanings in (("terminology", terminology), ("list", listed)):
             for meaning in meanings:
                 self._sources[source].add(meaning)  # type: ignore[index]
@@ -218,10 +220,12 @@ class Abbreviations:
             if kept["format"] != _FORMAT:
                 raise ValueError(f"format {kept['format']}, this alphita reads {_FORMAT}")
             parts = [
-                [Meaning(str(short), str(long), tuple(map(str, names)), language)
-                 for short, long, names, language in kept[name]]
+                [
+                    Meaning(str(short), str(long), tuple(map(str, names)), language)
+                    for short, long, names, language in kept[name]
+                ]
                 for name in ("terminology", "list")
-            ]  # fmt: skip
+            ]
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"damaged abbreviations: {error}", remedy="calibrate again") from None
         return cls(parts[0], parts[1])

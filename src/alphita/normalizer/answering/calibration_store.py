@@ -44,14 +44,26 @@ Assurance = Literal["certified", "estimated"]
 # What speaks for the best candidate: of the ranker, of the candidate, of the mention. A short mention that equals no
 # term is an abbreviation more often than a slip.
 OF_CANDIDATE = (
-    "equal", "cosine", "letters", "edit_ratio", "words_of_mention_in_term", "words_of_term_in_mention", "borrowed_term",
-    "homonyms", "expanded",
-)  # fmt: skip
+    "equal",
+    "cosine",
+    "letters",
+    "edit_ratio",
+    "words_of_mention_in_term",
+    "words_of_term_in_mention",
+    "borrowed_term",
+    "homonyms",
+    "expanded",
+)
 OF_MENTION = ("characters", "known_words")
 EVIDENCE = (
-    "log_probability", "log_odds_to_second", "log_odds_to_nil", *OF_CANDIDATE, *OF_MENTION, "short_and_not_equal",
+    "log_probability",
+    "log_odds_to_second",
+    "log_odds_to_nil",
+    *OF_CANDIDATE,
+    *OF_MENTION,
+    "short_and_not_equal",
     "log_expansion_share",
-)  # fmt: skip
+)
 # Of a short form's meanings rarer ones count as this rare.
 LEAST_SHARE = 0.02
 TINY = 1e-9
@@ -178,11 +190,14 @@ class Calibration:
         if self.cosines is not None:
             arrays |= {f"cosines.{name}": values for name, values in self.cosines._asdict().items()}
         settings = {
-            "calibrators": kinds, "nil_threshold": self.nil_threshold,
+            "calibrators": kinds,
+            "nil_threshold": self.nil_threshold,
             "accept": [[error, threshold] for error, threshold in self.accept.items()],
             "estimated": [[error, threshold] for error, threshold in self.estimated.items()],
-            "features": list(NAMES), "mention_features": list(MENTION_NAMES), "evidence": list(EVIDENCE),
-        }  # fmt: skip
+            "features": list(NAMES),
+            "mention_features": list(MENTION_NAMES),
+            "evidence": list(EVIDENCE),
+        }
         with artefact.create(path, KIND, force=force) as draft:
             save_file(
                 {name: np.ascontiguousarray(values) for name, values in arrays.items()},
@@ -217,8 +232,9 @@ class Calibration:
         try:
             manifest = artefact.verify(path, KIND)
         except InputError as error:
-            raise InputError(error.problem, file=error.file or path, field=error.field, value=error.value,
-                             remedy=REMEDY) from None  # fmt: skip
+            raise InputError(
+                error.problem, file=error.file or path, field=error.field, value=error.value, remedy=REMEDY
+            ) from None
         _check_made_for(manifest, index, encoder or index.base_model_hash, path)
         try:
             settings = json.loads((path / "settings.json").read_text(encoding="utf-8"))
@@ -251,9 +267,17 @@ class Calibration:
         except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
             raise InputError(f"damaged calibration: {error}", file=path, remedy=REMEDY) from None
         return cls(
-            ranker, calibrators, nil_threshold, accept, figures, kept_definitions, abbreviations, cosines, manifest,
+            ranker,
+            calibrators,
+            nil_threshold,
+            accept,
+            figures,
+            kept_definitions,
+            abbreviations,
+            cosines,
+            manifest,
             estimated=estimated,
-        )  # fmt: skip
+        )
 
 
 def ordered(table: CandidateTable, score: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -304,17 +328,30 @@ def evidence_of(
 def _check_made_for(manifest: Mapping[str, Any], index: Index, encoder: str, path: Path) -> None:
     if manifest.get("general"):
         if manifest.get("model_hash") != encoder:
-            raise InputError("this calibration was made for another encoder", file=path, field="model_hash",
-                             value=manifest.get("model_hash"), remedy=REMEDY)  # fmt: skip
+            raise InputError(
+                "this calibration was made for another encoder",
+                file=path,
+                field="model_hash",
+                value=manifest.get("model_hash"),
+                remedy=REMEDY,
+            )
     elif manifest.get("index_hash") != index.content_hash:
-        raise InputError("this calibration was made for another index", file=path, field="index_hash",
-                         value=manifest.get("index_hash"), remedy=REMEDY)  # fmt: skip
+        raise InputError(
+            "this calibration was made for another index",
+            file=path,
+            field="index_hash",
+            value=manifest.get("index_hash"),
+            remedy=REMEDY,
+        )
 
 
 def _check_shapes(
-    ranker: Ranker, calibrators: Mapping[str, Calibrator], definitions: Definitions | None, cosines: Cosines | None,
+    ranker: Ranker,
+    calibrators: Mapping[str, Calibrator],
+    definitions: Definitions | None,
+    cosines: Cosines | None,
     index: Index,
-) -> None:  # fmt: skip
+) -> None:
     """Raise ValueError if arrays do not fit the features, the evidence or the index: a blank question is answered."""
     if not ranker.candidates or not ranker.mentions:
         raise ValueError("it has no ranker")

@@ -32,28 +32,82 @@ Float32 = NDArray[np.float32]
 Columns = dict[str, NDArray[Any]]
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "meaning": ("cosine", "best_cosine", "cosine_behind_best", "cosine_ahead_of_next", "cosine_rank", "middle",
-                "middle_behind_best"),
+    "meaning": (
+        "cosine",
+        "best_cosine",
+        "cosine_behind_best",
+        "cosine_ahead_of_next",
+        "cosine_rank",
+        "middle",
+        "middle_behind_best",
+    ),
     "definition": ("definition", "definition_behind_best", "has_definition"),
     "graph": ("parents", "children"),
-    "letters": ("letters", "best_letters", "letters_behind_best", "letters_ahead_of_next", "letters_rank",
-                "edit_ratio", "sorted_ratio", "partial_ratio"),
-    "words": ("words_of_mention_in_term", "words_of_term_in_mention", "same_words", "first_word", "last_word",
-              "length_ratio"),
+    "letters": (
+        "letters",
+        "best_letters",
+        "letters_behind_best",
+        "letters_ahead_of_next",
+        "letters_rank",
+        "edit_ratio",
+        "sorted_ratio",
+        "partial_ratio",
+    ),
+    "words": (
+        "words_of_mention_in_term",
+        "words_of_term_in_mention",
+        "same_words",
+        "first_word",
+        "last_word",
+        "length_ratio",
+    ),
     "exactness": ("equal", "found_by_both", "strings_found"),
-    "term": ("preferred", "scope_narrow", "scope_broad", "scope_related", "abbreviation_term", "layperson_term",
-             "not_official", "retired_term", "borrowed_term", "homonyms", "language_given_and_same",
-             "language_given_and_other"),
+    "term": (
+        "preferred",
+        "scope_narrow",
+        "scope_broad",
+        "scope_related",
+        "abbreviation_term",
+        "layperson_term",
+        "not_official",
+        "retired_term",
+        "borrowed_term",
+        "homonyms",
+        "language_given_and_same",
+        "language_given_and_other",
+    ),
     "constraints": ("contradictions", "vetoes", "only_in_mention", "only_in_term", "agreements"),
-    "reading": ("expanded", "expansion_decided", "expansion_share", "respelt", "shortened",
-                "unspecified", "mention_is_short_capitals"),
-}  # fmt: skip
+    "reading": (
+        "expanded",
+        "expansion_decided",
+        "expansion_share",
+        "respelt",
+        "shortened",
+        "unspecified",
+        "mention_is_short_capitals",
+    ),
+}
 NAMES: tuple[str, ...] = tuple(name for group in GROUPS.values() for name in group)
 MENTION_NAMES: tuple[str, ...] = (
-    "top_cosine", "second_cosine", "top_letters", "second_letters", "top_edit_ratio", "top_words_of_mention",
-    "top_words_of_term", "equal_to_a_term", "same_top", "characters", "words", "known_words", "candidates_close",
-    "vetoed_top", "expanded_mention", "known_expansion", "named_elsewhere", "words_elsewhere",
-)  # fmt: skip
+    "top_cosine",
+    "second_cosine",
+    "top_letters",
+    "second_letters",
+    "top_edit_ratio",
+    "top_words_of_mention",
+    "top_words_of_term",
+    "equal_to_a_term",
+    "same_top",
+    "characters",
+    "words",
+    "known_words",
+    "candidates_close",
+    "vetoed_top",
+    "expanded_mention",
+    "known_expansion",
+    "named_elsewhere",
+    "words_elsewhere",
+)
 # Short forms: this many capitals at most.
 SHORT_CAPITALS = 6
 CLOSE = 0.05
@@ -175,9 +229,14 @@ class Featurizer:
 
 
 def _of_candidates(
-    kept: Featurizer, asked: Strings, found: Strings, place: NDArray[np.int64], table: CandidateTable, context: Context,
+    kept: Featurizer,
+    asked: Strings,
+    found: Strings,
+    place: NDArray[np.int64],
+    table: CandidateTable,
+    context: Context,
     ranked: dict[str, Ranked],
-) -> Columns:  # fmt: skip
+) -> Columns:
     """Return the features `NAMES`, (c,) each; `found` has the table's distinct strings, `place` says which is whose."""
     columns: Columns = {}
     columns["cosine"], columns["best_cosine"] = table.cosine, table.best_cosine
@@ -195,9 +254,12 @@ def _of_candidates(
     columns |= {"edit_ratio": edit, "sorted_ratio": in_order, "partial_ratio": partial}
     overlap = asked.words.overlap(table.query, found.words, place)
     columns |= {
-        "words_of_mention_in_term": overlap.of_left, "words_of_term_in_mention": overlap.of_right,
-        "same_words": overlap.same, "first_word": overlap.first, "last_word": overlap.last,
-    }  # fmt: skip
+        "words_of_mention_in_term": overlap.of_left,
+        "words_of_term_in_mention": overlap.of_right,
+        "same_words": overlap.same,
+        "first_word": overlap.first,
+        "last_word": overlap.last,
+    }
     lengths = np.array([len(text) for text in asked.texts], np.float32)[table.query]
     other = np.array([len(text) for text in found.texts], np.float32)[place]
     columns["length_ratio"] = np.minimum(lengths, other) / np.maximum(np.maximum(lengths, other), 1)
@@ -215,8 +277,9 @@ def _of_candidates(
         "contradictions": np.bitwise_count(compared.contradicts),
         "vetoes": (compared.contradicts & kept.profiler.veto_mask) > 0,
         "only_in_mention": np.bitwise_count(compared.mention_only),
-        "only_in_term": np.bitwise_count(compared.term_only), "agreements": np.bitwise_count(compared.agrees),
-    }  # fmt: skip
+        "only_in_term": np.bitwise_count(compared.term_only),
+        "agreements": np.bitwise_count(compared.agrees),
+    }
     columns |= _of_readings(table, context.readings)
     columns["mention_is_short_capitals"] = context.short[table.request]
     return columns
@@ -242,19 +305,25 @@ def _of_mentions(
     same_top = np.bincount(table.request, (cosine.rank == 0) & (letters.rank == 0), minlength=n) > 0
     said = [asked.texts[row] for row in own.tolist()]
     return {
-        "top_cosine": cosine.best, "second_cosine": cosine.second,
-        "top_letters": letters.best, "second_letters": letters.second,
-        "top_edit_ratio": at_top["edit_ratio"], "top_words_of_mention": at_top["words_of_mention_in_term"],
-        "top_words_of_term": at_top["words_of_term_in_mention"], "vetoed_top": at_top["vetoes"],
-        "equal_to_a_term": np.bincount(table.request, columns["equal"], minlength=n) > 0, "same_top": same_top,
+        "top_cosine": cosine.best,
+        "second_cosine": cosine.second,
+        "top_letters": letters.best,
+        "second_letters": letters.second,
+        "top_edit_ratio": at_top["edit_ratio"],
+        "top_words_of_mention": at_top["words_of_mention_in_term"],
+        "top_words_of_term": at_top["words_of_term_in_mention"],
+        "vetoed_top": at_top["vetoes"],
+        "equal_to_a_term": np.bincount(table.request, columns["equal"], minlength=n) > 0,
+        "same_top": same_top,
         "characters": np.log1p(np.array([len(text) for text in asked.texts], np.float32))[own],
-        "words": np.log1p(asked.words.counts)[own], "known_words": asked.words.known[own],
+        "words": np.log1p(asked.words.counts)[own],
+        "known_words": asked.words.known[own],
         "candidates_close": np.log1p(close),
         "expanded_mention": np.bincount(table.request, columns["expanded"], minlength=n) > 0,
         "known_expansion": _greatest(table, np.where(columns["equal"], columns["expansion_share"], 0.0)),
         "named_elsewhere": elsewhere.hits(said, kept.segment.elsewhere),
         "words_elsewhere": elsewhere.shares(said, kept.segment.elsewhere),
-    }  # fmt: skip
+    }
 
 
 def _denied(kept: Featurizer, asked: Strings, own: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -356,10 +425,12 @@ def _term_features(segment: Segment) -> dict[str, NDArray[np.bool_]]:
     return {
         "preferred": np.asarray(terms.column("preferred").to_numpy(zero_copy_only=False), bool),
         **{f"scope_{name}": equals(scope, name) for name in SCOPES[1:]},
-        "abbreviation_term": equals(kind, "abbreviation"), "layperson_term": equals(kind, "layperson"),
+        "abbreviation_term": equals(kind, "abbreviation"),
+        "layperson_term": equals(kind, "layperson"),
         "not_official": ~equals(status, STATUSES[0]) if status is not None else np.zeros(n, bool),
-        "retired_term": _given(text("retired_concept"), n), "borrowed_term": segment.borrowed,
-    }  # fmt: skip
+        "retired_term": _given(text("retired_concept"), n),
+        "borrowed_term": segment.borrowed,
+    }
 
 
 def _given(column: pa.ChunkedArray | None, n: int) -> NDArray[np.bool_]:

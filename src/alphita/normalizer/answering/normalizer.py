@@ -103,10 +103,14 @@ class Normalizer:
             searched = Restricted(index, chosen.strings(index.segment, allowed))
             terms = chosen.terms(index.segment, allowed)
         self._pipeline = Pipeline(
-            searched, self.encoder, self.abbreviations, respell=self._ranking.LEARNED, allowed=terms,
+            searched,
+            self.encoder,
+            self.abbreviations,
+            respell=self._ranking.LEARNED,
+            allowed=terms,
             definitions=self.calibration.definitions if self.calibration is not None else None,
             cosines=self.calibration.cosines if self.calibration is not None else None,
-        )  # fmt: skip
+        )
         self._languages = languages_of(index.segment) if self.calibration is not None else None
 
     @property
@@ -223,9 +227,13 @@ class Normalizer:
         depth = depth or (DEPTH if learned else max(DEPTH, STRINGS_PER_CONCEPT * top_k))
         most = MOST_CONCEPTS if depth == DEPTH else max(MOST_CONCEPTS, top_k)
         scored = self._pipeline.candidates(
-            asked, depth=depth, routes=self._ranking.ROUTES, most=most if learned else max(most, top_k),
-            featured=learned or explain, exact_is_enough=top_k == 1 and not learned and not explain,
-        )  # fmt: skip
+            asked,
+            depth=depth,
+            routes=self._ranking.ROUTES,
+            most=most if learned else max(most, top_k),
+            featured=learned or explain,
+            exact_is_enough=top_k == 1 and not learned and not explain,
+        )
         results = self._results(asked, scored, top_k, explain)
         if not self._ranking.ROUTES & ~EXACT or (scored.exhausted and not learned):
             return results
@@ -328,10 +336,7 @@ def _abbreviations(index: Index, calibration: Calibration | None, given: Path | 
 
 
 def _check(
-    mentions: Sequence[str],
-    top_k: int,
-    contexts: Sequence[str | None] | None,
-    languages: Sequence[str | None] | None,
+    mentions: Sequence[str], top_k: int, contexts: Sequence[str | None] | None, languages: Sequence[str | None] | None
 ) -> None:
     if isinstance(mentions, str):
         raise UsageError("normalize takes a list of strings, not one string: normalize([mention])")

@@ -161,8 +161,9 @@ class Pipeline:
                     strings = clean_many([one.string for one in expansions], self.index.rules)
                     read[place] = tuple(
                         Reading(shortened(string) or string, ABBREVIATION, one.decided, one.share, one.source)
-                        for string, one in zip(strings, expansions, strict=True) if string
-                    )  # fmt: skip
+                        for string, one in zip(strings, expansions, strict=True)
+                        if string
+                    )
         if self.respell:
             with self._making:
                 if self._speller is None:
@@ -243,16 +244,26 @@ class Pipeline:
             spare, strings = _spare(self.index, hidden.concepts), self._hiding.strings(hidden)
             without = [strings[question] for question in _owner(requests).tolist()]
         pairs = gather(
-            self.index, self.encoder, queries, depth=depth + spare, routes=routes, exact_is_enough=exact_is_enough,
+            self.index,
+            self.encoder,
+            queries,
+            depth=depth + spare,
+            routes=routes,
+            exact_is_enough=exact_is_enough,
             without=without,
-        )  # fmt: skip
+        )
         if hidden is not None:
             pairs = _without_hidden(self.index, pairs, _owner(requests), hidden, depth)
         hidden_strings, hidden_concepts = hidden if hidden is not None else (None, None)
         table = collect(
-            self.index.segment, pairs, requests, hidden_strings=hidden_strings, hidden_concepts=hidden_concepts,
-            allowed=self.allowed, most=most,
-        )  # fmt: skip
+            self.index.segment,
+            pairs,
+            requests,
+            hidden_strings=hidden_strings,
+            hidden_concepts=hidden_concepts,
+            allowed=self.allowed,
+            most=most,
+        )
         features = None
         if featured:
             features = self._features(queries, table, self._context(asked, requests, pairs.vectors, hidden))
@@ -303,11 +314,7 @@ def _spare(index: Index, hidden_concepts: NDArray[np.int64]) -> int:
 
 
 def _without_hidden(
-    index: Index,
-    pairs: CandidatePairs,
-    owner: NDArray[np.int64],
-    hidden: Hidden,
-    depth: int,
+    index: Index, pairs: CandidatePairs, owner: NDArray[np.int64], hidden: Hidden, depth: int
 ) -> CandidatePairs:
     """Return the pairs that there would be without the hidden strings, `depth` at most of each query and route.
 
@@ -337,4 +344,4 @@ def _without_hidden(
     found = np.flatnonzero(routes)
     return pairs._replace(
         query=query[found], string=string[found], routes=routes[found], cosine=cosine[found], letters=letters[found]
-    )  # fmt: skip
+    )

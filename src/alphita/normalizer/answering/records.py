@@ -93,20 +93,60 @@ def lines(
     if result.concept_id is None:
         found = result.candidates[0] if result.candidates else None
         return [
-            Mapping(row, mention_code, result.mention, frequency, 1, None, None, result.matched_term, result.similarity,
-                    result.confidence, result.decision, result.method, None, None, None, None, None, None, None,
-                    found.expansion if found else None,
-                    ("|".join(found.contradictions) or None) if found else None, None, _line(result))
-        ]  # fmt: skip
+            Mapping(
+                row,
+                mention_code,
+                result.mention,
+                frequency,
+                1,
+                None,
+                None,
+                result.matched_term,
+                result.similarity,
+                result.confidence,
+                result.decision,
+                result.method,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                None,
+                found.expansion if found else None,
+                ("|".join(found.contradictions) or None) if found else None,
+                None,
+                _line(result),
+            )
+        ]
     return [
-        Mapping(row, mention_code, result.mention, frequency, rank, found.concept_id, found.concept_name,
-                found.matched_term, found.similarity, result.confidence if rank == 1 else None,
-                result.decision if rank == 1 else None, result.method, "|".join(found.routes) or None, found.relation,
-                found.scope, found.language, found.source, found.code, "|".join(found.homonyms) or None,
-                found.expansion, "|".join(found.contradictions) or None, found.retired_concept,
-                _line(result) if rank == 1 else None)
+        Mapping(
+            row,
+            mention_code,
+            result.mention,
+            frequency,
+            rank,
+            found.concept_id,
+            found.concept_name,
+            found.matched_term,
+            found.similarity,
+            result.confidence if rank == 1 else None,
+            result.decision if rank == 1 else None,
+            result.method,
+            "|".join(found.routes) or None,
+            found.relation,
+            found.scope,
+            found.language,
+            found.source,
+            found.code,
+            "|".join(found.homonyms) or None,
+            found.expansion,
+            "|".join(found.contradictions) or None,
+            found.retired_concept,
+            _line(result) if rank == 1 else None,
+        )
         for rank, found in enumerate(result.candidates[:top_k], 1)
-    ]  # fmt: skip
+    ]
 
 
 def _line(result: Result) -> str | None:

@@ -30,15 +30,21 @@ from alphita.normalizer.rules import explain as explain_pair
 CONTRADICTIONS, ELSEWHERE = NAMES.index("contradictions"), MENTION_NAMES.index("named_elsewhere")
 # Runners-up that an explanation tells of.
 RUNNERS_UP = 2
-TERM_KINDS = {"exact": "exact synonym", "broad": "broad synonym", "narrow": "narrow synonym",
-              "related": "related synonym"}  # fmt: skip
+TERM_KINDS = {
+    "exact": "exact synonym",
+    "broad": "broad synonym",
+    "narrow": "narrow synonym",
+    "related": "related synonym",
+}
 
 
 # Whence an abbreviation is known, in words.
 ORIGINS = {
-    "terminology": "from the terminology", "input": "defined in the input", "list": "from your list",
+    "terminology": "from the terminology",
+    "input": "defined in the input",
+    "list": "from your list",
     "clinic": "from the clinic's short forms",
-}  # fmt: skip
+}
 
 
 class _Shown(NamedTuple):
@@ -84,14 +90,28 @@ class Maker:
         why = None
         if explain:
             why = Explanation(
-                "the identifier of", known.name, "preferred name", found.routes, {}, known.definition, known.parents,
+                "the identifier of",
+                known.name,
+                "preferred name",
+                found.routes,
+                {},
+                known.definition,
+                known.parents,
                 known.semantic_types,
-            )  # fmt: skip
+            )
         sure = self.ranker is not None
         return Result(
-            mention, name, known.name, known.name, 1.0, 1.0 if sure else None, EXACT_METHOD, (found,),
-            "accept" if sure else None, why,
-        )  # fmt: skip
+            mention,
+            name,
+            known.name,
+            known.name,
+            1.0,
+            1.0 if sure else None,
+            EXACT_METHOD,
+            (found,),
+            "accept" if sure else None,
+            why,
+        )
 
     def nothing(self, mention: str, explain: bool) -> Result:
         """Return the result of a mention with nothing in it."""
@@ -147,9 +167,19 @@ class Maker:
             best, shown = some[0], tuple(some[:top_k])
             if nil[number]:
                 made.append(
-                    Result(mention, None, None, best.matched_term, best.similarity, _nil_confidence(answers, number),
-                           NIL, shown, "nil" if confidence is not None else None, why)
-                )  # fmt: skip
+                    Result(
+                        mention,
+                        None,
+                        None,
+                        best.matched_term,
+                        best.similarity,
+                        _nil_confidence(answers, number),
+                        NIL,
+                        shown,
+                        "nil" if confidence is not None else None,
+                        why,
+                    )
+                )
                 continue
             decision = None
             if confidence is not None:
@@ -158,9 +188,19 @@ class Maker:
                 accepted = accept is not None and answers.confidence[number] >= accept and not vetoed
                 decision = "accept" if accepted else "review"
             made.append(
-                Result(mention, best.concept_id, best.concept_name, best.matched_term, best.similarity, confidence,
-                       _method(asked, scored, top, BORROWED in best.routes), shown, decision, why)  # type: ignore[arg-type]
-            )  # fmt: skip
+                Result(
+                    mention,
+                    best.concept_id,
+                    best.concept_name,
+                    best.matched_term,
+                    best.similarity,
+                    confidence,
+                    _method(asked, scored, top, BORROWED in best.routes),
+                    shown,
+                    decision,  # type: ignore[arg-type]
+                    why,
+                )
+            )
         return made
 
     def _candidates(
@@ -188,13 +228,23 @@ class Maker:
             reading = _reading(asked, int(table.request[row]), int(table.expansion[row]))
             found.append(
                 Candidate(
-                    shown.ids[place], shown.names[place], shown.string[place], numbers[place], shown.scope[place],
-                    shown.language[place], shown.source[place], shown.code[place], homonyms[place],
-                    _routes(int(table.routes[row]), reading, bool(borrowed[place])), kinds[place],
+                    shown.ids[place],
+                    shown.names[place],
+                    shown.string[place],
+                    numbers[place],
+                    shown.scope[place],
+                    shown.language[place],
+                    shown.source[place],
+                    shown.code[place],
+                    homonyms[place],
+                    _routes(int(table.routes[row]), reading, bool(borrowed[place])),
+                    kinds[place],
                     None if reading is None else reading.string,
-                    self._contradictions(scored, row, shown.string[place]), shown.retired[place], scores[place],
+                    self._contradictions(scored, row, shown.string[place]),
+                    shown.retired[place],
+                    scores[place],
                 )
-            )  # fmt: skip
+            )
         return found
 
     def _shown(self, term: NDArray[np.int64], concept: NDArray[np.int64]) -> _Shown:
@@ -226,9 +276,10 @@ class Maker:
                 copies = set(zip(named, retired.slice(start, end - start).to_pylist(), strict=True))
                 own_id = ids[own].as_py()
                 others = {
-                    other: name for other, name in others.items()
+                    other: name
+                    for other, name in others.items()
                     if (other, own_id) not in copies and (own, name) not in copies
-                }  # fmt: skip
+                }
             found[place] = tuple(others.values())
         return found
 
@@ -276,14 +327,22 @@ class Maker:
         maps = self._is_live(best.retired_concept)
         expansion = None if best.expansion is None else f"read as {best.expansion!r} ({_of(asked, table, top, best)})"
         return Explanation(
-            answer, best.matched_term,
-            self._kind(best, int(table.term[top])), best.routes,
+            answer,
+            best.matched_term,
+            self._kind(best, int(table.term[top])),
+            best.routes,
             {"cosine": round(float(table.cosine[top]), 3), "letters": round(float(table.letters[top]), 3)},
-            concept.definition, concept.parents, concept.semantic_types, expansion, best.contradictions,
-            None if maps else best.retired_concept, others,
+            concept.definition,
+            concept.parents,
+            concept.semantic_types,
+            expansion,
+            best.contradictions,
+            None if maps else best.retired_concept,
+            others,
             round(float(answers.nil[request]), 4) if calibration else None,
-            gave, best.retired_concept if maps else None,
-        )  # fmt: skip
+            gave,
+            best.retired_concept if maps else None,
+        )
 
     def _kind(self, best: Candidate, term: int) -> str | None:
         """Return what a candidate's term is to its concept."""

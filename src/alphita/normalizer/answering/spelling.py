@@ -28,9 +28,7 @@ _WORD = re.compile(r"[^\W_]+")
 # Shorter words are not put right: too many others are as near.
 SHORTEST = 4
 # Beginnings that differ by a slip or two and mean the contrary.
-OPPOSITES = (
-    ("hypo", "hyper"), ("micro", "macro"), ("ante", "anti"), ("inter", "intra"), ("endo", "exo"),
-)  # fmt: skip
+OPPOSITES = (("hypo", "hyper"), ("micro", "macro"), ("ante", "anti"), ("inter", "intra"), ("endo", "exo"))
 # Letters that may be wrong: one, and two in a word of this length.
 TWO_SLIPS_FROM = 6
 NEAREST = 48
@@ -39,15 +37,87 @@ MOST_CORRECTED = 500_000
 BY_COUNT = 0.05
 TIMES = frozenset(["day", "days", "week", "weeks", "wks", "month", "months", "year", "years", "yr", "yrs"])
 # Words of notes, in no term's meaning; left out at both ends only.
-IDLE = TIMES.union([
-    "a", "an", "the", "of", "w/", "with", "and", "or", "in", "on", "to", "at", "for", "by", "x", "is", "was", "has",
-    "had", "have", "hx", "h/o", "history", "s/p", "c/o", "dx", "pt", "pts", "patient", "patients", "complains",
-    "complaining", "complaint", "presents", "presenting", "presented", "presentation", "known", "suspected",
-    "probable", "possible", "likely", "susp", "query", "r/o", "rule", "out", "noted", "seen", "found", "new",
-    "ongoing", "some", "since", "today", "yesterday", "exam", "examination", "confirmed", "unconfirmed", "diagnosis",
-    "diagnosed", "icd", "icd9", "icd10", "snomed", "code", "reports", "reported", "reporting",
-    "under", "due", "now", "still", "per", "report", "also",
-])  # fmt: skip
+IDLE = TIMES.union(
+    [
+        "a",
+        "an",
+        "the",
+        "of",
+        "w/",
+        "with",
+        "and",
+        "or",
+        "in",
+        "on",
+        "to",
+        "at",
+        "for",
+        "by",
+        "x",
+        "is",
+        "was",
+        "has",
+        "had",
+        "have",
+        "hx",
+        "h/o",
+        "history",
+        "s/p",
+        "c/o",
+        "dx",
+        "pt",
+        "pts",
+        "patient",
+        "patients",
+        "complains",
+        "complaining",
+        "complaint",
+        "presents",
+        "presenting",
+        "presented",
+        "presentation",
+        "known",
+        "suspected",
+        "probable",
+        "possible",
+        "likely",
+        "susp",
+        "query",
+        "r/o",
+        "rule",
+        "out",
+        "noted",
+        "seen",
+        "found",
+        "new",
+        "ongoing",
+        "some",
+        "since",
+        "today",
+        "yesterday",
+        "exam",
+        "examination",
+        "confirmed",
+        "unconfirmed",
+        "diagnosis",
+        "diagnosed",
+        "icd",
+        "icd9",
+        "icd10",
+        "snomed",
+        "code",
+        "reports",
+        "reported",
+        "reporting",
+        "under",
+        "due",
+        "now",
+        "still",
+        "per",
+        "report",
+        "also",
+    ]
+)
 # A code at an end, as lists have it before or after the name: "r06.02", "786.05", "267036007"; B12 is a vitamin.
 CODE = re.compile(r"(?!b12)[a-z]\d{2}(\.[0-9a-z]{1,4})?|\d{3}\.\d{1,2}|\d{5,}|[a-z]{1,5}:?\d{4,}")
 # Left out at the beginning; either word alone may belong to a name ("status epilepticus", "post traumatic").
@@ -195,10 +265,31 @@ def _is_spelt(word: str) -> bool:
     return all(sign.lower() != sign.upper() for sign in word)
 
 
-_ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x", "xi", "xii", "xiii", "xiv", "xv", "xvi", "xvii",
-          "xviii", "xix", "xx")  # fmt: skip
-_NUMERALS = {one: other for number, roman in enumerate(_ROMAN, 1) for one, other in
-             ((str(number), roman), (roman, str(number)))}  # fmt: skip
+_ROMAN = (
+    "i",
+    "ii",
+    "iii",
+    "iv",
+    "v",
+    "vi",
+    "vii",
+    "viii",
+    "ix",
+    "x",
+    "xi",
+    "xii",
+    "xiii",
+    "xiv",
+    "xv",
+    "xvi",
+    "xvii",
+    "xviii",
+    "xix",
+    "xx",
+)
+_NUMERALS = {
+    one: other for number, roman in enumerate(_ROMAN, 1) for one, other in ((str(number), roman), (roman, str(number)))
+}
 _NUMERAL = re.compile(r"(?<![^\W_])(\d{1,2}|[ivx]{1,5})(?=[a-e]?(?![^\W_]))")
 # Of a terminology's strings so many are looked at, and more than this share says "unspecified" in a classification.
 SAMPLED, RESIDUAL_SHARE = 20_000, 0.01
@@ -219,8 +310,9 @@ def written_otherwise(string: str, *, unspecified: bool) -> list[tuple[str, str]
     """
     found = [
         (string[: one.start()] + _NUMERALS[one[0]] + string[one.end() :], SPELLING)
-        for one in _NUMERAL.finditer(string) if one[0] in _NUMERALS
-    ]  # fmt: skip
+        for one in _NUMERAL.finditer(string)
+        if one[0] in _NUMERALS
+    ]
     name = without_unspecified(string) if unspecified else ""
     if name not in (string, ""):
         forms = ("{}, unspecified", "unspecified {}", "{} nos", "{}, nos", "{}, not otherwise specified", "{}")

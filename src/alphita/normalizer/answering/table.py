@@ -144,11 +144,21 @@ def collect(
     first = starts
     request = request[first]
     table = CandidateTable(
-        np.searchsorted(request, np.arange(n + 1)), request, concept[first], term[first],
-        pairs.query[pair[first]], expansion[first], string[first], pairs.routes[pair[first]],
-        cosine[first], letters[first], best_cosine, best_letters, strings,
+        np.searchsorted(request, np.arange(n + 1)),
+        request,
+        concept[first],
+        term[first],
+        pairs.query[pair[first]],
+        expansion[first],
+        string[first],
+        pairs.routes[pair[first]],
+        cosine[first],
+        letters[first],
+        best_cosine,
+        best_letters,
+        strings,
         _concepts_of_string(segment, string[first]) - 1,
-    )  # fmt: skip
+    )
     best = np.lexsort((segment.standing[table.term], -(fused[first] + 2.0 * exact[first]), request))
     place = np.arange(len(best)) - table.offsets[request[best]]
     return table.take(np.sort(best[place < most]))
@@ -184,6 +194,18 @@ def _ranges(starts: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.
 def _empty(n: int) -> CandidateTable:
     none, number = np.zeros(0, np.int64), np.zeros(0, np.float32)
     return CandidateTable(
-        np.zeros(n + 1, np.int64), none, none, none, none, none, none, np.zeros(0, np.uint8),
-        number, number, number, number, none, none,
-    )  # fmt: skip
+        np.zeros(n + 1, np.int64),
+        none,
+        none,
+        none,
+        none,
+        none,
+        none,
+        np.zeros(0, np.uint8),
+        number,
+        number,
+        number,
+        number,
+        none,
+        none,
+    )

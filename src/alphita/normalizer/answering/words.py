@@ -117,10 +117,12 @@ class Words:
         of_right = shared / np.maximum(other.total[other_rows], 1e-9)
         same = (of_left > 1 - 1e-9) & (of_right > 1 - 1e-9)
         return Overlap(
-            of_left.astype(np.float32), of_right.astype(np.float32), same,
+            of_left.astype(np.float32),
+            of_right.astype(np.float32),
+            same,
             (self.first[rows] == other.first[other_rows]) & (self.first[rows] >= 0),
             (self.last[rows] == other.last[other_rows]) & (self.last[rows] >= 0),
-        )  # fmt: skip
+        )
 
 
 def count_words(strings: pa.LargeStringArray) -> Counter[str]:

@@ -27,9 +27,16 @@ ACCEPT = "accept"
 ANSWER = "right"
 # What the reviewer sees of a row.
 SHOWN = (
-    "row", "mention_code", "mention", "concept_id", "concept_name", "matched_term", "similarity", "confidence",
+    "row",
+    "mention_code",
+    "mention",
+    "concept_id",
+    "concept_name",
+    "matched_term",
+    "similarity",
+    "confidence",
     "explanation",
-)  # fmt: skip
+)
 # What ties the sample to its file; the same in every row, for a spreadsheet keeps nothing but rows.
 TIES = ("accepted_rows", "sample_rows", "output", "output_hash")
 YES = frozenset({"yes", "y", "true", "1"})
@@ -121,8 +128,10 @@ def draw(mappings: Iterable[Mapping], size: int, *, seed: int = 0) -> Sample:
         elif (place := chance.randrange(accepted)) < size:
             drawn[place] = mapping
     if not accepted:
-        raise InputError("no row of the output was accepted, so there is nothing to audit",
-                         remedy="without a calibration nothing is accepted: alphita calibrate")  # fmt: skip
+        raise InputError(
+            "no row of the output was accepted, so there is nothing to audit",
+            remedy="without a calibration nothing is accepted: alphita calibrate",
+        )
     return Sample(sorted(drawn, key=lambda mapping: mapping.row), accepted)
 
 
@@ -167,8 +176,14 @@ def read_audit(path: Path | str, *, output: Path | None = None, delta: float = D
         own = tuple(cells[name] for name in TIES)
         if ties is not None and own != ties:
             name = next(name for name, one, other in zip(TIES, own, ties, strict=True) if one != other)
-            raise InputError("rows of different samples", file=path, line=line, field=name, value=cells[name],
-                             remedy="give the rows of one sample only")  # fmt: skip
+            raise InputError(
+                "rows of different samples",
+                file=path,
+                line=line,
+                field=name,
+                value=cells[name],
+                remedy="give the rows of one sample only",
+            )
         ties = own
         row = _count(cells["row"], path, line, "row")
         if row in answers:
@@ -178,8 +193,11 @@ def read_audit(path: Path | str, *, output: Path | None = None, delta: float = D
         raise InputError("no rows", file=path, remedy=REMEDY)
     accepted, sampled = (_count(ties[place], path, 2, TIES[place]) for place in (0, 1))
     if len(answers) != sampled or sampled > accepted:
-        raise InputError(f"{len(answers):,} rows, but {sampled:,} of {accepted:,} were drawn", file=path,
-                         remedy="leave every row of the sample in")  # fmt: skip
+        raise InputError(
+            f"{len(answers):,} rows, but {sampled:,} of {accepted:,} were drawn",
+            file=path,
+            remedy="leave every row of the sample in",
+        )
     if output is not None and hash_file(output) != ties[3]:
         raise InputError("the output is not the one that the sample was drawn from", file=output, remedy=REMEDY)
     wrong, unanswered = (sum(answer is value for answer in answers.values()) for value in (False, None))
@@ -203,8 +221,12 @@ def _lines(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
             names = [name.strip() for name in next(reader, [])]
             for wanted in ("row", ANSWER, *TIES):
                 if wanted not in names:
-                    raise InputError(unknown("column", wanted, names).replace("unknown", "no", 1), file=path, line=1,
-                                     remedy="give a file that --audit wrote, with all its columns")  # fmt: skip
+                    raise InputError(
+                        unknown("column", wanted, names).replace("unknown", "no", 1),
+                        file=path,
+                        line=1,
+                        remedy="give a file that --audit wrote, with all its columns",
+                    )
             while True:
                 line = reader.line_num + 1
                 cells = next(reader, None)
@@ -224,13 +246,25 @@ def _lines(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
 def _answer(cell: str, path: Path, line: int) -> bool | None:
     said = cell.strip().lower()
     if said and said not in YES | NO:
-        raise InputError("an answer that is neither yes nor no", file=path, line=line, field=ANSWER, value=cell,
-                         remedy="write yes, no, or nothing")  # fmt: skip
+        raise InputError(
+            "an answer that is neither yes nor no",
+            file=path,
+            line=line,
+            field=ANSWER,
+            value=cell,
+            remedy="write yes, no, or nothing",
+        )
     return said in YES if said else None
 
 
 def _count(cell: str, path: Path, line: int, name: str) -> int:
     if not cell.strip().isdecimal():
-        raise InputError("not a whole number", file=path, line=line, field=name, value=cell,
-                         remedy="leave all columns but `right` as they are")  # fmt: skip
+        raise InputError(
+            "not a whole number",
+            file=path,
+            line=line,
+            field=name,
+            value=cell,
+            remedy="leave all columns but `right` as they are",
+        )
     return int(cell)

@@ -55,25 +55,33 @@ def carry_over(index: Index, encoder: Callable[[], Encoder], source: Index) -> C
     encoders = [one.base_model_hash for one in (index, source)]
     if encoders[0] != encoders[1]:
         raise InputError(
-            "its encoder is another than this index's, and the ranker reads cosines of its own", file=source.path,
-            field="model_hash", value=encoders[1],
+            "its encoder is another than this index's, and the ranker reads cosines of its own",
+            file=source.path,
+            field="model_hash",
+            value=encoders[1],
             remedy=f"build the index with that encoder: alphita index --model {source.model_path}",
-        )  # fmt: skip
+        )
     # What was taken over before has no figures of its own.
     before = given.fields.get("carried_over_from", {})
     fields = {
         "index_hash": index.content_hash,
         "carried_over_from": {
-            "index": source.content_hash, "calibration": given.fields["content_hash"],
+            "index": source.content_hash,
+            "calibration": given.fields["content_hash"],
             "terminology": source.manifest["terminology_hash"],
             "population": given.figures.get("population", before.get("population")),
         },
-    }  # fmt: skip
+    }
     return replace(
-        given, accept=given.accept if given.is_of_others else with_margin(given.accept), estimated={}, figures={},
+        given,
+        accept=given.accept if given.is_of_others else with_margin(given.accept),
+        estimated={},
+        figures={},
         definitions=None if given.definitions is None else encode_definitions(index, encoder),
-        abbreviations=Abbreviations.of_index(index), fields=fields, pictures={},
-    )  # fmt: skip
+        abbreviations=Abbreviations.of_index(index),
+        fields=fields,
+        pictures={},
+    )
 
 
 def with_margin(accept: Mapping[float, float | None]) -> dict[float, float | None]:
@@ -104,17 +112,19 @@ def lend(index: Index, lender: Encoder, general: Path) -> Calibration:
     if len(index) < LEAST_COMPARED:
         raise InputError(
             f"it has {len(index)} strings; at least {LEAST_COMPARED} are needed to compare its encoder with another",
-            file=index.path, remedy="build the index with the model that the calibration came with",
-        )  # fmt: skip
+            file=index.path,
+            remedy="build the index with the model that the calibration came with",
+        )
     rows = np.sort(np.random.default_rng(0).permutation(len(index))[:MOST_COMPARED])
     theirs = unit(lender.encode([index.strings[row] for row in rows.tolist()]))
     fields = {
         "index_hash": index.content_hash,
         "carried_over_from": {
-            "model": lender.content_hash, "calibration": given.fields["content_hash"],
+            "model": lender.content_hash,
+            "calibration": given.fields["content_hash"],
             "population": given.figures["population"],
         },
-    }  # fmt: skip
+    }
     cosines = Cosines(_quantiles(full(index.vectors[rows])), _quantiles(theirs))
     return replace(given, figures={}, cosines=cosines, fields=fields, pictures={})
 

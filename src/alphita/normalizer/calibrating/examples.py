@@ -31,8 +31,14 @@ from alphita.normalizer.calibrating.noise import LEAD_INS, noisy
 from alphita.terminology.text import clean, clean_many
 
 SYNONYM, NOISE, NOISY_SYNONYM, ITSELF, REMOVED, FOREIGN, LABELLED = KINDS = (
-    "synonym", "noise", "noisy synonym", "itself", "removed", "foreign", "labelled",
-)  # fmt: skip
+    "synonym",
+    "noise",
+    "noisy synonym",
+    "itself",
+    "removed",
+    "foreign",
+    "labelled",
+)
 # How often at most each kind is drawn.
 MOST_SYNONYMS = 8_000
 MOST_NOISE = 6_000
@@ -74,9 +80,12 @@ class Examples(NamedTuple):
         """Return some of them."""
         places = np.asarray(rows, np.int64)
         return Examples(
-            [self.mentions[row] for row in places], self.concepts[places], self.hidden_strings[places],
-            self.hidden_concepts[places], [self.kinds[row] for row in places],
-        )  # fmt: skip
+            [self.mentions[row] for row in places],
+            self.concepts[places],
+            self.hidden_strings[places],
+            self.hidden_concepts[places],
+            [self.kinds[row] for row in places],
+        )
 
 
 def at_most(some: Examples, most: int, *, seed: int) -> Examples:
@@ -85,8 +94,9 @@ def at_most(some: Examples, most: int, *, seed: int) -> Examples:
     chance = np.random.default_rng(seed)
     parts = [
         rows if kind == LABELLED else chance.permutation(rows)[:most]
-        for kind in KINDS for rows in [np.flatnonzero(kinds == kind)]
-    ]  # fmt: skip
+        for kind in KINDS
+        for rows in [np.flatnonzero(kinds == kind)]
+    ]
     return some.take(np.sort(np.concatenate(parts)))
 
 
@@ -94,9 +104,12 @@ def join(parts: Sequence[Examples]) -> Examples:
     """Return several as one."""
     columns = [np.concatenate([part[place] for part in parts]).astype(np.int64) for place in (1, 2, 3)]
     return Examples(
-        [mention for part in parts for mention in part.mentions], columns[0], columns[1], columns[2],
+        [mention for part in parts for mention in part.mentions],
+        columns[0],
+        columns[1],
+        columns[2],
         [kind for part in parts for kind in part.kinds],
-    )  # fmt: skip
+    )
 
 
 def synonyms(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
@@ -157,9 +170,12 @@ def with_noise(index: Index, strings: Sequence[str], concepts: NDArray[np.int64]
     kept = np.flatnonzero(there < 0)
     hidden = own[kept] if hide else np.full(len(kept), -1)
     return Examples(
-        [made[row] for row in kept.tolist()], np.asarray(concepts, np.int64)[kept], hidden, np.full(len(kept), -1),
+        [made[row] for row in kept.tolist()],
+        np.asarray(concepts, np.int64)[kept],
+        hidden,
+        np.full(len(kept), -1),
         [NOISY_SYNONYM if hide else NOISE] * len(kept),
-    )  # fmt: skip
+    )
 
 
 def abbreviated(index: Index, strings: Sequence[str], concepts: NDArray[np.int64], *, most: int, seed: int) -> Examples:
@@ -257,9 +273,7 @@ def itself(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
 def removed(strings: Sequence[str], concepts: NDArray[np.int64]) -> Examples:
     """Return strings whose concept, with all its names, is taken as not there."""
     n = len(strings)
-    return Examples(
-        list(strings), np.full(n, -1), np.full(n, -1), np.asarray(concepts, np.int64), [REMOVED] * n
-    )  # fmt: skip
+    return Examples(list(strings), np.full(n, -1), np.full(n, -1), np.asarray(concepts, np.int64), [REMOVED] * n)
 
 
 def foreign(index: Index, n: int, *, seed: int) -> Examples:

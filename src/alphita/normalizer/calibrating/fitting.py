@@ -101,10 +101,14 @@ def fit(
         "rankings": _by_ranking(index, encoder, tested),
     }
     fields = {
-        "index_hash": index.content_hash, "split_hash": split.hash if split is not None else None, "seed": seed,
-        "labels": len(mapped.mentions), "held_out": len(known.strings), "origin": known.origin,
+        "index_hash": index.content_hash,
+        "split_hash": split.hash if split is not None else None,
+        "seed": seed,
+        "labels": len(mapped.mentions),
+        "held_out": len(known.strings),
+        "origin": known.origin,
         "seconds": round(time.perf_counter() - start, 1),
-    }  # fmt: skip
+    }
     pictures = {
         "reliability": reliability.reliability_svg(tested.answers.confidence, tested.right),
         "risk_coverage": risk_coverage.risk_coverage_svg(tested.given, tested.right, certificates=certificates),
@@ -213,9 +217,13 @@ def _some(training: Training, rows: NDArray[np.int64]) -> Training:
     ends = np.cumsum(counts)
     places = np.arange(int(ends[-1])) + np.repeat(training.offsets[rows] - (ends - counts), counts)
     return Training(
-        training.candidates[places], training.mentions[rows], np.concatenate([[0], ends]).astype(np.int64),
-        training.right[places], training.nil[rows], training.weight[rows],
-    )  # fmt: skip
+        training.candidates[places],
+        training.mentions[rows],
+        np.concatenate([[0], ends]).astype(np.int64),
+        training.right[places],
+        training.nil[rows],
+        training.weight[rows],
+    )
 
 
 def _languages(languages: Languages, terms: NDArray[np.int64]) -> list[str | None]:

@@ -127,16 +127,20 @@ def fit_general(vocabularies: Sequence[Vocabulary], encoder: Encoder, *, seed: i
         held.setdefault(one.name, []).append(hold(one, one.encoder(encoder), seed))
     fitted = fit_held({name: _joined(some) for name, some in held.items()}, seed=seed)
     fields = {
-        "general": True, "model_hash": encoder.content_hash, "seed": seed,
+        "general": True,
+        "model_hash": encoder.content_hash,
+        "seed": seed,
         "vocabularies": [
             {
-                "name": one.name, "version": one.version, "licence": one.licence,
+                "name": one.name,
+                "version": one.version,
+                "licence": one.licence,
                 "terminology_hash": one.index.manifest["terminology_hash"],
             }
             for one in {one.name: one for one in vocabularies}.values()
         ],
         "seconds": round(time.perf_counter() - start, 1),
-    }  # fmt: skip
+    }
     return replace(fitted, fields=fields)
 
 
@@ -198,9 +202,10 @@ def hold(one: Vocabulary, encoder: Encoder, seed: int) -> Held:
     names = parted(index, Known(*examples.own_names(index, seed=seed + 2, most=5 * MOST_TESTED), ""), seed)
     if not all(len(some.strings) for some in (*known, *names)):
         raise InputError(
-            f"{one.name} has too few synonyms to learn from some concepts and test on the others", file=index.path,
+            f"{one.name} has too few synonyms to learn from some concepts and test on the others",
+            file=index.path,
             remedy="leave it out",
-        )  # fmt: skip
+        )
     pipeline = Pipeline(index, lambda: encoder, Abbreviations.of_index(index), respell=True)
     progress.say(f"{one.name}:")
     to_learn = taught(index, known[0], seed)
@@ -253,14 +258,15 @@ def _figures(one: LeftOut, accept: Mapping[float, float | None]) -> dict[str, An
         "held_out_synonyms": {f"accuracy@{k}": float((places[held] < k).mean()) for k in KS},
         "calibration": reliability.figures(tested.answers.confidence, tested.right)["expected_calibration_error"],
         "nil": {
-            "threshold": one.nil_threshold, "lost": float(tested.nil[named].mean()),
+            "threshold": one.nil_threshold,
+            "lost": float(tested.nil[named].mean()),
             "recognised": {
                 kind: float(tested.nil[kinds == kind].mean()) for kind in (REMOVED, FOREIGN) if (kinds == kind).any()
             },
         },
         "own_thresholds": {f"{error:g}": found.threshold for error, found in one.certificates.items()},
         "accepted": at,
-    }  # fmt: skip
+    }
 
 
 def _counted(taken: NDArray[np.bool_], right: NDArray[np.bool_]) -> dict[str, Any]:

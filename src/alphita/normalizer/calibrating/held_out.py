@@ -94,8 +94,9 @@ def held_out(index: Index, split: Split | None, seed: int) -> Known:
     if len(known.strings) < LEAST:
         raise InputError(
             f"only {len(known.strings)} held-out strings name concepts of this index; at least {LEAST} are needed",
-            file=index.path, remedy=REMEDY,
-        )  # fmt: skip
+            file=index.path,
+            remedy=REMEDY,
+        )
     return known
 
 
@@ -164,8 +165,10 @@ def divide(index: Index, known: Known, labels: Examples, seed: int) -> tuple[Exa
         concepts = len(np.unique(known.concepts))
         raise InputError(
             f"the {len(known.strings):,} held-out strings are of {concepts} concepts: too few to learn from some and "
-            "test on the others", file=index.path, remedy=REMEDY,
-        )  # fmt: skip
+            "test on the others",
+            file=index.path,
+            remedy=REMEDY,
+        )
     first = every_second(clean_many(labels.mentions, index.rules))
     progress.say(
         f"{len(to_teach.strings):,} held-out strings to learn from, {len(to_ask.strings):,} to test on ({known.origin})"
@@ -244,16 +247,19 @@ def mixture(index: Index, known: Known, names: Known, seed: int, *, most: int = 
     equal, noisy, longer = (names.take(rows) for rows in (order[:n], order[n : 2 * n], order[2 * n :]))
     nil = nil_count(len(NAMED) * n)
     gone = known.take(chance.permutation(len(known.strings))[:nil])
-    return examples.join([
-        examples.itself(equal.strings, equal.concepts),
-        examples.with_noise(index, noisy.strings, noisy.concepts, hide=False, seed=seed),
-        examples.abbreviated(index, longer.strings, longer.concepts, most=n // ABBREVIATED, seed=seed),
-        examples.short_forms(
-            index, lambda one: not is_learned_from(index, one, drawn_from), most=n // ABBREVIATED, seed=seed
-        ),
-        examples.synonyms(index, held.strings, held.concepts), examples.removed(gone.strings, gone.concepts),
-        examples.foreign(index, nil, seed=seed),
-    ])  # fmt: skip
+    return examples.join(
+        [
+            examples.itself(equal.strings, equal.concepts),
+            examples.with_noise(index, noisy.strings, noisy.concepts, hide=False, seed=seed),
+            examples.abbreviated(index, longer.strings, longer.concepts, most=n // ABBREVIATED, seed=seed),
+            examples.short_forms(
+                index, lambda one: not is_learned_from(index, one, drawn_from), most=n // ABBREVIATED, seed=seed
+            ),
+            examples.synonyms(index, held.strings, held.concepts),
+            examples.removed(gone.strings, gone.concepts),
+            examples.foreign(index, nil, seed=seed),
+        ]
+    )
 
 
 def in_mixture(kinds: NDArray[Any], seed: int) -> NDArray[np.bool_]:

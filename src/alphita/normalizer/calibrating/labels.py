@@ -30,8 +30,13 @@ def read_labels(path: Path) -> list[Label]:
             reader = csv.DictReader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
             for name in COLUMNS:
                 if name not in (reader.fieldnames or ()):
-                    raise InputError(f"has no column {name!r}", file=path, line=1, value=reader.fieldnames,
-                                     remedy="needs the columns mention and concept_id")  # fmt: skip
+                    raise InputError(
+                        f"has no column {name!r}",
+                        file=path,
+                        line=1,
+                        value=reader.fieldnames,
+                        remedy="needs the columns mention and concept_id",
+                    )
             found = []
             for row in reader:
                 mention, concept = ((row[name] or "").strip() for name in COLUMNS)

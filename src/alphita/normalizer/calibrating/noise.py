@@ -15,23 +15,99 @@ SHORTEST_MISSPELT = 4
 SECOND_NOISE = 0.25
 # What is put before and after a name in notes; of no meaning for the concept.
 LEAD_INS = (
-    "hx of", "h/o", "history of", "c/o", "complains of", "s/p", "dx:", "diagnosis of", "pt with", "patient with",
-    "known", "suspected", "probable", "possible", "?", "presenting with", "new onset", "ongoing", "intermittent",
-    "persistent", "some", "rule out", "r/o", "recurrent", "with", "has",
-)  # fmt: skip
+    "hx of",
+    "h/o",
+    "history of",
+    "c/o",
+    "complains of",
+    "s/p",
+    "dx:",
+    "diagnosis of",
+    "pt with",
+    "patient with",
+    "known",
+    "suspected",
+    "probable",
+    "possible",
+    "?",
+    "presenting with",
+    "new onset",
+    "ongoing",
+    "intermittent",
+    "persistent",
+    "some",
+    "rule out",
+    "r/o",
+    "recurrent",
+    "with",
+    "has",
+)
 TAILS = ("nos", "unspecified", "today", "since childhood", "(confirmed)", "noted", "on exam", "?", "for weeks")
 NEAR_KEYS = {
-    "a": "sqz", "b": "vgn", "c": "xvd", "d": "sfe", "e": "wrd", "f": "dgr", "g": "fht", "h": "gjy", "i": "uok",
-    "j": "hku", "k": "jli", "l": "ko", "m": "n", "n": "mb", "o": "ipl", "p": "o", "q": "wa", "r": "etf", "s": "adw",
-    "t": "ryg", "u": "yij", "v": "cbf", "w": "qes", "x": "zc", "y": "tuh", "z": "xa",
-}  # fmt: skip
+    "a": "sqz",
+    "b": "vgn",
+    "c": "xvd",
+    "d": "sfe",
+    "e": "wrd",
+    "f": "dgr",
+    "g": "fht",
+    "h": "gjy",
+    "i": "uok",
+    "j": "hku",
+    "k": "jli",
+    "l": "ko",
+    "m": "n",
+    "n": "mb",
+    "o": "ipl",
+    "p": "o",
+    "q": "wa",
+    "r": "etf",
+    "s": "adw",
+    "t": "ryg",
+    "u": "yij",
+    "v": "cbf",
+    "w": "qes",
+    "x": "zc",
+    "y": "tuh",
+    "z": "xa",
+}
 # Sounds that are written in several ways.
 SOUNDS = (
-    ("ph", "f"), ("f", "ph"), ("y", "i"), ("i", "y"), ("ae", "e"), ("oe", "e"), ("c", "k"), ("k", "c"), ("rrh", "r"),
-    ("rh", "r"), ("ea", "ee"), ("ei", "ie"), ("ie", "ei"), ("ious", "eous"), ("or", "er"), ("er", "or"), ("ss", "s"),
-    ("s", "ss"), ("ll", "l"), ("l", "ll"), ("mm", "m"), ("nn", "n"), ("tt", "t"), ("z", "s"), ("s", "z"), ("ch", "k"),
-    ("th", "t"), ("a", "e"), ("e", "a"), ("o", "a"), ("u", "o"), ("x", "cs"), ("qu", "k"), ("our", "or"),
-)  # fmt: skip
+    ("ph", "f"),
+    ("f", "ph"),
+    ("y", "i"),
+    ("i", "y"),
+    ("ae", "e"),
+    ("oe", "e"),
+    ("c", "k"),
+    ("k", "c"),
+    ("rrh", "r"),
+    ("rh", "r"),
+    ("ea", "ee"),
+    ("ei", "ie"),
+    ("ie", "ei"),
+    ("ious", "eous"),
+    ("or", "er"),
+    ("er", "or"),
+    ("ss", "s"),
+    ("s", "ss"),
+    ("ll", "l"),
+    ("l", "ll"),
+    ("mm", "m"),
+    ("nn", "n"),
+    ("tt", "t"),
+    ("z", "s"),
+    ("s", "z"),
+    ("ch", "k"),
+    ("th", "t"),
+    ("a", "e"),
+    ("e", "a"),
+    ("o", "a"),
+    ("u", "o"),
+    ("x", "cs"),
+    ("qu", "k"),
+    ("our", "or"),
+)
 
 
 def _kind(noise: Callable[[str, random.Random], str]) -> Callable[[str, random.Random], str]:
@@ -140,10 +216,14 @@ def lead_in(string: str, chance: random.Random) -> str:
 def coded(string: str, chance: random.Random) -> str:
     """Put a code before or after: "R06.02 - dyspnea", "100123 dyspnea", "dyspnea (786.05)"."""
     letter, digits = chance.choice("abcdefghijklmnopqrstz"), f"{chance.randrange(100):02}"
-    code = chance.choice((
-        f"{letter}{digits}", f"{letter}{digits}.{chance.randrange(100)}", f"{chance.randrange(100, 1000)}.{digits}",
-        str(chance.randrange(10_000, 100_000_000)),
-    ))  # fmt: skip
+    code = chance.choice(
+        (
+            f"{letter}{digits}",
+            f"{letter}{digits}.{chance.randrange(100)}",
+            f"{chance.randrange(100, 1000)}.{digits}",
+            str(chance.randrange(10_000, 100_000_000)),
+        )
+    )
     return chance.choice((f"{code} {string}", f"{code}: {string}", f"{code} - {string}", f"{string} ({code})"))
 
 

@@ -244,6 +244,8 @@ def back(
     inner = outer[:, :, None] * weights["out"][:, None]
     inner *= hidden > 0
     return {
-        "weight": values.T @ inner, "bias": inner.sum(axis=1), "out": (outer[:, None] @ hidden)[:, 0],
+        "weight": values.T @ inner,
+        "bias": inner.sum(axis=1),
+        "out": (outer[:, None] @ hidden)[:, 0],
         "out_bias": outer.sum(axis=1, keepdims=True),
-    }  # fmt: skip
+    }

@@ -82,9 +82,7 @@ def _seen(pipeline: Pipeline, some: Examples) -> Seen:
     right = table.concept == some.concepts[table.request]
     nil = some.concepts < 0
     weight = np.where(np.isin(some.kinds, (SYNONYM, LABELLED)), WEIGHT, 1.0)
-    training = Training(
-        features.candidates, features.mentions, table.offsets, right, nil, weight
-    )  # fmt: skip
+    training = Training(features.candidates, features.mentions, table.offsets, right, nil, weight)
     return Seen(some, table, training)
 
 

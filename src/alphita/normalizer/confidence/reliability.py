@@ -144,9 +144,7 @@ def figures(confidence: Float, right: Bool, *, resamples: int = RESAMPLES, seed:
         # Repeated in order, a sample is sorted already, and each figure's sort is a mere look.
         rows = np.repeat(np.arange(len(c)), np.bincount(rng.integers(0, len(c), len(c)), minlength=len(c)))
         drawn[number] = [statistic(c[rows], r[rows]) for statistic in STATISTICS.values()]
-    found: dict[str, Any] = {
-        "n": len(c), "right": float(r.mean()), "mean_confidence": float(c.mean()), "bins": BINS,
-    }  # fmt: skip
+    found: dict[str, Any] = {"n": len(c), "right": float(r.mean()), "mean_confidence": float(c.mean()), "bins": BINS}
     for column, (name, statistic) in enumerate(STATISTICS.items()):
         value = statistic(c, r)
         defined = drawn[:, column][np.isfinite(drawn[:, column])]
@@ -162,16 +160,19 @@ def reliability_svg(confidence: Float, right: Bool, *, bins: int = BINS) -> str:
     drawing = Drawing(
         "Reliability",
         f"expected calibration error {100 * error:.1f}%, {len(right):,} answers in {bins} bins of equal mass",
-        x_label="confidence", y_label="share right",
-    )  # fmt: skip
+        x_label="confidence",
+        y_label="share right",
+    )
     drawing.line([(0, 0), (1, 1)], "perfect", colour="var(--s1)", dashes="6 3")
     drawing.dots(
         [(one.confidence, one.right) for one in table],
         [(one.low, one.high) for one in table],
-        [f"{one.answers:,} answers of confidence {one.least:.3f} to {one.greatest:.3f}: {100 * one.right:.1f}% right"
-         for one in table],
+        [
+            f"{one.answers:,} answers of confidence {one.least:.3f} to {one.greatest:.3f}: {100 * one.right:.1f}% right"
+            for one in table
+        ],
         "measured, with 95% interval",
-    )  # fmt: skip
+    )
     return drawing.svg()
 
 

@@ -138,9 +138,16 @@ def certify(confidence: Float, right: Bool, *, error: float = ERROR, delta: floa
         return Certificate(error, delta, len(ordered), threshold, accepted, wrong, bound, tested)
     threshold, accepted, wrong = first or (0.0, 0, 0)
     return Certificate(
-        error, delta, len(ordered), None, accepted, wrong, None, tested,
+        error,
+        delta,
+        len(ordered),
+        None,
+        accepted,
+        wrong,
+        None,
+        tested,
         _reason(threshold, accepted, wrong, error, delta) if first else "no answer has a confidence above 0",
-    )  # fmt: skip
+    )
 
 
 def _reason(threshold: float, accepted: int, wrong: int, error: float, delta: float) -> str:
@@ -288,7 +295,7 @@ def table(
         shares = (counts[0] / n, float((~accepted & ~refused).sum()) / n, float(refused.sum()) / n)
         rows.append(
             CoverageRow(error, certificate.threshold, *shares, counts[1], certificate.bound, certificate.reason)
-        )  # fmt: skip
+        )
     delta = max((certificate.delta for certificate in certificates.values()), default=DELTA)
     lost = found = None
     if names_concept is not None:
@@ -338,18 +345,25 @@ def risk_coverage_svg(
     passed = [one for one in (certificates or {}).values() if one.threshold is not None and one.bound is not None]
     top = max([float(drawn.risk[kept].max()), *(one.bound or 0.0 for one in passed), 0.001])
     drawing = Drawing(
-        "Risk and coverage", f"errors among the accepted, {len(right):,} answers, most confident first",
-        x_label="share accepted", y_label="share of the accepted that is wrong", y_max=top,
-    )  # fmt: skip
+        "Risk and coverage",
+        f"errors among the accepted, {len(right):,} answers, most confident first",
+        x_label="share accepted",
+        y_label="share of the accepted that is wrong",
+        y_max=top,
+    )
     drawing.line(list(zip(drawn.coverage[kept].tolist(), drawn.risk[kept].tolist(), strict=True)), "measured")
     if passed:
         drawing.dots(
             [(one.accepted / one.n, one.wrong / one.accepted) for one in passed],
             [(one.wrong / one.accepted, one.bound or 0.0) for one in passed],
-            [f"at most {one.error:g}: from confidence {one.threshold:.4g} on, {one.accepted:,} accepted, "
-             f"{one.wrong:,} wrong" for one in passed],
-            "certified, up to its bound", colour="var(--s1)",
-        )  # fmt: skip
+            [
+                f"at most {one.error:g}: from confidence {one.threshold:.4g} on, {one.accepted:,} accepted, "
+                f"{one.wrong:,} wrong"
+                for one in passed
+            ],
+            "certified, up to its bound",
+            colour="var(--s1)",
+        )
     return drawing.svg()
 
 

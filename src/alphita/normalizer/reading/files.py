@@ -31,9 +31,15 @@ from alphita.registry import unknown
 
 STDIN = "-"
 SUFFIXES = {
-    ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl",
-    ".txt": "lines", **dict.fromkeys(workbooks.SUFFIXES, "excel"),
-}  # fmt: skip
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "lines",
+    **dict.fromkeys(workbooks.SUFFIXES, "excel"),
+}
 FORMATS = ("csv", "tsv", "excel", "parquet", "jsonl", "lines")
 # The column that is taken if none is named.
 DEFAULT_COLUMN = "mention"
@@ -210,8 +216,12 @@ class MentionFile:
         while raw := file.readline(MAX_LINE_BYTES + 1):
             self._line += 1
             if len(raw) > MAX_LINE_BYTES:
-                raise InputError(f"a line of more than {MAX_LINE_BYTES >> 20} MB", file=self.name, line=self._line,
-                                 remedy="is this a text file with one row a line?")  # fmt: skip
+                raise InputError(
+                    f"a line of more than {MAX_LINE_BYTES >> 20} MB",
+                    file=self.name,
+                    line=self._line,
+                    remedy="is this a text file with one row a line?",
+                )
             if first:
                 first = False
                 for magic, kind in MAGIC.items():
@@ -327,7 +337,7 @@ class MentionFile:
         code, frequency = (
             None if value is None else as_text(value) if isinstance(value, float) else str(value)
             for value in (code, frequency)
-        )  # fmt: skip
+        )
         return self.checked(number, line, mention or "", code, context, language, frequency)
 
     def _parquet(self) -> Iterator[MentionRow]:

@@ -17,54 +17,53 @@ DESCRIPTION = "side: left, right, one or both"
 VETO = True
 
 LEFT, RIGHT, BOTH = 1, 2, 4
-_LEXICON = Lexicon({
-    LEFT: {
-        "en": "left|leftsided|lefthand|leftward|lt",
-        "it": "sinistro|sinistra|sinistri|sinistre",
-        "de": "linke|linker|linkes|linken|linkem|links*",
-        "fr": "gauche|gauches",
-        "es": "izquierdo|izquierda|izquierdos|izquierdas",
-        "pt": "esquerdo|esquerda|esquerdos|esquerdas",
-        "nl": "linker|links*",
-        "zh": "左",
-    },
-    RIGHT: {
-        "en": "right|rightsided|righthand|rightward|rt",
-        "it": "destro|destra|destri|destre",
-        "de": "rechte|rechter|rechtes|rechten|rechtem|rechts*",
-        "fr": "droit|droite|droits|droites",
-        "es": "derecho|derecha|derechos|derechas",
-        "pt": "direito|direita|direitos|direitas",
-        "nl": "rechter|rechts*",
-        "zh": "右",
-    },
-    BOTH: {
-        "en": "bilateral*|both sides|both eyes|both ears|both kidneys|both lungs|both breasts|both hands|both feet"
-              "|both arms|both legs|both knees|both hips",
-        "it": "bilateral*|entrambi|entrambe|ambo i lati",
-        "de": "bilateral*|beidseit*|beiderseit*|doppelseit*|beide|beider|beiden",
-        "fr": "bilatera*|des deux cotes|les deux",
-        "es": "bilateral*|ambos|ambas",
-        "pt": "bilateral*|ambos|ambas",
-        "nl": "bilateral*|beiderzijds|tweezijdig*|dubbelzijdig*",
-        "zh": "双侧|两侧|雙側|兩側|双眼|双耳|双肾|双肺|双手|双足|双膝",
-    },
-    LEFT | RIGHT: {
-        "en": "unilateral*|one sided|onesided",
-        "it": "unilateral*|monolateral*",
-        "de": "unilateral*|einseit*|halbseit*",
-        "fr": "unilatera*",
-        "es": "unilateral*",
-        "pt": "unilateral*",
-        "nl": "unilateral*|eenzijdig*|enkelzijdig*",
-        "zh": "单侧|單側",
-    },
-    # Polymerase chain reaction; drugs named after the hand of their molecule.
-    SILENT: {
-        "en": "rt pcr",
-        "zh": "左旋|左氧氟|左炔诺|左西|左乙拉|左甲状|左卡|右旋|右美|右佐|右兰|右丙",
-    },
-})  # fmt: skip
+_LEXICON = Lexicon(
+    {
+        LEFT: {
+            "en": "left|leftsided|lefthand|leftward|lt",
+            "it": "sinistro|sinistra|sinistri|sinistre",
+            "de": "linke|linker|linkes|linken|linkem|links*",
+            "fr": "gauche|gauches",
+            "es": "izquierdo|izquierda|izquierdos|izquierdas",
+            "pt": "esquerdo|esquerda|esquerdos|esquerdas",
+            "nl": "linker|links*",
+            "zh": "左",
+        },
+        RIGHT: {
+            "en": "right|rightsided|righthand|rightward|rt",
+            "it": "destro|destra|destri|destre",
+            "de": "rechte|rechter|rechtes|rechten|rechtem|rechts*",
+            "fr": "droit|droite|droits|droites",
+            "es": "derecho|derecha|derechos|derechas",
+            "pt": "direito|direita|direitos|direitas",
+            "nl": "rechter|rechts*",
+            "zh": "右",
+        },
+        BOTH: {
+            "en": "bilateral*|both sides|both eyes|both ears|both kidneys|both lungs|both breasts|both hands|both feet"
+            "|both arms|both legs|both knees|both hips",
+            "it": "bilateral*|entrambi|entrambe|ambo i lati",
+            "de": "bilateral*|beidseit*|beiderseit*|doppelseit*|beide|beider|beiden",
+            "fr": "bilatera*|des deux cotes|les deux",
+            "es": "bilateral*|ambos|ambas",
+            "pt": "bilateral*|ambos|ambas",
+            "nl": "bilateral*|beiderzijds|tweezijdig*|dubbelzijdig*",
+            "zh": "双侧|两侧|雙側|兩側|双眼|双耳|双肾|双肺|双手|双足|双膝",
+        },
+        LEFT | RIGHT: {
+            "en": "unilateral*|one sided|onesided",
+            "it": "unilateral*|monolateral*",
+            "de": "unilateral*|einseit*|halbseit*",
+            "fr": "unilatera*",
+            "es": "unilateral*",
+            "pt": "unilateral*",
+            "nl": "unilateral*|eenzijdig*|enkelzijdig*",
+            "zh": "单侧|單側",
+        },
+        # Polymerase chain reaction; drugs named after the hand of their molecule.
+        SILENT: {"en": "rt pcr", "zh": "左旋|左氧氟|左炔诺|左西|左乙拉|左甲状|左卡|右旋|右美|右佐|右兰|右丙"},
+    }
+)
 
 LANGUAGES = _LEXICON.languages
 concerns = _LEXICON.concerns

@@ -41,55 +41,55 @@ _DENIES, _LACKS = 1 << 62, 1 << 61
 _WORD_BITS = 61
 _WORDS = (1 << _WORD_BITS) - 1
 _AHEAD, _NEXT, _BACK, _ABSENT = 1, 2, 3, 4
-_LEXICON = Lexicon({
-    _AHEAD: {
-        "en": "no|not|without|denies|denied|denying|never|w o|nil|negative for|free of|free from|nor|neither",
-        "it": "senza|nessun|nessuna|nessuno|nega|no|privo di|priva di|negativo per",
-        "de": "kein|keine|keinen|keiner|keines|keinem|ohne|nicht|niemals|verneint",
-        "fr": "sans|pas de|pas d|aucun|aucune|nie|jamais",
-        "es": "sin|no|ningun|ninguna|ninguno|niega|nunca|negativo para",
-        "pt": "sem|nao|nenhum|nenhuma|nega|nunca",
-        "nl": "geen|zonder|niet|nooit",
-    },
-    _NEXT: {"en": "non", "it": "non", "fr": "non"},
-    _BACK: {
-        "en": "negative|ruled out|excluded",
-        "it": "negativo|negativa|escluso|esclusa",
-        "de": "negativ|negativer|negatives|negative|ausgeschlossen",
-        "fr": "negatif|negative|exclu|exclue",
-        "es": "negativo|negativa|descartado|descartada",
-        "nl": "negatief|uitgesloten",
-    },
-    _ABSENT: {
-        "en": "absence of|lack of|loss of|absent|missing|lacking|inability to|unable to|failure to|cannot|can not",
-        "it": "assenza di|assenza del|assenza della|assenza dei|mancanza di|assente|assenti|incapacita di",
-        "de": "fehlen|fehlende|fehlender|fehlendes|fehlenden|mangel an|abwesenheit",
-        "fr": "absence de|absence d|absence du|absence des|manque de|incapacite a",
-        "es": "ausencia de|falta de|ausente|ausentes|incapacidad para",
-        "pt": "ausencia de|falta de|incapacidade de",
-        "nl": "afwezigheid van|gebrek aan|afwezige",
-    },
-    SILENT: {
-        "en": "with or without|with without|with w o|not otherwise specified|not elsewhere classified|not otherwise"
-              "|not specified|not known|not applicable|not only|no longer|not yet|no known cause|non specific"
-              "|not classified|not elsewhere|not stated|rule out|to be ruled out",
-        "it": "con o senza|non specificato|non specificata|non specificati|non specificate|non altrimenti"
-              "|non classificato|non classificata|non classificabile|non noto|non nota",
-        "de": "mit oder ohne|nicht naher|nicht anderenorts|nicht andernorts|nicht bezeichnet",
-        "fr": "avec ou sans|non precise|non precisee|non precises|non precisees|sans autre precision|non classe"
-              "|non classee|non classes",
-        "es": "con o sin|no especificado|no especificada|no especificados|no especificadas|no clasificado"
-              "|no clasificada|sin especificar|sin otra especificacion",
-        "pt": "com ou sem|nao especificado|nao especificada|nao classificado|nao classificada",
-        "nl": "met of zonder|niet gespecificeerd|niet nader",
-    },
-})  # fmt: skip
+_LEXICON = Lexicon(
+    {
+        _AHEAD: {
+            "en": "no|not|without|denies|denied|denying|never|w o|nil|negative for|free of|free from|nor|neither",
+            "it": "senza|nessun|nessuna|nessuno|nega|no|privo di|priva di|negativo per",
+            "de": "kein|keine|keinen|keiner|keines|keinem|ohne|nicht|niemals|verneint",
+            "fr": "sans|pas de|pas d|aucun|aucune|nie|jamais",
+            "es": "sin|no|ningun|ninguna|ninguno|niega|nunca|negativo para",
+            "pt": "sem|nao|nenhum|nenhuma|nega|nunca",
+            "nl": "geen|zonder|niet|nooit",
+        },
+        _NEXT: {"en": "non", "it": "non", "fr": "non"},
+        _BACK: {
+            "en": "negative|ruled out|excluded",
+            "it": "negativo|negativa|escluso|esclusa",
+            "de": "negativ|negativer|negatives|negative|ausgeschlossen",
+            "fr": "negatif|negative|exclu|exclue",
+            "es": "negativo|negativa|descartado|descartada",
+            "nl": "negatief|uitgesloten",
+        },
+        _ABSENT: {
+            "en": "absence of|lack of|loss of|absent|missing|lacking|inability to|unable to|failure to|cannot|can not",
+            "it": "assenza di|assenza del|assenza della|assenza dei|mancanza di|assente|assenti|incapacita di",
+            "de": "fehlen|fehlende|fehlender|fehlendes|fehlenden|mangel an|abwesenheit",
+            "fr": "absence de|absence d|absence du|absence des|manque de|incapacite a",
+            "es": "ausencia de|falta de|ausente|ausentes|incapacidad para",
+            "pt": "ausencia de|falta de|incapacidade de",
+            "nl": "afwezigheid van|gebrek aan|afwezige",
+        },
+        SILENT: {
+            "en": "with or without|with without|with w o|not otherwise specified|not elsewhere classified|not otherwise"
+            "|not specified|not known|not applicable|not only|no longer|not yet|no known cause|non specific"
+            "|not classified|not elsewhere|not stated|rule out|to be ruled out",
+            "it": "con o senza|non specificato|non specificata|non specificati|non specificate|non altrimenti"
+            "|non classificato|non classificata|non classificabile|non noto|non nota",
+            "de": "mit oder ohne|nicht naher|nicht anderenorts|nicht andernorts|nicht bezeichnet",
+            "fr": "avec ou sans|non precise|non precisee|non precises|non precisees|sans autre precision|non classe"
+            "|non classee|non classes",
+            "es": "con o sin|no especificado|no especificada|no especificados|no especificadas|no clasificado"
+            "|no clasificada|sin especificar|sin otra especificacion",
+            "pt": "com ou sem|nao especificado|nao especificada|nao classificado|nao classificada",
+            "nl": "met of zonder|niet gespecificeerd|niet nader",
+        },
+    }
+)
 
 LANGUAGES = tuple(sorted((*_LEXICON.languages, "zh")))
 _CHINESE = re.compile("^(?:没有|沒有|未见|未見|未发现|否认|否認|不伴|无|無)(?=[\u3400-\u9fff])")
-_PORTUGUESE = word_set(
-    "dor dores em do da dos das na nas nos ao pelo pela com nao sem",
-)
+_PORTUGUESE = word_set("dor dores em do da dos das na nas nos ao pelo pela com nao sem")
 # Words that say nothing of what is denied, and those that the rules of course and side read.
 _EMPTY = word_set(
     "a an the any evidence mention sign signs symptom symptoms history known obvious apparent active current",
@@ -147,9 +147,10 @@ def _phrases(text: Text) -> list[tuple[int, int, Found]]:
     found = [(place, place + len(one.words.split()), one) for place, one in _LEXICON.find_at(text)]
     is_portuguese = not _PORTUGUESE.isdisjoint(words)
     return [
-        (start, end, one) for start, end, one in found
+        (start, end, one)
+        for start, end, one in found
         if one.words != "no" or not (is_portuguese or (end < len(words) and words[end].isdecimal()))
-    ]  # fmt: skip
+    ]
 
 
 def _denied(text: Text) -> list[Found]:
@@ -160,9 +161,11 @@ def _denied(text: Text) -> list[Found]:
         ahead = range(end, found[order + 1][0] if order + 1 < len(found) else len(words))
         back = range(start - 1, (found[order - 1][1] if order else 0) - 1, -1)
         if one.value == _ABSENT and (
-            words[start - 1 : start] in _EITHER or words[end : end + 1] in _EITHER
-            or "/" + one.words in text.string or one.words + "/" in text.string
-        ):  # fmt: skip
+            words[start - 1 : start] in _EITHER
+            or words[end : end + 1] in _EITHER
+            or "/" + one.words in text.string
+            or one.words + "/" in text.string
+        ):
             continue
         reach: list[int] = []
         if one.value != _BACK:

@@ -29,7 +29,7 @@ from alphita.normalizer.rules._quantities import (
     fraction,
     hashed,
     in_base_unit,
-)  # fmt: skip
+)
 from alphita.normalizer.rules._slots import Slots
 
 DESCRIPTION = "numbers, and measures in one unit: 0.5 g = 500 mg"
@@ -40,12 +40,22 @@ _SLOTS = Slots(count=2, kind_bits=5, major_bits=26)
 _WORDS = {
     word: number
     for number, words in {
-        1: "first", 2: "two second ii", 3: "three third iii", 4: "four fourth", 5: "five fifth", 6: "six sixth vi",
-        7: "seven seventh vii", 8: "eight eighth viii", 9: "nine ninth ix", 10: "ten tenth", 11: "eleventh xi",
-        12: "twelve twelfth xii", 13: "xiii",
+        1: "first",
+        2: "two second ii",
+        3: "three third iii",
+        4: "four fourth",
+        5: "five fifth",
+        6: "six sixth vi",
+        7: "seven seventh vii",
+        8: "eight eighth viii",
+        9: "nine ninth ix",
+        10: "ten tenth",
+        11: "eleventh xi",
+        12: "twelve twelfth xii",
+        13: "xiii",
     }.items()
     for word in words.split()
-}  # fmt: skip
+}
 _LAST = {"i": 1, "iv": 4, "v": 5, "x": 10}
 _OF_INGREDIENTS = "|".join(
     re.escape(name) for name, (dimension, _) in UNITS_OF_MEASURE.items() if dimension in (MASS, UNITS, AMOUNT, PERCENT)

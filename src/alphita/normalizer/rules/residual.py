@@ -16,27 +16,37 @@ VETO = True
 
 UNSPECIFIED, OTHER = 1, 2
 _FIRST = 4
-_LEXICON = Lexicon({
-    UNSPECIFIED: {
-        "en": "unspecified|nos|not otherwise specified|not specified|unspec|without further specification",
-        "it": "non specificato|non specificata|non specificati|non specificate|nas",
-        "de": "nicht naher bezeichnet|nicht naher bezeichnete|nicht naher bezeichneter|nicht naher bezeichnetes|nnb",
-        "fr": "sans precision|sans autre precision|non precise|non precisee|non precises|non precisees|sai",
-        "es": "no especificado|no especificada|no especificados|no especificadas|sin especificar"
-              "|sin otra especificacion",
-        "pt": "nao especificado|nao especificada", "nl": "niet gespecificeerd|niet gespecificeerde",
-    },
-    OTHER: {
-        "en": "other specified|not elsewhere classified|nec", "it": "altro specificato|altra specificata",
-        "de": "sonstige naher bezeichnete|sonstige|sonstiger|sonstiges|anderenorts nicht klassifiziert",
-        "fr": "autre precise|autre precisee|autres precises|autres precisees|non classe ailleurs",
-        "es": "otro especificado|otra especificada|otros especificados|otras especificadas|neom",
-    },
-    OTHER | _FIRST: {
-        "en": "other", "it": "altro|altra|altri|altre", "de": "andere|anderer|anderes", "fr": "autre|autres",
-        "es": "otro|otra|otros|otras", "pt": "outro|outra|outros|outras", "nl": "andere|overige",
-    },
-})  # fmt: skip
+_LEXICON = Lexicon(
+    {
+        UNSPECIFIED: {
+            "en": "unspecified|nos|not otherwise specified|not specified|unspec|without further specification",
+            "it": "non specificato|non specificata|non specificati|non specificate|nas",
+            "de": "nicht naher bezeichnet|nicht naher bezeichnete|nicht naher bezeichneter"
+            "|nicht naher bezeichnetes|nnb",
+            "fr": "sans precision|sans autre precision|non precise|non precisee|non precises|non precisees|sai",
+            "es": "no especificado|no especificada|no especificados|no especificadas|sin especificar"
+            "|sin otra especificacion",
+            "pt": "nao especificado|nao especificada",
+            "nl": "niet gespecificeerd|niet gespecificeerde",
+        },
+        OTHER: {
+            "en": "other specified|not elsewhere classified|nec",
+            "it": "altro specificato|altra specificata",
+            "de": "sonstige naher bezeichnete|sonstige|sonstiger|sonstiges|anderenorts nicht klassifiziert",
+            "fr": "autre precise|autre precisee|autres precises|autres precisees|non classe ailleurs",
+            "es": "otro especificado|otra especificada|otros especificados|otras especificadas|neom",
+        },
+        OTHER | _FIRST: {
+            "en": "other",
+            "it": "altro|altra|altri|altre",
+            "de": "andere|anderer|anderes",
+            "fr": "autre|autres",
+            "es": "otro|otra|otros|otras",
+            "pt": "outro|outra|outros|outras",
+            "nl": "andere|overige",
+        },
+    }
+)
 
 LANGUAGES = _LEXICON.languages
 concerns = _LEXICON.concerns
@@ -49,8 +59,9 @@ def find(text: Text) -> list[Found]:
     """Return the residual classes that are named."""
     return [
         Found(one.value & ~_FIRST, one.words)
-        for place, one in _LEXICON.find_at(text) if not (one.value & _FIRST and place)
-    ]  # fmt: skip
+        for place, one in _LEXICON.find_at(text)
+        if not (one.value & _FIRST and place)
+    ]
 
 
 def code(values: Sequence[int]) -> int:

@@ -41,41 +41,73 @@ _KINDS = {
     for word in words.split()
 }
 _LETTERS = {TYPE: "abcdfgh", CLASS: "abcd", GROUP: "abcdg", HEPATITIS: "abcdeg", VITAMIN: "abcdehk", INFLUENZA: "abc"}
-_SEVERITY = Lexicon({
-    1: {
-        "en": "mild|mildly", "it": "lieve|lievi", "de": "leichtgradig*|leichte|leichter|leichtes|milde",
-        "fr": "leger|legere|legers|legeres", "es": "leve|leves", "zh": "轻度|輕度",
-    },
-    2: {
-        "en": "moderate|moderately", "it": "moderato|moderata|moderati", "de": "mittelschwer*|mittelgradig*|massig*",
-        "fr": "modere|moderee|moderes|moderees", "es": "moderado|moderada|moderados|moderadas", "zh": "中度",
-    },
-    3: {
-        "en": "severe|severely", "it": "grave|gravi|severo|severa",
-        "de": "schwere|schwerer|schweres|schweren|schwergradig*", "fr": "severe|severes|grave",
-        "es": "grave|severo|severa|severos", "zh": "重度",
-    },
-    4: {"en": "profound|profoundly", "it": "profondo|profonda", "fr": "profond|profonde", "es": "profundo|profunda"},
-})  # fmt: skip
+_SEVERITY = Lexicon(
+    {
+        1: {
+            "en": "mild|mildly",
+            "it": "lieve|lievi",
+            "de": "leichtgradig*|leichte|leichter|leichtes|milde",
+            "fr": "leger|legere|legers|legeres",
+            "es": "leve|leves",
+            "zh": "轻度|輕度",
+        },
+        2: {
+            "en": "moderate|moderately",
+            "it": "moderato|moderata|moderati",
+            "de": "mittelschwer*|mittelgradig*|massig*",
+            "fr": "modere|moderee|moderes|moderees",
+            "es": "moderado|moderada|moderados|moderadas",
+            "zh": "中度",
+        },
+        3: {
+            "en": "severe|severely",
+            "it": "grave|gravi|severo|severa",
+            "de": "schwere|schwerer|schweres|schweren|schwergradig*",
+            "fr": "severe|severes|grave",
+            "es": "grave|severo|severa|severos",
+            "zh": "重度",
+        },
+        4: {
+            "en": "profound|profoundly",
+            "it": "profondo|profonda",
+            "fr": "profond|profonde",
+            "es": "profundo|profunda",
+        },
+    }
+)
 LANGUAGES = tuple(sorted({*_SEVERITY.languages, "nl", "pt"}))
 
 _ROMAN = {
-    "i": 1, "ii": 2, "iii": 3, "iv": 4, "v": 5, "vi": 6, "vii": 7, "viii": 8, "ix": 9, "x": 10, "xi": 11, "xii": 12,
-    "xiii": 13, "xiv": 14, "xv": 15,
-}  # fmt: skip
+    "i": 1,
+    "ii": 2,
+    "iii": 3,
+    "iv": 4,
+    "v": 5,
+    "vi": 6,
+    "vii": 7,
+    "viii": 8,
+    "ix": 9,
+    "x": 10,
+    "xi": 11,
+    "xii": 12,
+    "xiii": 13,
+    "xiv": 14,
+    "xv": 15,
+}
 _ORDINAL = {
     word: number
-    for number, words in enumerate((
-        "first 1st primo primer primero premier ersten erster erste 1er",
-        "second 2nd secondo segundo deuxieme zweiten zweiter zweite 2eme 2e",
-        "third 3rd terzo tercer tercero troisieme dritten dritter dritte 3eme 3e",
-        "fourth 4th quarto cuarto quatrieme vierten vierter vierte",
-    ), start=1)
+    for number, words in enumerate(
+        (
+            "first 1st primo primer primero premier ersten erster erste 1er",
+            "second 2nd secondo segundo deuxieme zweiten zweiter zweite 2eme 2e",
+            "third 3rd terzo tercer tercero troisieme dritten dritter dritte 3eme 3e",
+            "fourth 4th quarto cuarto quatrieme vierten vierter vierte",
+        ),
+        start=1,
+    )
     for word in words.split()
-} | {str(number): number for number in range(1, 5)}  # fmt: skip
-_SHORT = {
-    "t1dm": (TYPE, 1), "t1d": (TYPE, 1), "dm1": (TYPE, 1), "t2dm": (TYPE, 2), "t2d": (TYPE, 2), "dm2": (TYPE, 2),
-}  # fmt: skip
+} | {str(number): number for number in range(1, 5)}
+_SHORT = {"t1dm": (TYPE, 1), "t1d": (TYPE, 1), "dm1": (TYPE, 1), "t2dm": (TYPE, 2), "t2d": (TYPE, 2), "dm2": (TYPE, 2)}
 _JOINS = word_set("and or to und oder bis et ou e o y a")
 _VALUE = re.compile(r"(?:(?P<number>\d{1,2})|(?P<roman>[ivx]+?))(?P<minor>[a-d])?|(?P<letter>[a-k])(?P<after>\d{1,2})?")
 _GLUED = re.compile(r"(type|typ|tipo|stage|grade|grad|class|nyha|ckd)(\d{1,2}[a-d]?)")

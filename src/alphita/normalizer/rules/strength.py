@@ -33,7 +33,7 @@ from alphita.normalizer.rules._quantities import (
     fraction,
     hashed,
     in_base_unit,
-)  # fmt: skip
+)
 from alphita.normalizer.rules._slots import Slots
 
 DESCRIPTION = "drug strengths and concentrations: 500 mg/5 ml = 100 mg/ml"
@@ -61,10 +61,30 @@ _AMOUNT = re.compile(rf"(?P<digits>{NUMBER})(?:\s?(?P<unit>{NAMES})(?!\w))?")
 _NAME = re.compile(r"[^\W\d_]{3}")
 # Pairs of numbers in their strings are other things than strengths.
 _OTHER_PAIRS = {
-    "pressure", "bp", "rr", "systolic", "diastolic", "blutdruck", "pressione", "pression", "tension", "tensione",
-    "hypertension", "hypertonie", "ipertensione", "apgar",
-    "vision", "visual", "visus", "acuity", "eyesight", "snellen", "sehscharfe", "visivo", "visuelle",
-}  # fmt: skip
+    "pressure",
+    "bp",
+    "rr",
+    "systolic",
+    "diastolic",
+    "blutdruck",
+    "pressione",
+    "pression",
+    "tension",
+    "tensione",
+    "hypertension",
+    "hypertonie",
+    "ipertensione",
+    "apgar",
+    "vision",
+    "visual",
+    "visus",
+    "acuity",
+    "eyesight",
+    "snellen",
+    "sehscharfe",
+    "visivo",
+    "visuelle",
+}
 
 
 def concerns(word: str) -> bool:

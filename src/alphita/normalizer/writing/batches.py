@@ -103,10 +103,18 @@ def load(settings: NormalizerSettings) -> Normalizer:
     if settings.threads is not None:
         machine.set_threads(settings.threads)
     normalizer = Normalizer.load(
-        settings.index, ranking=settings.ranking, calibration=settings.calibration, floor=settings.floor,
-        error=settings.error, target=settings.target, filters=settings.filters, abbreviations=settings.abbreviations,
-        precision=settings.precision, device=settings.device, threads=settings.threads,
-    )  # fmt: skip
+        settings.index,
+        ranking=settings.ranking,
+        calibration=settings.calibration,
+        floor=settings.floor,
+        error=settings.error,
+        target=settings.target,
+        filters=settings.filters,
+        abbreviations=settings.abbreviations,
+        precision=settings.precision,
+        device=settings.device,
+        threads=settings.threads,
+    )
     normalizer.prepare_counted(settings.definitions)
     return normalizer
 
@@ -162,9 +170,15 @@ def normalize_batches(
 
 
 def answer_columns(
-    mentions: Sequence[str | None], contexts: Sequence[str | None] | None, languages: Sequence[str | None] | None,
-    normalizer: Normalizer, *, top_k: int = 1, explain: bool = False, memory: Memory | None = None,
-) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
+    mentions: Sequence[str | None],
+    contexts: Sequence[str | None] | None,
+    languages: Sequence[str | None] | None,
+    normalizer: Normalizer,
+    *,
+    top_k: int = 1,
+    explain: bool = False,
+    memory: Memory | None = None,
+) -> tuple[pa.RecordBatch, NDArray[np.int64], NDArray[np.int64]]:
     """Answer n rows, equal ones once.
 
     Args:
@@ -187,8 +201,9 @@ def answer_columns(
             known.setdefault((mention or "", context or None, language or None), len(known))
             for mention, context, language in zip(mentions, contexts or nothing, languages or nothing, strict=True)
         ),
-        np.int64, len(mentions),
-    )  # fmt: skip
+        np.int64,
+        len(mentions),
+    )
     names = added_columns(explain=explain, reviews=memory is not None)
     schema = pa.schema([(name, KINDS.get(name, pa.string())) for name in names])
     # `FIELDS` are what an answer holds; the rank is counted here.
@@ -197,9 +212,14 @@ def answer_columns(
     for start in range(0, len(questions), QUESTIONS_AT_ONCE):
         block = questions[start : start + QUESTIONS_AT_ONCE]
         found = answer_all(
-            block, normalizer, memory, top_k=top_k, explain=explain, contexts=contexts is not None,
+            block,
+            normalizer,
+            memory,
+            top_k=top_k,
+            explain=explain,
+            contexts=contexts is not None,
             languages=languages is not None,
-        )  # fmt: skip
+        )
         counts += [len(some) for some in found]
         lines = [line for some in found for line in some]
         if memory is not None:
@@ -238,9 +258,14 @@ def _answered(
         for name in (settings.column, settings.context, settings.language)
     )
     lines, rows, places = answer_columns(
-        mentions or [], contexts, languages, normalizer, top_k=settings.top_k, explain=settings.explain,
+        mentions or [],
+        contexts,
+        languages,
+        normalizer,
+        top_k=settings.top_k,
+        explain=settings.explain,
         memory=settings.memory,
-    )  # fmt: skip
+    )
     given = batch.columns if len(rows) == len(batch) else [take(column, rows) for column in batch.columns]
     return pa.RecordBatch.from_arrays([*given, *lines.take(pa.array(places)).columns], schema=schema)
 

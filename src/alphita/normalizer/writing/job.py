@@ -41,18 +41,35 @@ FOR_REVIEW = "review"
 # Rows whose answer the output's format cannot hold.
 UNWRITTEN = "unwritten"
 # What of a header makes a job another one.
-GIVEN = (
-    "set_id", "version", "licence", "source_vocabulary", "source_system", "source_version", "prefixes",
-)  # fmt: skip
+GIVEN = ("set_id", "version", "licence", "source_vocabulary", "source_system", "source_version", "prefixes")
 # Of these every row has one.
 OUTCOMES = (EXACT, ABBREVIATION, NEAREST, NIL, REVIEWED, REJECTED)
 
 # An answer of every kind of thing, to try a format with.
 _SAMPLE = Line(
-    row=1, mention_code="1", mention="x", frequency=1, rank=1, concept_id="X:1", concept_name="x", matched_term="x",
-    similarity=1.0, confidence=1.0, decision="accept", method=EXACT, routes="exact", relation="exact", scope="exact",
-    language="en", source=None, code=None, homonyms=None, expansion=None, contradictions=None, retired_concept=None,
-)  # fmt: skip
+    row=1,
+    mention_code="1",
+    mention="x",
+    frequency=1,
+    rank=1,
+    concept_id="X:1",
+    concept_name="x",
+    matched_term="x",
+    similarity=1.0,
+    confidence=1.0,
+    decision="accept",
+    method=EXACT,
+    routes="exact",
+    relation="exact",
+    scope="exact",
+    language="en",
+    source=None,
+    code=None,
+    homonyms=None,
+    expansion=None,
+    contradictions=None,
+    retired_concept=None,
+)
 
 
 @dataclass(frozen=True)
@@ -120,9 +137,10 @@ class Job:
     def columns(self) -> list[str]:
         """Return the output's columns."""
         given = {
-            "mention_code": self.table.code_column, "frequency": self.table.frequency_column,
+            "mention_code": self.table.code_column,
+            "frequency": self.table.frequency_column,
             "explanation": self.explain,
-        }  # fmt: skip
+        }
         left_out = REVIEW if self.memory is None else ()
         return [name for name in COLUMNS if name not in left_out and given.get(name, True)]
 
@@ -175,9 +193,16 @@ class Summary:
 
     @classmethod
     def of(
-        cls, chunks: Iterable[Chunk], resumed: int, start: float, out: str, normalizer: Normalizer, *,
-        rejects: Path | None = None, audit: Path | None = None,
-    ) -> Summary:  # fmt: skip
+        cls,
+        chunks: Iterable[Chunk],
+        resumed: int,
+        start: float,
+        out: str,
+        normalizer: Normalizer,
+        *,
+        rejects: Path | None = None,
+        audit: Path | None = None,
+    ) -> Summary:
         """Add up the counts of all chunks; `start` is when this run began, by `time.monotonic`."""
         calibration = normalizer.calibration
         calibrated = calibration is not None
@@ -189,13 +214,26 @@ class Summary:
         rows = rows_of(total)
         seconds = time.monotonic() - start
         return cls(
-            rows, total[EXACT], total[ABBREVIATION], total[NEAREST], total[NIL], total[REJECTED],
-            total[ACCEPTED] if calibrated else None, total[FOR_REVIEW] if calibrated else None, resumed,
-            round(seconds, 3), round((rows - resumed) / max(seconds, 1e-9), 1), out,
-            None if rejects is None else str(rejects), None if audit is None else str(audit),
-            dict((+lost).most_common()), total[REVIEWED], normalizer.error if calibrated else None,
-            normalizer.assurance, calibration.origin if calibration is not None else "",
-        )  # fmt: skip
+            rows,
+            total[EXACT],
+            total[ABBREVIATION],
+            total[NEAREST],
+            total[NIL],
+            total[REJECTED],
+            total[ACCEPTED] if calibrated else None,
+            total[FOR_REVIEW] if calibrated else None,
+            resumed,
+            round(seconds, 3),
+            round((rows - resumed) / max(seconds, 1e-9), 1),
+            out,
+            None if rejects is None else str(rejects),
+            None if audit is None else str(audit),
+            dict((+lost).most_common()),
+            total[REVIEWED],
+            normalizer.error if calibrated else None,
+            normalizer.assurance,
+            calibration.origin if calibration is not None else "",
+        )
 
 
 def rows_of(counts: Mapping[str, int]) -> int:
@@ -245,10 +283,13 @@ def header_of(normalizer: Normalizer, job: Job, date: str) -> Header:
         if source.get("name") and source.get("version")
     }
     return replace(
-        job.header, columns=tuple(job.columns()), date=date, sources=versions | dict(job.header.sources),
+        job.header,
+        columns=tuple(job.columns()),
+        date=date,
+        sources=versions | dict(job.header.sources),
         target_system=job.header.target_system or normalizer.target or _only_prefix(normalizer.index),
         target_info=job.header.target_info or _omop(normalizer.index),
-    )  # fmt: skip
+    )
 
 
 def check_concepts(normalizer: Normalizer, job: Job, writer: ModuleType, header: Header) -> None:

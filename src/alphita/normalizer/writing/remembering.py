@@ -88,18 +88,30 @@ class Memory:
             return None
         why = ", ".join(filter(None, (f"reviewed: {decision.kind} by {decision.reviewer}", decision.at)))
         values = {
-            "concept_id": decision.concept_id, "concept_name": decision.concept_name, "relation": decision.relation,
-            "method": REVIEWED, "explanation": why if explain else None, "status": "approved",
-            "mapping_type": "maps_to", "reviewer": decision.reviewer, "reviewed_at": decision.at or None,
+            "concept_id": decision.concept_id,
+            "concept_name": decision.concept_name,
+            "relation": decision.relation,
+            "method": REVIEWED,
+            "explanation": why if explain else None,
+            "status": "approved",
+            "mapping_type": "maps_to",
+            "reviewer": decision.reviewer,
+            "reviewed_at": decision.at or None,
             "comment": decision.comment or None,
-        }  # fmt: skip
+        }
         return (tuple(values.get(name) for name in (*FIELDS, *REVIEW)),)
 
 
 def answer_all(
-    asked: Sequence[Asked], normalizer: Normalizer, memory: Memory | None, *, top_k: int, explain: bool,
-    contexts: bool, languages: bool,
-) -> list[Answer]:  # fmt: skip
+    asked: Sequence[Asked],
+    normalizer: Normalizer,
+    memory: Memory | None,
+    *,
+    top_k: int,
+    explain: bool,
+    contexts: bool,
+    languages: bool,
+) -> list[Answer]:
     """Answer questions by what was settled before, or else, all of them together, by the index.
 
     Args:
@@ -116,10 +128,16 @@ def answer_all(
     """
     settled = [None if memory is None else memory.answer(mention, explain=explain) for mention, _, _ in asked]
     left = [one for one, known in zip(asked, settled, strict=True) if known is None]
-    results = normalizer.normalize(
-        [mention for mention, _, _ in left], top_k=top_k, explain=explain,
-        contexts=[context for _, context, _ in left] if contexts else None,
-        languages=[language for _, _, language in left] if languages else None,
-    ) if left else []  # fmt: skip
+    results = (
+        normalizer.normalize(
+            [mention for mention, _, _ in left],
+            top_k=top_k,
+            explain=explain,
+            contexts=[context for _, context, _ in left] if contexts else None,
+            languages=[language for _, _, language in left] if languages else None,
+        )
+        if left
+        else []
+    )
     answered = (answer(result, top_k) for result in results)
     return [next(answered) if known is None else known for known in settled]

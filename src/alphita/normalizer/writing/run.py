@@ -54,7 +54,7 @@ from alphita.normalizer.writing.job import (
     header_of,
     identity,
     rows_of,
-)  # fmt: skip
+)
 from alphita.normalizer.writing.journal import Chunk, Journal
 from alphita.normalizer.writing.parts import Parts, beside
 from alphita.normalizer.writing.remembering import answer_all
@@ -260,10 +260,14 @@ def _learn_abbreviations(normalizer: Normalizer, job: Job) -> str:
 def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -> dict[Question, Answer]:
     """Answer the questions of some rows, together: by what was settled before, or else by the index."""
     found = answer_all(
-        [(row.mention or "", row.context, row.language) for row in new.values()], normalizer, job.memory,
-        top_k=job.top_k, explain=job.explain, contexts=bool(job.table.context_column),
+        [(row.mention or "", row.context, row.language) for row in new.values()],
+        normalizer,
+        job.memory,
+        top_k=job.top_k,
+        explain=job.explain,
+        contexts=bool(job.table.context_column),
         languages=bool(job.table.language_column),
-    )  # fmt: skip
+    )
     return dict(zip(new, found, strict=True))
 
 

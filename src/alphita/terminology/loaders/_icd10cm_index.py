@@ -49,10 +49,11 @@ def is_published(file: Member) -> bool:
 def alone(place: str, otherwise: str = "") -> InputError:
     """Return the error for an index without the codes that it names."""
     return InputError(
-        "the alphabetical index of ICD-10-CM, without the tabular list, which has the codes", file=place,
+        "the alphabetical index of ICD-10-CM, without the tabular list, which has the codes",
+        file=place,
         remedy="give both, or a folder that holds both: alphita terminology import icd10cm icd10cm-tabular-2025.xml "
         f"{place} -o X.terminology{otherwise}",
-    )  # fmt: skip
+    )
 
 
 @dataclass
@@ -121,9 +122,12 @@ class Index:
             found = FIRST_CODE.fullmatch(row.code)
             if found is None:
                 self.rejects.add(
-                    "not an ICD-10-CM code", file=self.member.place, line=row.line, field=self._code_field,
+                    "not an ICD-10-CM code",
+                    file=self.member.place,
+                    line=row.line,
+                    field=self._code_field,
                     value=row.code,
-                )  # fmt: skip
+                )
                 continue
             code = found[1]
             while found[2] and code not in codes and len(code) > _CATEGORY:
@@ -142,8 +146,10 @@ def _table_entries(member: Member, rejects: Rejects) -> Iterator[_Entry]:
     if missing := [name for name in COLUMNS if name not in table.names]:
         raise InputError(
             f"no column {missing[0]!r}: neither a tabular list nor an index, which has the columns {list(COLUMNS)}",
-            file=member.place, line=table.header_line, value=",".join(table.names),
-        )  # fmt: skip
+            file=member.place,
+            line=table.header_line,
+            value=",".join(table.names),
+        )
     before = table.header_line
     for line, cells in table.rows([table.names.index(name) for name in COLUMNS]):
         level, term, code = (" ".join(cell.split()) for cell in cells)

@@ -45,8 +45,11 @@ _ADJECTIVE = re.compile(
     re.IGNORECASE,
 )
 _LEADS = {
-    "Admission": "admission for", "Encounter": "encounter for", "History": "history of", "Screening": "screening for",
-}  # fmt: skip
+    "Admission": "admission for",
+    "Encounter": "encounter for",
+    "History": "history of",
+    "Screening": "screening for",
+}
 _WHOSE = frozenset({"personal", "family"})
 # Words that others stand behind: "Turner's hypoplasia", "Rh incompatibility".
 _BEFORE = re.compile(r"\S+(?:'s|s')|[A-Z]+(?:-?\d+)?|Rh")

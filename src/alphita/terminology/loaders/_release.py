@@ -29,9 +29,12 @@ def sources(read: Sequence[Member], name: str, version: Callable[[Member], str |
     for member in read:
         if member.path not in found:
             found[member.path] = {
-                "name": name, "file": member.path.name, "version": version(member), "licence": None,
+                "name": name,
+                "file": member.path.name,
+                "version": version(member),
+                "licence": None,
                 "sha256": artefact.hash_file(member.path),
-            }  # fmt: skip
+            }
     return list(found.values())
 
 
@@ -69,8 +72,10 @@ def read_unquoted(
         if missing:
             raise InputError(
                 f"no column {missing[0]!r}; its first line has {[name[:40] for name in header[:20]]}",
-                file=member.place, line=1, remedy="is it another kind of file?",
-            )  # fmt: skip
+                file=member.place,
+                line=1,
+                remedy="is it another kind of file?",
+            )
         wanted = {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
         parser = _Parser(member, delimiter, len(header), wanted, rejects)
         frames = [prepare(parser.frame(block)) for block in _blocks(file, member)]
@@ -150,9 +155,14 @@ class _Parser:
         places = sorted(set(self.wanted.values()))
         schema = {str(place): pl.String for place in range(self.n_cells)}
         cells = pl.read_csv(
-            block, has_header=False, schema=schema, columns=places, separator=self.delimiter, quote_char=None,
+            block,
+            has_header=False,
+            schema=schema,
+            columns=places,
+            separator=self.delimiter,
+            quote_char=None,
             empty_string_is_null=False,
-        )  # fmt: skip
+        )
         if len(cells) != n_lines:
             return None
         return cells.select(pl.col(str(place)).alias(name) for name, place in self.wanted.items())

@@ -84,9 +84,14 @@ class Builder:
             frame, places = self.concept_rows(name, frame, "CUI")
             sources = {source: prefixes.canonical(source) for source in frame["SAB"].unique()}
             self.add(
-                "definitions", frame, places, text=pl.col("DEF"), language=pl.col("language"),
-                source=pl.col("SAB").replace(sources), reference=pl.when(pl.col("ATUI") != "").then(pl.col("ATUI")),
-            )  # fmt: skip
+                "definitions",
+                frame,
+                places,
+                text=pl.col("DEF"),
+                language=pl.col("language"),
+                source=pl.col("SAB").replace(sources),
+                reference=pl.when(pl.col("ATUI") != "").then(pl.col("ATUI")),
+            )
 
     def add(self, table: str, frame: pl.DataFrame, places: Int32, **columns: pl.Expr) -> None:
         """Add rows to a side table."""
@@ -108,8 +113,9 @@ class Builder:
         ids = rows.select("CUI1").unique(maintain_order=True)
         concepts = ids.select(
             id=self.dialect.prefix + ":" + pl.col("CUI1"),
-            source=pl.lit(self.dialect.prefix).cast(pl.Categorical), retired=pl.lit(True),
-        )  # fmt: skip
+            source=pl.lit(self.dialect.prefix).cast(pl.Categorical),
+            retired=pl.lit(True),
+        )
         self.terms.concepts = pl.concat([self.terms.concepts, concepts])
         ids = ids.with_columns(concept=pl.int_range(self.terms.n, self.terms.n + len(ids), dtype=pl.Int32))
         self.terms.n += len(ids)
@@ -148,6 +154,12 @@ class Builder:
         terms, self.terms.terms = self.terms.terms, pl.DataFrame()
         relations, self.relations = self.relations, pl.DataFrame()
         return Tables(
-            concepts=self.terms.concepts, terms=terms, relations=relations, semantic_types=self.terms.semantic_types,
-            sources=sources, parent_relations=self.parent_labels, dropped=dict(self.sieve.dropped), **side,
-        )  # fmt: skip
+            concepts=self.terms.concepts,
+            terms=terms,
+            relations=relations,
+            semantic_types=self.terms.semantic_types,
+            sources=sources,
+            parent_relations=self.parent_labels,
+            dropped=dict(self.sieve.dropped),
+            **side,
+        )

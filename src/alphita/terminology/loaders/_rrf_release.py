@@ -74,9 +74,10 @@ class Release:
             shown = sorted({part.name.upper() for part in self.all_parts})
             where = self.all_parts[0].path.parent if self.all_parts else None
             raise InputError(
-                f"no file {name}.RRF (or {name}.RRF.gz) was given; found {shown[:8] or 'none'}", file=where,
+                f"no file {name}.RRF (or {name}.RRF.gz) was given; found {shown[:8] or 'none'}",
+                file=where,
                 remedy="give the folder of the release, its zip file, or the files themselves",
-            )  # fmt: skip
+            )
 
     def read_layouts(self, name: str) -> None:
         """Take columns and row counts of all files from MRFILES.RRF, where there is one."""
@@ -131,9 +132,10 @@ class Release:
                 yield _split(good, lines, places, len(layout))
         if checker.line and not checker.accepted:
             raise InputError(
-                f"no line has the {len(layout)} fields of {name}.RRF, each ended by '|'", file=shown,
+                f"no line has the {len(layout)} fields of {name}.RRF, each ended by '|'",
+                file=shown,
                 remedy="is it another file, or in another format (ORF)?",
-            )  # fmt: skip
+            )
         if checker.line != self.rows.get(name, checker.line):
             problem = (
                 f"MRFILES.RRF says {self.rows[name]:,} rows, the file has {checker.line:,}: cut short, or filtered?"
@@ -165,9 +167,10 @@ def recognised(seen: Look, layouts: Mapping[str, str], terms: str) -> dict[str, 
     if not others:
         return None
     raise InputError(
-        f"{', '.join(others)} of a release, without the terms in {terms}.RRF", file=seen.path,
+        f"{', '.join(others)} of a release, without the terms in {terms}.RRF",
+        file=seen.path,
         remedy="give the folder of the release, or its zip file",
-    )  # fmt: skip
+    )
 
 
 def _raw_blocks(parts: Sequence[Member]) -> Iterator[bytes]:
@@ -264,9 +267,15 @@ def _split(raw: bytes, lines: NDArray[np.int64], places: Mapping[str, int], n_fi
     names = {place: column for column, place in places.items()}
     order = sorted(names)
     frame = pl.read_csv(
-        raw, has_header=False, separator="|", quote_char=None, columns=order, infer_schema=False,
-        schema={f"column_{place + 1}": pl.String for place in range(n_fields)}, empty_string_is_null=False,
+        raw,
+        has_header=False,
+        separator="|",
+        quote_char=None,
+        columns=order,
+        infer_schema=False,
+        schema={f"column_{place + 1}": pl.String for place in range(n_fields)},
+        empty_string_is_null=False,
         extra_columns="ignore",
-    )  # fmt: skip
+    )
     frame.columns = [names[place] for place in order]
     return frame.with_columns(pl.Series("line", lines.astype(np.int32)))

@@ -14,10 +14,16 @@ from alphita.terminology.loaders._rrf_sieve import LANGUAGES, Sieve, language_co
 COLUMNS = ["CUI", "LAT", "TS", "STT", "ISPREF", "AUI", "SAB", "TTY", "CODE", "STR", "SUPPRESS"]
 # Term types whose meaning is the same in every source.
 TERM_TYPES = {
-    "AB": "abbreviation", "ACR": "abbreviation", "MTH_ACR": "abbreviation", "BN": "brand_name",
-    "PTGB": "uk_spelling", "SYGB": "uk_spelling", "MTH_PTGB": "uk_spelling", "MTH_SYGB": "uk_spelling",
+    "AB": "abbreviation",
+    "ACR": "abbreviation",
+    "MTH_ACR": "abbreviation",
+    "BN": "brand_name",
+    "PTGB": "uk_spelling",
+    "SYGB": "uk_spelling",
+    "MTH_PTGB": "uk_spelling",
+    "MTH_SYGB": "uk_spelling",
     "ETCF": "layperson",
-}  # fmt: skip
+}
 LAYPERSON_SOURCES = ("CHV",)
 MAX_RANK = 2**20
 # RxNorm writes N, older releases nothing.
@@ -66,8 +72,11 @@ class Terms:
             frame = self._good_terms(frame)
             ids.append(frame["CUI"].unique(maintain_order=True))
             # The hash is 8 bytes, the atom's id with its view 16 or more.
-            atoms.append(frame.select("line", "CUI", "AUI") if dialect.atom_relations
-                         else frame.select("line", AUI=pl.col("AUI").hash()))  # fmt: skip
+            atoms.append(
+                frame.select("line", "CUI", "AUI")
+                if dialect.atom_relations
+                else frame.select("line", AUI=pl.col("AUI").hash())
+            )
             if dialect.retire_obsolete:
                 live.append(frame.filter(pl.col("SUPPRESS") != "O")["CUI"].unique())
             for source, language in frame.select("SAB", "LAT").unique().iter_rows():
@@ -126,7 +135,8 @@ class Terms:
         # GO:0008150 of GO: the CURIE is made of source and code.
         code = pl.col("CODE").str.strip_prefix(pl.concat_str(source, pl.lit(":")))
         return frame.select(
-            "line", "CUI",
+            "line",
+            "CUI",
             pl.col("STR").alias("string"),
             pl.col("LAT").replace_strict(LANGUAGES, return_dtype=pl.String).cast(pl.Categorical).alias("language"),
             source.cast(pl.Categorical).alias("source"),
@@ -134,7 +144,7 @@ class Terms:
             pl.when(pl.col("TTY") != "").then(pl.col("TTY")).cast(pl.Categorical).alias("term_type"),
             _type_of_term().cast(pl.Categorical).alias("type"),
             "score",
-        )  # fmt: skip
+        )
 
     def _score(self, frame: pl.DataFrame) -> pl.Series:
         """Return how well each term would do as its concept's name: language, suppression, rank, UMLS's own flags."""
@@ -213,10 +223,12 @@ def _type_of_term() -> pl.Expr:
     """Return the type of a term as Alphita writes it, from SUPPRESS, TTY and SAB."""
     known = pl.col("TTY").replace_strict(TERM_TYPES, default=None, return_dtype=pl.String)
     return (
-        pl.when(pl.col("SUPPRESS") == "O").then(pl.lit("obsolete"))
-        .when(known.is_null() & pl.col("SAB").is_in(LAYPERSON_SOURCES)).then(pl.lit("layperson"))
+        pl.when(pl.col("SUPPRESS") == "O")
+        .then(pl.lit("obsolete"))
+        .when(known.is_null() & pl.col("SAB").is_in(LAYPERSON_SOURCES))
+        .then(pl.lit("layperson"))
         .otherwise(known)
-    )  # fmt: skip
+    )
 
 
 def _best(concept: Int32, score: NDArray[np.int32], n: int) -> NDArray[np.bool_]:

@@ -12,9 +12,11 @@ TRUE = frozenset({"1", "true", "t", "yes", "y"})
 FALSE = frozenset({"", "0", "false", "f", "no", "n"})
 # In lower case, by the option that names the column.
 ALLOWED: dict[str, frozenset[str]] = {
-    "scope_column": frozenset({"", *model.SCOPES}), "status_column": frozenset({"", *model.STATUSES}),
-    "preferred_column": TRUE | FALSE, "retired_column": TRUE | FALSE,
-}  # fmt: skip
+    "scope_column": frozenset({"", *model.SCOPES}),
+    "status_column": frozenset({"", *model.STATUSES}),
+    "preferred_column": TRUE | FALSE,
+    "retired_column": TRUE | FALSE,
+}
 
 
 class Defaults:

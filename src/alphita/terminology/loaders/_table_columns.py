@@ -28,20 +28,63 @@ from alphita.terminology.loaders._table_rows import ENDINGS
 Settings = dict[str, str]
 
 # Written as `_compact` does.
-IDS = frozenset({
-    "id", "code", "curie", "identifier", "conceptid", "conceptcode", "conceptcurie", "termid", "classid", "itemid",
-    "localid", "localcode", "sourcecode", "entityid", "icdcode",
-})  # fmt: skip
-TERMS = frozenset({
-    "term", "name", "label", "string", "termname", "conceptname", "conceptlabel", "conceptterm", "preferredname",
-    "preferredterm", "preferredlabel", "prefname", "prefterm", "preflabel", "display", "displayname", "longcommonname",
-    "fullyspecifiedname", "fsn",
-})  # fmt: skip
+IDS = frozenset(
+    {
+        "id",
+        "code",
+        "curie",
+        "identifier",
+        "conceptid",
+        "conceptcode",
+        "conceptcurie",
+        "termid",
+        "classid",
+        "itemid",
+        "localid",
+        "localcode",
+        "sourcecode",
+        "entityid",
+        "icdcode",
+    }
+)
+TERMS = frozenset(
+    {
+        "term",
+        "name",
+        "label",
+        "string",
+        "termname",
+        "conceptname",
+        "conceptlabel",
+        "conceptterm",
+        "preferredname",
+        "preferredterm",
+        "preferredlabel",
+        "prefname",
+        "prefterm",
+        "preflabel",
+        "display",
+        "displayname",
+        "longcommonname",
+        "fullyspecifiedname",
+        "fsn",
+    }
+)
 # Taken where there is none of the above, for they may also hold what only tells of the term.
-WEAK_TERMS = frozenset({
-    "description", "desc", "codedescription", "longdescription", "shortdescription", "longname", "shortname", "title",
-    "synonym", "text",
-})  # fmt: skip
+WEAK_TERMS = frozenset(
+    {
+        "description",
+        "desc",
+        "codedescription",
+        "longdescription",
+        "shortdescription",
+        "longname",
+        "shortname",
+        "title",
+        "synonym",
+        "text",
+    }
+)
 LANGUAGES = frozenset({"language", "lang", "languagecode"})
 _OF_A_SYSTEM = re.compile(r"(.+?)_?(?:concept_?)?(?:id|code|curie|cui|number|num)")
 # Names of ids by themselves, where the names of other systems may stand over a cross-reference.
@@ -76,9 +119,10 @@ def recognised(seen: Look, defaults: Mapping[str, str]) -> Settings | None:
     for file, settings in zip(of_terms, found, strict=True):
         if settings != found[0]:
             raise InputError(
-                f"{settings} would be the options for it, but {found[0]} for {of_terms[0].place}", file=file.place,
+                f"{settings} would be the options for it, but {found[0]} for {of_terms[0].place}",
+                file=file.place,
                 remedy="give them one by one, or call the columns alike",
-            )  # fmt: skip
+            )
     return found[0]
 
 
@@ -142,24 +186,29 @@ class _Columns:
             named = {field: columns[field] for field in ("id_column", "term_column")}
             command = import_command("table", self.path, **named, language_column="", language="TAG")
             raise InputError(
-                languages.UNKNOWN, file=self.file.place, field=columns["language_column"], value=min(tags),
+                languages.UNKNOWN,
+                file=self.file.place,
+                field=columns["language_column"],
+                value=min(tags),
                 remedy=f"write tags there, or leave the column out and say the language: {command}",
-            )  # fmt: skip
+            )
         return found
 
     def _unclear(self, ids: list[str], terms: list[str]) -> InputError:
         shown = [shorten(name, 40) for name in self.names[:_SHOWN]] + ["…"] * (len(self.names) > _SHOWN)
         problems = [
             f"no column of {what}s" if not found else f"{' and '.join(map(repr, found))} may both be the {what}"
-            for what, found in (("id", ids), ("term", terms)) if len(found) != 1
-        ]  # fmt: skip
+            for what, found in (("id", ids), ("term", terms))
+            if len(found) != 1
+        ]
         command = import_command(
             "table", self.path, id_column=ids[0] if ids else "COLUMN", term_column=terms[0] if terms else "COLUMN"
         )
         return InputError(
-            f"{', and '.join(problems)}, among the columns {shown}", file=self.file.place,
+            f"{', and '.join(problems)}, among the columns {shown}",
+            file=self.file.place,
             remedy=f"say which they are (and --set prefix=NAME for bare codes): {command}",
-        )  # fmt: skip
+        )
 
 
 def _compact(name: str) -> str:

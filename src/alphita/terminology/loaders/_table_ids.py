@@ -65,9 +65,10 @@ class Ids:
         is_own = pl.col("known").is_null()
         own = pl.when("plain").then(pl.concat_str(pl.lit(f"{self.prefix}:"), "cell"))
         return parts.select(
-            id=pl.when(is_own).then(own).otherwise(curie), prefix=pl.col("known").fill_null(self.prefix),
+            id=pl.when(is_own).then(own).otherwise(curie),
+            prefix=pl.col("known").fill_null(self.prefix),
             code=pl.when(is_own).then("cell").otherwise("local"),
-        )  # fmt: skip
+        )
 
 
 def normalized(cells: pl.Series) -> pl.Series:
@@ -78,9 +79,10 @@ def normalized(cells: pl.Series) -> pl.Series:
     found = parts.select(found=pl.when("plain").then(pl.concat_str(prefix, pl.lit(":"), "local")))["found"]
     if not found.has_nulls():
         return found
-    return pl.Series([
-        prefixes.normalize(cell) if curie is None else curie for cell, curie in zip(cells, found, strict=True)
-    ], dtype=pl.String)  # fmt: skip
+    return pl.Series(
+        [prefixes.normalize(cell) if curie is None else curie for cell, curie in zip(cells, found, strict=True)],
+        dtype=pl.String,
+    )
 
 
 def _parts(cells: pl.Series) -> pl.DataFrame:
@@ -89,13 +91,19 @@ def _parts(cells: pl.Series) -> pl.DataFrame:
     halves = cell.str.splitn(":", 2)
     local = halves.struct.field("field_1")
     is_odd = (
-        (cell == "") | (local == "") | cell.str.starts_with(":") | cell.str.contains(r"[\s\x1c-\x1f%]")
-        | cell.str.contains("://", literal=True) | (cell.str.len_bytes() > _PLAIN_BYTES)
-    )  # fmt: skip
+        (cell == "")
+        | (local == "")
+        | cell.str.starts_with(":")
+        | cell.str.contains(r"[\s\x1c-\x1f%]")
+        | cell.str.contains("://", literal=True)
+        | (cell.str.len_bytes() > _PLAIN_BYTES)
+    )
     return cells.to_frame("cell").select(
-        "cell", prefix=pl.when(local.is_not_null()).then(halves.struct.field("field_0")), local=local,
+        "cell",
+        prefix=pl.when(local.is_not_null()).then(halves.struct.field("field_0")),
+        local=local,
         plain=~is_odd.fill_null(False),
-    )  # fmt: skip
+    )
 
 
 def _encoded(found: re.Match[str]) -> str:

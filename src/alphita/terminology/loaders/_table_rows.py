@@ -198,9 +198,12 @@ class _Parquet:
     def _unusable(self, column: pl.Series, *, row: int | None = None, value: float | None = None) -> InputError:
         return InputError(
             f"a column of type {column.dtype}, where text or whole numbers are wanted",
-            file=self.member.place, line=row, field=self.names[int(column.name)], value=value,
+            file=self.member.place,
+            line=row,
+            field=self.names[int(column.name)],
+            value=value,
             remedy="write it as a column of strings",
-        )  # fmt: skip
+        )
 
     def _unreadable(self, error: Exception) -> InputError:
         return InputError(f"not a readable Parquet file: {str(error).splitlines()[0]}", file=self.member.place)
@@ -263,9 +266,11 @@ class _Delimited:
         if len(header) < 2:
             raise InputError(
                 f"its first line has no {self.delimiter!r}: not a table of that kind",
-                file=self.member.place, line=number, value=line,
+                file=self.member.place,
+                line=number,
+                value=line,
                 remedy="the first line must name the columns; the option delimiter says what stands between cells",
-            )  # fmt: skip
+            )
         return header
 
     def frames(self, places: Sequence[int]) -> Iterator[pl.DataFrame]:
@@ -295,9 +300,14 @@ class _Delimited:
             return None
         schema = {str(place): pl.String for place in range(len(self.names))}
         cells = pl.read_csv(
-            raw, has_header=False, schema=schema, columns=places, separator=self.delimiter, quote_char=None,
+            raw,
+            has_header=False,
+            schema=schema,
+            columns=places,
+            separator=self.delimiter,
+            quote_char=None,
             empty_string_is_null=False,
-        )  # fmt: skip
+        )
         if len(cells) != n_lines:
             return None
         return cells.with_columns(pl.int_range(first, first + n_lines, dtype=pl.Int64).alias("line"))

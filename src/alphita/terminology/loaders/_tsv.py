@@ -39,8 +39,9 @@ def check_header(header: Sequence[str], needed: Sequence[str], place: str, line:
     """
     missing = [name for name in needed if name not in header]
     if missing:
-        raise InputError(f"no column {missing[0]!r} in its header", file=place, line=line,
-                         value="\t".join(header), remedy=remedy)  # fmt: skip
+        raise InputError(
+            f"no column {missing[0]!r} in its header", file=place, line=line, value="\t".join(header), remedy=remedy
+        )
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise InputError(f"the column {twice[0]!r} is there twice", file=place, line=line, remedy=remedy)

@@ -149,9 +149,14 @@ class _Reader:
                 self.dropped[f"predicate {shorten(predicate)}"] += 1
                 continue
             self._translation(
-                row, line, row["translation_value"], row["translation_language"], status,
-                scope=None if predicate == DEFINITION else SYNONYMS.get(predicate, "exact"), label=predicate == LABEL,
-            )  # fmt: skip
+                row,
+                line,
+                row["translation_value"],
+                row["translation_language"],
+                status,
+                scope=None if predicate == DEFINITION else SYNONYMS.get(predicate, "exact"),
+                label=predicate == LABEL,
+            )
         return version
 
     def _status(self, written: str, expertise: str, line: int) -> str | None:
@@ -176,8 +181,9 @@ class _Reader:
             if row["subject_id"] == "ID":
                 template = _TEMPLATE.fullmatch(row["translation_value"])
                 if template is None or template[1] not in SYNONYMS:
-                    self._refuse("not a ROBOT template of synonyms", line, "translation_value",
-                                 row["translation_value"])  # fmt: skip
+                    self._refuse(
+                        "not a ROBOT template of synonyms", line, "translation_value", row["translation_value"]
+                    )
                     continue
                 scope, language, separator = SYNONYMS[template[1]], template[2] or "", template[3] or "|"
                 continue
@@ -192,8 +198,12 @@ class _Reader:
         named = _NAMED.fullmatch(self.member.name)
         language = self.options.language or (named[1] if named else "")
         if not language:
-            raise InputError("nothing states the language of these synonyms", file=self.member.place, line=line,
-                             remedy="name it: --set language=fr, say")  # fmt: skip
+            raise InputError(
+                "nothing states the language of these synonyms",
+                file=self.member.place,
+                line=line,
+                remedy="name it: --set language=fr, say",
+            )
         return language
 
     def _synonym_status(self, row: dict[str, str], line: int) -> str | None:
@@ -205,9 +215,17 @@ class _Reader:
     # --- both --------------------------------------------------------------------------------------------------------
 
     def _translation(
-        self, row: dict[str, str], line: int, string: str, language: str, status: str, *, scope: str | None,
-        label: bool = False, from_synonyms: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        row: dict[str, str],
+        line: int,
+        string: str,
+        language: str,
+        status: str,
+        *,
+        scope: str | None,
+        label: bool = False,
+        from_synonyms: bool = False,
+    ) -> None:
         concept = prefixes.normalize(row["subject_id"])
         limit = model.MAX_TEXT_CHARACTERS if scope is None else model.MAX_TERM_CHARACTERS
         if not concept:
@@ -221,10 +239,19 @@ class _Reader:
         else:
             self.found.append(
                 _Translation(
-                    self.member.place, line, concept, string, tag, status, scope, label,
-                    row.get("synonym_type", ""), row.get("translator") or row.get("contributor") or "", from_synonyms,
+                    self.member.place,
+                    line,
+                    concept,
+                    string,
+                    tag,
+                    status,
+                    scope,
+                    label,
+                    row.get("synonym_type", ""),
+                    row.get("translator") or row.get("contributor") or "",
+                    from_synonyms,
                 )
-            )  # fmt: skip
+            )
 
     def _refuse(self, problem: str, line: int, field: str, value: str | None) -> None:
         self.rejects.add(problem, file=self.member.place, line=line, field=field, value=value)
@@ -245,8 +272,9 @@ class _Adder:
         for entry in translations:
             row = rows.get(entry.concept)
             if row is None:
-                self.rejects.add("no concept has this id", file=entry.file, line=entry.line, field="subject_id",
-                                 value=entry.concept)  # fmt: skip
+                self.rejects.add(
+                    "no concept has this id", file=entry.file, line=entry.line, field="subject_id", value=entry.concept
+                )
             elif self._is_wanted(row, entry):
                 key = (row, entry.language, entry.string, entry.scope is None)
                 if (other := best.get(key)) is not None:
@@ -303,16 +331,33 @@ class _Adder:
         kind = re.split(r"[#/]", entry.synonym_type)[-1]
         prefix, code = self._source(row)
         self.columns.add(
-            "terms", concept=str(row), string=entry.string, language=entry.language, scope=entry.scope,
-            preferred=preferred, type=model.term_type(kind), status=entry.status, source=prefix, code=code,
-            term_type=kind or None, reference=entry.reference or None, file=entry.file, line=entry.line,
-        )  # fmt: skip
+            "terms",
+            concept=str(row),
+            string=entry.string,
+            language=entry.language,
+            scope=entry.scope,
+            preferred=preferred,
+            type=model.term_type(kind),
+            status=entry.status,
+            source=prefix,
+            code=code,
+            term_type=kind or None,
+            reference=entry.reference or None,
+            file=entry.file,
+            line=entry.line,
+        )
 
     def _definition(self, row: int, entry: _Translation) -> None:
         self.columns.add(
-            "definitions", concept=str(row), text=entry.string, language=entry.language, source=self._source(row)[0],
-            reference=entry.reference or None, file=entry.file, line=entry.line,
-        )  # fmt: skip
+            "definitions",
+            concept=str(row),
+            text=entry.string,
+            language=entry.language,
+            source=self._source(row)[0],
+            reference=entry.reference or None,
+            file=entry.file,
+            line=entry.line,
+        )
 
     def _source(self, row: int) -> tuple[str, str]:
         identifier = self.base.concept_id(row)

@@ -35,17 +35,28 @@ ENDINGS = (".hpoa", ".tab")
 # Column names without case and underscores.
 NEEDED = ("databaseid", "diseasename", "hpoid")
 ASPECTS = {
-    "P": "has_phenotype", "I": "has_inheritance", "C": "has_clinical_course", "M": "has_clinical_modifier",
+    "P": "has_phenotype",
+    "I": "has_inheritance",
+    "C": "has_clinical_course",
+    "M": "has_clinical_modifier",
     "H": "has_past_medical_history",
-}  # fmt: skip
+}
 ONSET = "HP:0003674"
 # HPO's terms of frequency, and what share of the patients each stands for at least.
 FREQUENCIES = {
-    "HP:0040280": "obligate", "HP:0040281": "very_frequent", "HP:0040282": "frequent", "HP:0040283": "occasional",
-    "HP:0040284": "very_rare", "HP:0040285": "excluded",
-}  # fmt: skip
-_SHARES = {"obligate": Fraction(1), "very_frequent": Fraction(80, 100), "frequent": Fraction(30, 100),
-           "occasional": Fraction(5, 100)}  # fmt: skip
+    "HP:0040280": "obligate",
+    "HP:0040281": "very_frequent",
+    "HP:0040282": "frequent",
+    "HP:0040283": "occasional",
+    "HP:0040284": "very_rare",
+    "HP:0040285": "excluded",
+}
+_SHARES = {
+    "obligate": Fraction(1),
+    "very_frequent": Fraction(80, 100),
+    "frequent": Fraction(30, 100),
+    "occasional": Fraction(5, 100),
+}
 _RATIO = re.compile(r"(\d{1,9})\s*/\s*(\d{1,9})")
 _PERCENT = re.compile(r"(\d{1,3}(?:\.\d{1,9})?)\s*%")
 _CURIE = re.compile(r"[^\s:]+:\S+")
@@ -163,10 +174,17 @@ class _Reader:
                 self.dropped[f"{column} of an annotation"] += 1
         self.found.append(
             _Annotation(
-                self.file, line, disease, row["diseasename"], term, ASPECTS[aspect], row.get("qualifier") == "NOT",
-                row.get("frequency", ""), prefixes.normalize(row.get("onset", "")),
+                self.file,
+                line,
+                disease,
+                row["diseasename"],
+                term,
+                ASPECTS[aspect],
+                row.get("qualifier") == "NOT",
+                row.get("frequency", ""),
+                prefixes.normalize(row.get("onset", "")),
             )
-        )  # fmt: skip
+        )
 
     def _refuse(self, problem: str, line: int, field: str, value: str) -> None:
         self.rejects.add(problem, file=self.file, line=line, field=field, value=value)
@@ -266,10 +284,16 @@ class _Adder:
             self.columns.add("concepts", id=entry.disease, source=self._source(entry), retired=False, **_place(entry))
         if entry.name and not self._has_name(row, entry):
             self.columns.add(
-                "terms", concept=str(row), string=entry.name, language=self.options.language, scope="exact",
-                preferred=row not in self.is_named, source=self._source(entry),
-                code=entry.disease.partition(":")[2], **_place(entry),
-            )  # fmt: skip
+                "terms",
+                concept=str(row),
+                string=entry.name,
+                language=self.options.language,
+                scope="exact",
+                preferred=row not in self.is_named,
+                source=self._source(entry),
+                code=entry.disease.partition(":")[2],
+                **_place(entry),
+            )
             self.is_named.add(row)
         return row
 

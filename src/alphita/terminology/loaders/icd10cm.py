@@ -49,10 +49,19 @@ PREFIX = "ICD10CM"
 LICENCE = "public domain (US government work)"
 
 LEVELS = {"chapter": "chapter", "section": "section", "diag": "code"}
-DROPPED = frozenset({
-    "excludes1", "excludes2", "codeFirst", "codeAlso", "useAdditionalCode", "notes", "sevenChrNote", "introduction",
-    "visualImpairment",
-})  # fmt: skip
+DROPPED = frozenset(
+    {
+        "excludes1",
+        "excludes2",
+        "codeFirst",
+        "codeAlso",
+        "useAdditionalCode",
+        "notes",
+        "sevenChrNote",
+        "introduction",
+        "visualImpairment",
+    }
+)
 _CODE = re.compile(r"[A-Z][0-9A-Z]{2}(\.[0-9A-Z]{1,4})?")
 _RANGE = re.compile(r"\s*\(([A-Z][0-9A-Z]{2}(?:-[A-Z][0-9A-Z]{2})?)\)\s*$")
 _OTHER = re.compile(r"\bother\b", re.IGNORECASE)
@@ -78,10 +87,11 @@ class Options(Config):
     language: Language = Field("en", description="BCP-47 tag of the titles")
     seventh_characters: bool = Field(True, description="also make the codes of the 7th-character tables: S52.521A, ...")
     other_inclusions: str = Field(
-        "narrow", pattern="^(exact|narrow|broad|related)$",
+        "narrow",
+        pattern="^(exact|narrow|broad|related)$",
         description="scope of inclusion terms under a title that says 'other', and of index entries that lead to "
         "several codes or to one whose title says 'other', 'unspecified' or 'elsewhere'",
-    )  # fmt: skip
+    )
     index_entries: bool = Field(True, description="also read the alphabetical index where it lies beside the list")
 
 
@@ -132,10 +142,11 @@ def _chosen(paths: Sequence[Path], options: Options, dropped: Counter[str]) -> t
     named = {Member(Path(path)) for path in paths}
     indexes = [file for file in there if _icd10cm_index.is_index(file, named=file in named)]
     found = [
-        file for file in there
+        file
+        for file in there
         if file not in indexes
         and (file in named or file.name.lower().endswith(".xml") or _ORDER_NAME.fullmatch(file.name))
-    ]  # fmt: skip
+    ]
     # The release has indexes of the same ending beside it.
     lists = [file for file in found if file in named or _is_order(file) or _is_tabular(file)]
     if indexes and not lists:
@@ -246,9 +257,14 @@ class _Reader:
         if short and short != title:
             self._term(code, short, line, scope="exact", term_type="short title")
         self.columns.add(
-            "properties", concept=f"{PREFIX}:{code}", name="billable", value="yes" if billable else "no",
-            source=PREFIX, line=line, file=self.file,
-        )  # fmt: skip
+            "properties",
+            concept=f"{PREFIX}:{code}",
+            name="billable",
+            value="yes" if billable else "no",
+            source=PREFIX,
+            line=line,
+            file=self.file,
+        )
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         if tag in LEVELS:
@@ -364,9 +380,18 @@ class _Reader:
             self._refuse(problem, line, term_type, string)
             return
         self.columns.add(
-            "terms", concept=f"{PREFIX}:{code}", string=string, language=self.options.language, scope=scope,
-            preferred=preferred, source=PREFIX, code=code, term_type=term_type, line=line, file=self.file,
-        )  # fmt: skip
+            "terms",
+            concept=f"{PREFIX}:{code}",
+            string=string,
+            language=self.options.language,
+            scope=scope,
+            preferred=preferred,
+            source=PREFIX,
+            code=code,
+            term_type=term_type,
+            line=line,
+            file=self.file,
+        )
 
     def _refuse(self, problem: str, line: int, field: str, value: str | None = None) -> None:
         self.rejects.add(problem, file=self.file, line=line, field=field, value=value)

@@ -50,9 +50,10 @@ class Options(Config):
         "", description="linguistic variants to read (de,fr-CA); empty: all that are there; none: English alone"
     )
     related_names: str = Field(
-        "english", pattern="^(none|english|all)$",
+        "english",
+        pattern="^(none|english|all)$",
         description="whose RELATEDNAMES2 to read as terms of scope related: none, english, or all languages",
-    )  # fmt: skip
+    )
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
@@ -108,9 +109,10 @@ class _Reader:
                 self.dropped["files of the release that are not read"] += 1
         if not self.files.keys() & {*TERMS}:
             raise InputError(
-                f"no Loinc.csv among the {len(members)} files", file=members[0].path if members else None,
+                f"no Loinc.csv among the {len(members)} files",
+                file=members[0].path if members else None,
                 remedy="give the release's folder, its zip archive, or LoincTable/Loinc.csv",
-            )  # fmt: skip
+            )
 
     def read(self) -> Tables:
         """Read all files that were found, the terms' own first.
@@ -188,9 +190,17 @@ class _Reader:
     def _loinc(self) -> pl.DataFrame:
         member = self.files.get("loinc.csv") or self.files["loinctablecore.csv"]
         optional = [
-            *AXES, "CLASS", "CLASSTYPE", "STATUS", "SHORTNAME", "DisplayName", "CONSUMER_NAME", "RELATEDNAMES2",
-            "DefinitionDescription", "EXTERNAL_COPYRIGHT_NOTICE",
-        ]  # fmt: skip
+            *AXES,
+            "CLASS",
+            "CLASSTYPE",
+            "STATUS",
+            "SHORTNAME",
+            "DisplayName",
+            "CONSUMER_NAME",
+            "RELATEDNAMES2",
+            "DefinitionDescription",
+            "EXTERNAL_COPYRIGHT_NOTICE",
+        ]
         frame = self._table(member, ["LOINC_NUM", "LONG_COMMON_NAME"], optional)
         number = pl.col("LOINC_NUM")
         frame = self._refuse(frame, ~number.str.contains(_LOINC), "not a LOINC number", member, "LOINC_NUM")
@@ -213,9 +223,14 @@ class _Reader:
         frame = self._refuse(frame, ~number.is_first_distinct(), "this part was defined before", member, "PartNumber")
         status = pl.col("Status").str.to_uppercase()
         return frame.select(
-            "PartNumber", "PartTypeName", "PartName", "PartDisplayName", "file", "line",
+            "PartNumber",
+            "PartTypeName",
+            "PartName",
+            "PartDisplayName",
+            "file",
+            "line",
             retired=status.is_in(["DEPRECATED", "INACTIVE"]),
-        )  # fmt: skip
+        )
 
     def _links(self) -> pl.DataFrame:
         columns = ["LoincNumber", "PartNumber"]
@@ -246,10 +261,15 @@ class _Reader:
                 "PartNumber", "PartTypeName", "PartName", "file", "line", PartDisplayName=blank, retired=pl.lit(False)
             ),
             edges.filter(pl.col("CODE").str.contains(_PART)).select(
-                "file", "line", PartNumber="CODE", PartTypeName=blank, PartName="CODE_TEXT", PartDisplayName=blank,
+                "file",
+                "line",
+                PartNumber="CODE",
+                PartTypeName=blank,
+                PartName="CODE_TEXT",
+                PartDisplayName=blank,
                 retired=pl.lit(False),
             ),
-        ]  # fmt: skip
+        ]
         found = pl.concat([parts, *(frame.select(parts.columns) for frame in named)])
         found = found.unique("PartNumber", keep="first", maintain_order=True)
         return found.with_columns(concept=_curie("PartNumber"), code="PartNumber")
@@ -287,11 +307,12 @@ class _Reader:
         return [
             _terms(frame, "LONG_COMMON_NAME", language, term_type="LONG_COMMON_NAME", preferred=own),
             _terms(frame, "DisplayName" if own else "LinguisticVariantDisplayName", language, term_type="DisplayName"),
-            _terms(frame, "CONSUMER_NAME" if own else "ConsumerName", language, term_type="CONSUMER_NAME",
-                   type="layperson"),
+            _terms(
+                frame, "CONSUMER_NAME" if own else "ConsumerName", language, term_type="CONSUMER_NAME", type="layperson"
+            ),
             _terms(named, "FSN", language, term_type="FSN"),
             _terms(frame, "SHORTNAME", language, term_type="SHORTNAME", type="abbreviation"),
-        ]  # fmt: skip
+        ]
 
     def _consumer_names(self) -> list[pl.DataFrame]:
         member = self.files.get("consumername.csv")
@@ -306,8 +327,13 @@ class _Reader:
         if language not in languages.table():
             raise InputError(f"its name says the language {language!r}, which is not known", file=member.place)
         optional = [
-            *AXES, "SHORTNAME", "LONG_COMMON_NAME", "RELATEDNAMES2", "LinguisticVariantDisplayName", "ConsumerName",
-        ]  # fmt: skip
+            *AXES,
+            "SHORTNAME",
+            "LONG_COMMON_NAME",
+            "RELATEDNAMES2",
+            "LinguisticVariantDisplayName",
+            "ConsumerName",
+        ]
         frame = self._table(member, ["LOINC_NUM"], optional)
         frame = frame.with_columns(concept=_curie("LOINC_NUM"), code="LOINC_NUM")
         terms = self._names(frame, tag)
@@ -378,13 +404,27 @@ class _Reader:
 
 
 def _terms(
-    frame: pl.DataFrame, column: str, language: str, *, term_type: str, scope: str = "exact", type: str | None = None,
+    frame: pl.DataFrame,
+    column: str,
+    language: str,
+    *,
+    term_type: str,
+    scope: str = "exact",
+    type: str | None = None,
     preferred: bool = False,
-) -> pl.DataFrame:  # fmt: skip
+) -> pl.DataFrame:
     return frame.filter(_given(column)).select(
-        "concept", "code", "file", "line", string=column, language=pl.lit(language), scope=pl.lit(scope),
-        preferred=pl.lit(preferred), type=pl.lit(type, dtype=pl.String), term_type=pl.lit(term_type),
-    )  # fmt: skip
+        "concept",
+        "code",
+        "file",
+        "line",
+        string=column,
+        language=pl.lit(language),
+        scope=pl.lit(scope),
+        preferred=pl.lit(preferred),
+        type=pl.lit(type, dtype=pl.String),
+        term_type=pl.lit(term_type),
+    )
 
 
 def _related(frame: pl.DataFrame, language: str) -> pl.DataFrame:

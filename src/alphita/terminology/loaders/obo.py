@@ -61,14 +61,16 @@ class Options(Config):
     language: Language = Field("en", description="BCP-47 tag of names, synonyms and definitions; OBO does not state it")
     encoding: str = Field("utf-8", description="of the file")
     missing_scope: str = Field(
-        "", pattern="^(|exact|narrow|broad|related)$",
+        "",
+        pattern="^(|exact|narrow|broad|related)$",
         description="scope of a synonym line that has none (OBO 1.2 says related); empty: such lines are refused",
-    )  # fmt: skip
+    )
     semantic_type: str = Field(
-        "", pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
+        "",
+        pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
         description="what to take as semantic type: 'namespace', or ids (HP:0000118,...) whose children are the types "
         "of all that lies below them; empty: none, for OBO has none",
-    )  # fmt: skip
+    )
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
@@ -148,8 +150,10 @@ class _Reader:
             elif not seen:
                 raise InputError(
                     "not an OBO file: its first line should be 'format-version: …' or another 'tag: value'",
-                    file=self.file, line=number, value=line,
-                )  # fmt: skip
+                    file=self.file,
+                    line=number,
+                    value=line,
+                )
             else:
                 self.rejects.add("not of the form 'tag: value'", file=self.file, line=number, value=line)
         if kind:
@@ -244,16 +248,26 @@ class _Reader:
             return
         kind = kinds[0] if kinds else ""
         self._add_term(
-            line, string=string, scope=scope, preferred=False, term_type=kind or None,
+            line,
+            string=string,
+            scope=scope,
+            preferred=False,
+            term_type=kind or None,
             type=self.synonym_types.get(kind, model.term_type(kind)),
             reference=reference.rpartition("]")[0].strip() or None if bracket else None,
-        )  # fmt: skip
+        )
 
     def _add_term(self, line: int, **values: Any) -> None:  # noqa: ANN401 - cells of any type
         self.columns.add(
-            "terms", concept=self.concept, language=self.options.language, source=self.source, code=self.code,
-            line=line, file=self.file, **values,
-        )  # fmt: skip
+            "terms",
+            concept=self.concept,
+            language=self.options.language,
+            source=self.source,
+            code=self.code,
+            line=line,
+            file=self.file,
+            **values,
+        )
 
     def _def(self, line: int, tag: str, value: str) -> None:
         quoted = _QUOTED.match(value)
@@ -326,9 +340,14 @@ class _Reader:
                 labels[label] = name
         for head, label, tail, line in self.relation_lines:
             self.columns.add(
-                "relations", head=head, relation=labels[label], tail=tail, source=head.rpartition(":")[0],
-                line=line, file=self.file,
-            )  # fmt: skip
+                "relations",
+                head=head,
+                relation=labels[label],
+                tail=tail,
+                source=head.rpartition(":")[0],
+                line=line,
+                file=self.file,
+            )
 
     def _fits(self, value: str, line: int, field: str, limit: int = model.MAX_TERM_CHARACTERS) -> bool:
         if not value.strip():
@@ -344,13 +363,23 @@ class _Reader:
 
 
 _CLAUSES: dict[str, Any] = {
-    "name": _Reader._name, "synonym": _Reader._synonym, "def": _Reader._def, "is_a": _Reader._is_a,
-    "relationship": _Reader._relationship, "xref": _Reader._xref, "xref_analog": _Reader._xref,
-    "alt_id": _Reader._alt_id, "replaced_by": _Reader._replacement, "consider": _Reader._replacement,
-    "subset": _Reader._property, "comment": _Reader._property, "namespace": _Reader._property,
-    "property_value": _Reader._property, "equivalent_to": _Reader._equivalent,
+    "name": _Reader._name,
+    "synonym": _Reader._synonym,
+    "def": _Reader._def,
+    "is_a": _Reader._is_a,
+    "relationship": _Reader._relationship,
+    "xref": _Reader._xref,
+    "xref_analog": _Reader._xref,
+    "alt_id": _Reader._alt_id,
+    "replaced_by": _Reader._replacement,
+    "consider": _Reader._replacement,
+    "subset": _Reader._property,
+    "comment": _Reader._property,
+    "namespace": _Reader._property,
+    "property_value": _Reader._property,
+    "equivalent_to": _Reader._equivalent,
     **dict.fromkeys(OLD_SYNONYMS, _Reader._synonym),
-}  # fmt: skip
+}
 
 
 def _parted(value: str) -> tuple[str, str]:

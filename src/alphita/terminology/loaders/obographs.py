@@ -38,12 +38,20 @@ MAPPINGS = frozenset(f"{kind}Match" for kind in ("exact", "close", "broad", "nar
 AXIOMS = ("logicalDefinitionAxioms", "domainRangeAxioms", "propertyChainAxioms", "allValuesFromEdges")
 # Names of synonym types of the OBO Metadata Ontology, which files use without labels.
 SYNONYM_TYPES = {
-    "OMO:0003000": "abbreviation", "OMO:0003001": "ambiguous synonym", "OMO:0003002": "dubious synonym",
-    "OMO:0003003": "layperson synonym", "OMO:0003004": "plural form", "OMO:0003005": "UK spelling synonym",
-    "OMO:0003006": "misspelling", "OMO:0003007": "misnomer", "OMO:0003008": "previous name",
-    "OMO:0003009": "legal name", "OMO:0003010": "international nonproprietary name", "OMO:0003011": "latin term",
+    "OMO:0003000": "abbreviation",
+    "OMO:0003001": "ambiguous synonym",
+    "OMO:0003002": "dubious synonym",
+    "OMO:0003003": "layperson synonym",
+    "OMO:0003004": "plural form",
+    "OMO:0003005": "UK spelling synonym",
+    "OMO:0003006": "misspelling",
+    "OMO:0003007": "misnomer",
+    "OMO:0003008": "previous name",
+    "OMO:0003009": "legal name",
+    "OMO:0003010": "international nonproprietary name",
+    "OMO:0003011": "latin term",
     "OMO:0003012": "acronym",
-}  # fmt: skip
+}
 # Of many other graphs in JSON the nodes have no "lbl".
 _GRAPHS = re.compile(r'\s*\{(?:\s*"graphs"\s*:\s*\[|(?=.*"nodes"\s*:).*"lbl"\s*:)', re.DOTALL)
 _NUMBERED = re.compile(r"[A-Za-z]+[_:]\d+")
@@ -56,10 +64,11 @@ class Options(Config):
         "en", description="BCP-47 tag of labels, synonyms and definitions; the format states none"
     )
     semantic_type: str = Field(
-        "", pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
+        "",
+        pattern=r"^(|namespace|[^,\s]+:[^,\s]+(,[^,\s]+:[^,\s]+)*)$",
         description="what to take as semantic type: 'namespace', or ids (DOID:4,...) whose children are the types of "
         "all that lies below them; empty: none",
-    )  # fmt: skip
+    )
 
 
 def recognises(seen: Look) -> dict[str, str] | None:
@@ -211,9 +220,13 @@ class _Reader:
         kind = _get(synonym, "synonymType")
         written, name = self._synonym_type(kind) if isinstance(kind, str) and kind else (None, None)
         self._term(
-            string=string, scope=scope, preferred=False, type=name, term_type=written,
+            string=string,
+            scope=scope,
+            preferred=False,
+            type=name,
+            term_type=written,
             reference=self._references(synonym),
-        )  # fmt: skip
+        )
 
     def _synonym_type(self, kind: str) -> tuple[str, str | None]:
         """Return a synonym type as the file has it, made short, and in the word used here."""
@@ -337,8 +350,11 @@ class _Reader:
 
 
 _PROPERTIES = {
-    "hasAlternativeId": "", "hasOBONamespace": "", "IAO_0100001": model.REPLACED_BY, "consider": model.CONSIDER,
-}  # fmt: skip
+    "hasAlternativeId": "",
+    "hasOBONamespace": "",
+    "IAO_0100001": model.REPLACED_BY,
+    "consider": model.CONSIDER,
+}
 
 
 def _json(member: Member) -> Any:  # noqa: ANN401 - JSON

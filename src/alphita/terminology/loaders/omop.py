@@ -32,26 +32,55 @@ DESCRIPTION = "OMOP vocabularies from Athena: folder, zip archive or CONCEPT.csv
 
 PREFIX = "OMOP"
 CONCEPT_COLUMNS = (
-    "concept_id", "concept_name", "domain_id", "vocabulary_id", "concept_class_id", "standard_concept", "concept_code",
-    "valid_start_date", "valid_end_date", "invalid_reason",
-)  # fmt: skip
+    "concept_id",
+    "concept_name",
+    "domain_id",
+    "vocabulary_id",
+    "concept_class_id",
+    "standard_concept",
+    "concept_code",
+    "valid_start_date",
+    "valid_end_date",
+    "invalid_reason",
+)
 MAPS_TO = "OMOP:maps_to"
 # Concepts of languages, by which CONCEPT_SYNONYM names them. What is not here is looked up by its name in CONCEPT.csv.
 LANGUAGES = {
-    4180186: "en", 4182511: "es", 4180190: "fr", 4182504: "de", 4182507: "it", 4182503: "nl", 4181536: "pt",
-    4180183: "da", 4175777: "sv", 4181730: "fi", 4182948: "zh", 4181524: "ja", 4175771: "ko", 4181374: "ar",
+    4180186: "en",
+    4182511: "es",
+    4180190: "fr",
+    4182504: "de",
+    4182507: "it",
+    4182503: "nl",
+    4181536: "pt",
+    4180183: "da",
+    4175777: "sv",
+    4181730: "fi",
+    4182948: "zh",
+    4181524: "ja",
+    4175771: "ko",
+    4181374: "ar",
     4180047: "he",
-}  # fmt: skip
+}
 
 REPLACED = ("Concept replaced by", "Concept same_as to")
 TO_REVIEW = ("Concept poss_eq to", "Concept was_a to", "Concept alt_to to")
 # What is no relation but says what to use instead.
 POINTING = ("Maps to", *REPLACED, *TO_REVIEW)
 # Each relationship stands twice, once from each end. These are the ends that are not wanted.
-INVERSES = frozenset({
-    "Subsumes", "Mapped from", "Concept replaces", "Concept same_as from", "Concept poss_eq from", "Concept was_a from",
-    "Concept alt_to from", "Value mapped from", "Unit mapped from",
-})  # fmt: skip
+INVERSES = frozenset(
+    {
+        "Subsumes",
+        "Mapped from",
+        "Concept replaces",
+        "Concept same_as from",
+        "Concept poss_eq from",
+        "Concept was_a from",
+        "Concept alt_to from",
+        "Value mapped from",
+        "Unit mapped from",
+    }
+)
 
 
 class Options(Config):
@@ -59,13 +88,12 @@ class Options(Config):
 
     vocabularies: str = Field("", description="vocabulary ids to read (SNOMED,RxNorm), joined by commas; empty: all")
     semantic_types: str = Field(
-        "domain,class", pattern="^(domain|class|domain,class)$",
+        "domain,class",
+        pattern="^(domain|class|domain,class)$",
         description="what to take as semantic types: the domain, the concept class, or both",
-    )  # fmt: skip
+    )
     language: Language = Field("en", description="BCP-47 tag of concept_name; OMOP does not state it")
-    languages: str = Field(
-        "", description="BCP-47 tags of language concepts that are not known here: 4182504=de,0=und"
-    )  # fmt: skip
+    languages: str = Field("", description="BCP-47 tags of language concepts that are not known here: 4182504=de,0=und")
     relations: str = Field(
         "all", pattern="^(all|is_a)$", description="relationships to read as relations: all, or is_a alone"
     )
@@ -112,9 +140,10 @@ class _Reader:
                 self.dropped[f"file {member.name}"] += 1
         if "concept" not in self.files:
             raise InputError(
-                f"no CONCEPT.csv among the {len(members)} files", file=members[0].path if members else None,
+                f"no CONCEPT.csv among the {len(members)} files",
+                file=members[0].path if members else None,
                 remedy="give the folder or the zip archive that Athena made",
-            )  # fmt: skip
+            )
 
     def read(self) -> Tables:
         """Read all files that were found, CONCEPT first.
@@ -140,7 +169,10 @@ class _Reader:
         relations, replacements, xrefs = self._relationships()
         tables = Tables(
             concepts=concepts.select("source", "retired", id="curie"),
-            terms=self._terms(concepts), relations=relations, replacements=replacements, xrefs=xrefs,
+            terms=self._terms(concepts),
+            relations=relations,
+            replacements=replacements,
+            xrefs=xrefs,
             semantic_types=self._semantic_types(concepts),
             aliases=concepts.filter(pl.col("curie") != _omop("concept_id")).select(
                 concept="row", alias=_omop("concept_id"), source=pl.lit(PREFIX)
@@ -148,7 +180,7 @@ class _Reader:
             properties=concepts.filter(pl.col("standard_concept") != "").select(
                 concept="row", name=pl.lit("standard_concept"), value="standard_concept", source=pl.lit(PREFIX)
             ),
-        )  # fmt: skip
+        )
         version = self._version()
         tables.sources = _release.sources(list(self.files.values()), "OMOP vocabularies", lambda _: version)
         tables.dropped = {what: count for what, count in self.dropped.items() if count}
@@ -190,10 +222,14 @@ class _Reader:
             )
             frame = self._dates(frame, place)
             return frame.select(
-                pl.col("concept_id").cast(pl.Int64), "concept_name", "concept_code", "standard_concept",
+                pl.col("concept_id").cast(pl.Int64),
+                "concept_name",
+                "concept_code",
+                "standard_concept",
                 *(pl.col(few).cast(pl.Categorical) for few in ("domain_id", "vocabulary_id", "concept_class_id")),
-                (pl.col("invalid_reason") != "").alias("retired"), "line",
-            )  # fmt: skip
+                (pl.col("invalid_reason") != "").alias("retired"),
+                "line",
+            )
 
         found = _release.read_unquoted(member, CONCEPT_COLUMNS, self.rejects, prepare=prepare)
         found = check(found, ~pl.col("concept_id").is_first_distinct(), "this id was defined before", "concept_id")
@@ -220,9 +256,13 @@ class _Reader:
             frame = refuse(frame, bad, "not a date of the form YYYYMMDD", self.rejects, file=place, field=field)
         backwards = pl.col("valid_start_date") > pl.col("valid_end_date")
         return refuse(
-            frame, backwards, "valid_end_date lies before valid_start_date", self.rejects, file=place,
+            frame,
+            backwards,
+            "valid_end_date lies before valid_start_date",
+            self.rejects,
+            file=place,
             field="valid_end_date",
-        )  # fmt: skip
+        )
 
     def _with_curies(self, concepts: pl.DataFrame) -> pl.DataFrame:
         """Add `curie`: vocabulary:code where that names one concept, or one live one, else the OMOP id."""
@@ -244,19 +284,25 @@ class _Reader:
     def _semantic_types(self, concepts: pl.DataFrame) -> pl.DataFrame:
         columns = {"domain": "domain_id", "class": "concept_class_id"}
         frames = [
-            concepts.select(concept="row", semantic_type=pl.col(columns[kind]).cast(pl.String), source=pl.lit(PREFIX),
-                            code=pl.lit(columns[kind]))
+            concepts.select(
+                concept="row",
+                semantic_type=pl.col(columns[kind]).cast(pl.String),
+                source=pl.lit(PREFIX),
+                code=pl.lit(columns[kind]),
+            )
             for kind in self.options.semantic_types.split(",")
-        ]  # fmt: skip
+        ]
         return pl.concat(frames).filter(pl.col("semantic_type") != "")
 
     # --- terms -------------------------------------------------------------------------------------------------------
 
     def _terms(self, concepts: pl.DataFrame) -> pl.DataFrame:
         names = concepts.select(
-            concept="row", string=pl.col("concept_name").str.strip_chars(), language=pl.lit(self.options.language),
+            concept="row",
+            string=pl.col("concept_name").str.strip_chars(),
+            language=pl.lit(self.options.language),
             preferred=pl.lit(True),
-        )  # fmt: skip
+        )
         terms = pl.concat([names, self._synonyms()])
         once = terms.unique(["concept", "string", "language"], keep="first", maintain_order=True)
         self.dropped["synonyms equal to the name or to another synonym"] = len(terms) - len(once)
@@ -356,13 +402,20 @@ class _Reader:
             words = {name: model.snake_case(name) or name for name in frame["relationship_id"].unique().to_list()}
             words |= {name: name for name in POINTING}
             return frame.select(
-                head="concept_id_1", tail="concept_id_2", label=label.replace(words).cast(pl.Categorical),
+                head="concept_id_1",
+                tail="concept_id_2",
+                label=label.replace(words).cast(pl.Categorical),
                 points=label.is_in(POINTING),
-            )  # fmt: skip
+            )
 
         columns = [
-            "concept_id_1", "concept_id_2", "relationship_id", "valid_start_date", "valid_end_date", "invalid_reason",
-        ]  # fmt: skip
+            "concept_id_1",
+            "concept_id_2",
+            "relationship_id",
+            "valid_start_date",
+            "valid_end_date",
+            "invalid_reason",
+        ]
         found = _release.read_unquoted(member, columns, self.rejects, prepare=prepare)
         relations = found.filter(~pl.col("points")).select(
             "head", "tail", relation="label", source=pl.lit(PREFIX, dtype=pl.Categorical)

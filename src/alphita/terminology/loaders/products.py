@@ -213,9 +213,15 @@ class _Reader:
             self._add("concepts", line, concept, id=concept, retired=False)
         if self._is_new("term", concept, string):
             self._add(
-                "terms", line, concept, concept=concept, string=string, language=self.options.language,
-                preferred=is_first, code=concept.partition(":")[2],
-            )  # fmt: skip
+                "terms",
+                line,
+                concept,
+                concept=concept,
+                string=string,
+                language=self.options.language,
+                preferred=is_first,
+                code=concept.partition(":")[2],
+            )
         if self._is_new("semantic type", concept, semantic_type):
             self._add("semantic_types", line, concept, concept=concept, semantic_type=semantic_type)
 

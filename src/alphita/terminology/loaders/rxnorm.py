@@ -34,9 +34,16 @@ LAYOUTS = {
     "RXNCUI": "CUI1 VER_START VER_END CARDINALITY CUI2",
 }
 RXNORM = _rrf.Dialect(
-    prefix="RXNORM", terms="RXNCONSO", relations="RXNREL", types="RXNSTY", definitions="", sources="RXNSAB", ranks="",
-    atom_relations=True, retire_obsolete=True,
-)  # fmt: skip
+    prefix="RXNORM",
+    terms="RXNCONSO",
+    relations="RXNREL",
+    types="RXNSTY",
+    definitions="",
+    sources="RXNSAB",
+    ranks="",
+    atom_relations=True,
+    retire_obsolete=True,
+)
 LICENCE = "SAB=RXNORM is free; the other sources need the UMLS Metathesaurus License"
 # RxNorm has no MRRANK. The normalised name of each kind of concept comes first, then short and other names.
 RANKS = (
@@ -53,17 +60,19 @@ class Options(Config):
     sources: str = Field("", description="SABs of terms, relations and attributes: RXNORM alone needs no licence")
     term_types: str = Field("", description="TTYs of terms: IN,SCD,SBD,...")
     suppress: str = Field(
-        "", pattern=r"^[NOEY]?(,[NOEY])*$",
+        "",
+        pattern=r"^[NOEY]?(,[NOEY])*$",
         description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
-    )  # fmt: skip
+    )
     semantic_types: str = Field("", description="concepts of these only, by TUI or name: T200,T121")
     attributes: str = Field(
         "NDC", description="attributes (ATN) of RXNSAT: NDC become cross-references, others properties; empty: none"
     )
     relation_label: str = Field(
-        "both", pattern="^(rel|rela|both)$",
+        "both",
+        pattern="^(rel|rela|both)$",
         description="label of relations: rel (RO), rela (has_form; REL where empty) or both (RO:has_form)",
-    )  # fmt: skip
+    )
     self_relations: bool = Field(False, description="keep relations between two terms of one concept")
     retired: bool = Field(True, description="add the retired concepts of RXNCUI with their replacements")
 
@@ -81,9 +90,11 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: an option names an unknown semantic type.
     """
     filters = _rrf.Filters(
-        sources=_rrf.listed(options.sources), term_types=_rrf.listed(options.term_types),
-        suppression=_rrf.listed(options.suppress), semantic_types=_rrf.listed(options.semantic_types),
-    )  # fmt: skip
+        sources=_rrf.listed(options.sources),
+        term_types=_rrf.listed(options.term_types),
+        suppression=_rrf.listed(options.suppress),
+        semantic_types=_rrf.listed(options.semantic_types),
+    )
     with _rrf.Release(paths, LAYOUTS, rejects) as release:
         builder = _rrf.Builder(release, RXNORM, filters, rejects, _ranks())
         versions = builder.versions()
@@ -124,6 +135,10 @@ def _read_attributes(builder: _rrf.Builder, wanted: list[str]) -> None:
         ndc, other = frame.filter(pl.Series(is_ndc)), frame.filter(pl.Series(~is_ndc))
         builder.add("xrefs", ndc, places[is_ndc], predicate=pl.lit(model.XREF), object=code, source=source)
         builder.add(
-            "properties", other, places[~is_ndc], name=pl.col("ATN").str.to_lowercase(), value=pl.col("ATV"),
+            "properties",
+            other,
+            places[~is_ndc],
+            name=pl.col("ATN").str.to_lowercase(),
+            value=pl.col("ATV"),
             source=source,
-        )  # fmt: skip
+        )

@@ -44,12 +44,29 @@ TO_REVIEW = (900000000000528000, 1186924009, 900000000000523009, 1186921001, 900
 
 # The aliases of language reference sets in the appendix of the Expression Constraint Language's specification.
 DIALECTS = {
-    "da-dk": 554461000005103, "de": 722130004, "en-au": 32570271000036106, "en-ca": 19491000087109,
-    "en-gb": 900000000000508004, "en-ie": 21000220103, "en-nz": 271000210107, "en-us": 900000000000509007,
-    "es": 448879004, "es-ar": 450828004, "es-uy": 5641000179103, "et-ee": 71000181105, "fr": 722131000,
-    "fr-be": 21000172104, "fr-ca": 20581000087109, "ja": 722129009, "nb-no": 61000202103, "nl-be": 31000172101,
-    "nl-nl": 31000146106, "nn-no": 91000202106, "sv-se": 46011000052107, "zh": 722128001,
-}  # fmt: skip
+    "da-dk": 554461000005103,
+    "de": 722130004,
+    "en-au": 32570271000036106,
+    "en-ca": 19491000087109,
+    "en-gb": 900000000000508004,
+    "en-ie": 21000220103,
+    "en-nz": 271000210107,
+    "en-us": 900000000000509007,
+    "es": 448879004,
+    "es-ar": 450828004,
+    "es-uy": 5641000179103,
+    "et-ee": 71000181105,
+    "fr": 722131000,
+    "fr-be": 21000172104,
+    "fr-ca": 20581000087109,
+    "ja": 722129009,
+    "nb-no": 61000202103,
+    "nl-be": 31000172101,
+    "nl-nl": 31000146106,
+    "nn-no": 91000202106,
+    "sv-se": 46011000052107,
+    "zh": 722128001,
+}
 
 # FileType_ContentType_Summary+ReleaseType-Language_Country+Namespace_Date; editions fill in the summary as they like:
 # sct2_Concept_UKCLSnapshot_GB1000000_20250101.txt, sct2_Description_SpanishExtensionSnapshot-es_INT_20250331.txt.
@@ -65,9 +82,10 @@ class Options(Config):
     """Options of the SNOMED CT loader."""
 
     dialect: str = Field(
-        "", description="language reference sets that say which terms are preferred, best first, joined by commas: "
+        "",
+        description="language reference sets that say which terms are preferred, best first, joined by commas: "
         "en-US, en-GB, es, ... or their ids; empty: the fully specified name, without its tag, stands for the concept",
-    )  # fmt: skip
+    )
     languages: str = Field("", description="languages of terms and definitions to read (en,es); empty: all")
     inactive_concepts: bool = Field(True, description="read retired concepts, their terms and their replacements")
 
@@ -103,7 +121,7 @@ def _check_kinds(kinds: Collection[str], members: Sequence[Member]) -> None:
                 f"no {kind} snapshot among the files; its name is like sct2_{kind}_Snapshot…_INT_20250101.txt",
                 file=members[0].path if members else None,
                 remedy="give the release's folder Snapshot, or its zip archive; Full and Delta are not read",
-            )  # fmt: skip
+            )
 
 
 class _Reader:
@@ -211,16 +229,21 @@ class _Reader:
                 frame, ~pl.col("active").is_in(["0", "1"]), "must be 0 or 1", self.rejects, file=place, field="active"
             )
             frame = refuse(
-                frame, _release.not_a_date("effectiveTime"), "not a date of the form YYYYMMDD", self.rejects,
-                file=place, field="effectiveTime",
-            )  # fmt: skip
+                frame,
+                _release.not_a_date("effectiveTime"),
+                "not a date of the form YYYYMMDD",
+                self.rejects,
+                file=place,
+                field="effectiveTime",
+            )
             # An id that is no number becomes one that no concept has, and is refused as such with the others.
             ids = [name for name, what in columns.items() if what == "id"]
             return frame.with_columns(
-                pl.col("effectiveTime").cast(pl.Int32), pl.col("active") == "1",
+                pl.col("effectiveTime").cast(pl.Int32),
+                pl.col("active") == "1",
                 *(pl.col(name).cast(pl.Int64, strict=False).fill_null(-1) for name in ids),
                 *([pl.col("id").cast(pl.Int64)] if key == "sctid" else [pl.col("id").hash()]),
-            )  # fmt: skip
+            )
 
         frame = _release.read_unquoted(
             member, ["id", "effectiveTime", "active", *columns], self.rejects, prepare=prepare
@@ -301,9 +324,15 @@ class _Reader:
         is_name = pl.col("typeId") == FSN
         stripped = pl.col("term").str.extract(_TAG, 1)
         names = names.select(
-            "id", "concept", language="languageCode", is_name=is_name,
-            string=pl.when(is_name).then(stripped.fill_null(pl.col("term"))).otherwise(pl.col("term")).str.strip_chars(),
-        )  # fmt: skip
+            "id",
+            "concept",
+            language="languageCode",
+            is_name=is_name,
+            string=pl.when(is_name)
+            .then(stripped.fill_null(pl.col("term")))
+            .otherwise(pl.col("term"))
+            .str.strip_chars(),
+        )
         names = self._with_preference(names)
         once = names.group_by("concept", "language", "string", maintain_order=True).agg(
             pl.col("is_name").any(), pl.col("is_name").all().alias("only_name"), pl.col("rank").min()
@@ -315,9 +344,14 @@ class _Reader:
         )
         codes = pl.Series(self.ids).cast(pl.String).gather(once["concept"])
         return once.select(
-            "concept", "string", "language", preferred=pl.col("rank").is_not_null(), source=_source(), code=codes,
+            "concept",
+            "string",
+            "language",
+            preferred=pl.col("rank").is_not_null(),
+            source=_source(),
+            code=codes,
             term_type=pl.when("only_name").then(pl.lit("FSN")).otherwise(pl.lit("SYN")),
-        )  # fmt: skip
+        )
 
     def _with_preference(self, names: pl.DataFrame) -> pl.DataFrame:
         """Add `rank`: the place in the option of the first dialect that prefers this synonym, or null."""
@@ -372,9 +406,10 @@ class _Reader:
         live = {int(self.ids[row]) for row in english["concept"].to_list() if self.active[row]}
         every, taken = Counter(words.values()), Counter(words[concept] for concept in live)
         labels = {
-            concept: word for concept, word in words.items()
+            concept: word
+            for concept, word in words.items()
             if word and (taken if concept in live else every)[word] == 1
-        }  # fmt: skip
+        }
         return labels | {IS_A: model.IS_A}
 
     def _relations(self, labels: dict[int, str]) -> pl.DataFrame:
@@ -383,9 +418,11 @@ class _Reader:
         found = self._at_concepts(found, "sourceId", "Relationship")
         found = self._at_concepts(found, "destinationId", "Relationship")
         return found.select(
-            head="sourceId", relation=_label("typeId", labels, found), tail="destinationId",
+            head="sourceId",
+            relation=_label("typeId", labels, found),
+            tail="destinationId",
             source=_source().cast(pl.Categorical),
-        )  # fmt: skip
+        )
 
     def _concrete_values(self, labels: dict[int, str]) -> pl.DataFrame:
         """Return attributes with a number or string for value, as properties: ("has_..._value", "500")."""
@@ -398,9 +435,11 @@ class _Reader:
         text = pl.col("value").str.strip_prefix("#")
         text = pl.when(pl.col("value").str.starts_with('"')).then(text.str.slice(1, text.str.len_chars() - 2))
         return found.select(
-            concept="sourceId", name=_label("typeId", labels, found),
-            value=text.otherwise(pl.col("value").str.strip_prefix("#")), source=_source(),
-        )  # fmt: skip
+            concept="sourceId",
+            name=_label("typeId", labels, found),
+            value=text.otherwise(pl.col("value").str.strip_prefix("#")),
+            source=_source(),
+        )
 
     def _live(self, kind: str, columns: dict[str, str]) -> pl.DataFrame:
         """Return active relationships that are not merely stated; the inferred form says all that those do."""

@@ -129,9 +129,12 @@ class _Reader:
         for name in (table.names[place] for place in fields.values()):
             if table.names.count(name) > 1:
                 raise InputError(
-                    f"column {name!r} stands more than once in the header: {table.names}", file=self.file,
-                    line=table.header_line, field=name, remedy="rename or remove all but one of them",
-                )  # fmt: skip
+                    f"column {name!r} stands more than once in the header: {table.names}",
+                    file=self.file,
+                    line=table.header_line,
+                    field=name,
+                    remedy="rename or remove all but one of them",
+                )
         for unused in sorted(name for place, name in enumerate(table.names) if place not in fields.values()):
             self.dropped[f"column {unused!r} of {member.name}"] += 1
         accept = self._relations if is_relations else self._terms
@@ -224,8 +227,9 @@ class _Reader:
         rows = rows.with_columns(
             default("language_column", language, pl.col("language_column").replace_strict(tags)).alias("language"),
             default("source_column", prefix).cast(_FEW).alias("source"),
-            pl.lit(self.file).cast(_FEW).alias("file"), concept=concept,
-        )  # fmt: skip
+            pl.lit(self.file).cast(_FEW).alias("file"),
+            concept=concept,
+        )
         is_first = concept.is_first_distinct()
         retired = default("retired_column", "").str.to_lowercase().is_in(TRUE)
         if "retired_column" not in rows.columns:
@@ -237,12 +241,18 @@ class _Reader:
         if "preferred_column" in rows.columns:
             preferred = pl.col("preferred_column").str.to_lowercase().is_in(TRUE)
         self._add(
-            "terms", rows, "concept", "source", string=pl.col("term_column"), language=pl.col("language").cast(_FEW),
+            "terms",
+            rows,
+            "concept",
+            "source",
+            string=pl.col("term_column"),
+            language=pl.col("language").cast(_FEW),
             scope=default("scope_column", "exact").str.to_lowercase().cast(_FEW),
             type=default("type_column", None, pl.col("type_column").replace_strict(types)).cast(_FEW),
             status=default("status_column", "official").str.to_lowercase().cast(_FEW),
-            code=default("code_column", pl.col("id_column.code")), preferred=preferred,
-        )  # fmt: skip
+            code=default("code_column", pl.col("id_column.code")),
+            preferred=preferred,
+        )
         if "definition_column" in rows.columns:
             text = pl.col("definition_column")
             self._add("definitions", rows, "concept", "source", "language", text=text, keep=text != "")
@@ -267,9 +277,13 @@ class _Reader:
         else:
             prefix = pl.col("id_column.prefix").cast(_FEW)
             self._add(
-                "relations", several, target, head=pl.col("concept"), relation=pl.lit(model.IS_A).cast(_FEW),
+                "relations",
+                several,
+                target,
+                head=pl.col("concept"),
+                relation=pl.lit(model.IS_A).cast(_FEW),
                 source=prefix,
-            )  # fmt: skip
+            )
 
     def _row_is_good(self, line: int, row: Row) -> bool:
         """Check the cells of a term row; report the first that is wrong."""
@@ -300,10 +314,14 @@ class _Reader:
         rows = self._identified(self._identified(cells, "head_column"), "tail_column")
         default = Defaults(rows.columns)
         self._add(
-            "relations", rows, head=pl.col("head_column.id"),
-            relation=default("relation_column", self.options.relation).cast(_FEW), tail=pl.col("tail_column.id"),
-            source=pl.col("head_column.prefix").cast(_FEW), file=pl.lit(self.file).cast(_FEW),
-        )  # fmt: skip
+            "relations",
+            rows,
+            head=pl.col("head_column.id"),
+            relation=default("relation_column", self.options.relation).cast(_FEW),
+            tail=pl.col("tail_column.id"),
+            source=pl.col("head_column.prefix").cast(_FEW),
+            file=pl.lit(self.file).cast(_FEW),
+        )
 
     # --- ids ---------------------------------------------------------------------------------------------------------
 

@@ -37,9 +37,14 @@ LAYOUTS = {
 # MRFILES calls the first column of MRRANK so.
 RANK_COLUMN = "MRRANK_RANK"
 UMLS = _rrf.Dialect(
-    prefix="UMLS", terms="MRCONSO", relations="MRREL", types="MRSTY", definitions="MRDEF", sources="MRSAB",
+    prefix="UMLS",
+    terms="MRCONSO",
+    relations="MRREL",
+    types="MRSTY",
+    definitions="MRDEF",
+    sources="MRSAB",
     ranks="MRRANK",
-)  # fmt: skip
+)
 LICENCE = "UMLS Metathesaurus License"
 RELEASE_NAME = re.compile(r"(?<!\d)((?:19|20)\d\d[A-C][A-C])(?![A-Za-z])")
 
@@ -51,15 +56,17 @@ class Options(Config):
     sources: str = Field("", description="SABs of terms, relations and definitions: SNOMEDCT_US,MSH,...")
     term_types: str = Field("", description="TTYs of terms: PT,SY,...")
     suppress: str = Field(
-        "", pattern=r"^[NOEY]?(,[NOEY])*$",
+        "",
+        pattern=r"^[NOEY]?(,[NOEY])*$",
         description="values of SUPPRESS to take: N is not suppressed, O obsolete, E by an editor, Y by its term type",
-    )  # fmt: skip
+    )
     semantic_types: str = Field("", description="concepts of these only, by TUI or name: T047,T033")
     preferred_language: str = Field("ENG", description="of the terms that concepts are called by, where they have any")
     relation_label: str = Field(
-        "both", pattern="^(rel|rela|both)$",
+        "both",
+        pattern="^(rel|rela|both)$",
         description="label of relations: rel (RO), rela (part_of; REL where empty) or both (RO:part_of)",
-    )  # fmt: skip
+    )
     self_relations: bool = Field(False, description="keep relations between two terms of one concept")
     retired: bool = Field(True, description="add the retired concepts of MRCUI with their replacements")
 
@@ -77,10 +84,12 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
         UsageError: an option names an unknown language or semantic type.
     """
     filters = _rrf.Filters(
-        languages=_rrf.language_codes("languages", options.languages), sources=_rrf.listed(options.sources),
-        term_types=_rrf.listed(options.term_types), suppression=_rrf.listed(options.suppress),
+        languages=_rrf.language_codes("languages", options.languages),
+        sources=_rrf.listed(options.sources),
+        term_types=_rrf.listed(options.term_types),
+        suppression=_rrf.listed(options.suppress),
         semantic_types=_rrf.listed(options.semantic_types),
-    )  # fmt: skip
+    )
     with _rrf.Release(paths, LAYOUTS, rejects) as release:
         release.read_layouts("MRFILES")
         release.rename("MRRANK", RANK_COLUMN, "RANK")

@@ -223,8 +223,9 @@ def generated_definitions(
     rows = rows_of(terminology, texts)
     live = {curie: row for curie, row in rows.items() if not terminology.retired[row]}
     for problem, count in (
-        ("no concept has this id", len(texts) - len(rows)), ("of a retired concept", len(rows) - len(live)),
-    ):  # fmt: skip
+        ("no concept has this id", len(texts) - len(rows)),
+        ("of a retired concept", len(rows) - len(live)),
+    ):
         if count:
             counts[f"generated: {problem}"] += count
     pairs = sorted((row, texts[curie]) for curie, row in live.items())

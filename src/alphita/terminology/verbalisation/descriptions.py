@@ -247,9 +247,14 @@ class _Facts:
     """What may be told of the concepts of rows `start` to `end`."""
 
     def __init__(
-        self, terminology: Terminology, start: int, end: int, named: NDArray[np.int32], withheld: Withheld,
+        self,
+        terminology: Terminology,
+        start: int,
+        end: int,
+        named: NDArray[np.int32],
+        withheld: Withheld,
         counts: Counter[str],
-    ) -> None:  # fmt: skip
+    ) -> None:
         triples = _between(terminology.triples, start, end)
         labels = terminology.relation_labels
         phrased = np.array([_is_told(label) for label in labels], bool)

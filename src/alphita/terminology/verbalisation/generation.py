@@ -184,9 +184,10 @@ def read_generated(
             del found[own]
     if not found:
         raise InputError(
-            "no generated definition is left", file=path,
+            "no generated definition is left",
+            file=path,
             remedy='give lines of {"concept_id": "…", "text": "…"}; the lines set aside say what is wrong',
-        )  # fmt: skip
+        )
     return {own: text for own, (_, text) in found.items()}
 
 
@@ -251,9 +252,11 @@ def _answers(path: Path) -> Iterator[tuple[str, str]]:
         concept_id, text = entry.get("concept_id"), entry.get("text")
         if not isinstance(concept_id, str) or not isinstance(text, str):
             raise InputError(
-                'not a line of {"concept_id": ..., "text": ...}', file=path, line=number,
+                'not a line of {"concept_id": ..., "text": ...}',
+                file=path,
+                line=number,
                 remedy="mend or remove the line, or choose another output",
-            )  # fmt: skip
+            )
         yield concept_id, text
 
 

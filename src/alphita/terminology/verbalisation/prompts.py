@@ -77,10 +77,11 @@ def prompt(terminology: Terminology, row: int, withheld: Withheld | None = None)
         ("Narrower concepts", _names(terminology, children, hidden)),
         ("Concepts beside it", _names(terminology, np.array(list(siblings), np.int32), hidden)),
         *_relations(terminology, row, hidden),
-        ("Existing definition", [
-            text for text in map(tidy, _definitions(terminology, row)) if text and not hidden.is_in(text)
-        ][:1]),
-    ]  # fmt: skip
+        (
+            "Existing definition",
+            [text for text in map(tidy, _definitions(terminology, row)) if text and not hidden.is_in(text)][:1],
+        ),
+    ]
     return "\n".join([TASK, "", *(f"{label}: {'; '.join(values)}" for label, values in lines if values)])
 
 
@@ -122,9 +123,12 @@ def read_prompts(path: Path | str) -> Iterator[tuple[str, str]]:
                     yield str(entry["concept_id"]), str(entry["prompt"])
                 except (ValueError, KeyError, TypeError):
                     raise InputError(
-                        'not a line of {"concept_id": ..., "prompt": ...}', file=path, line=number, value=line.strip(),
+                        'not a line of {"concept_id": ..., "prompt": ...}',
+                        file=path,
+                        line=number,
+                        value=line.strip(),
                         remedy="write the prompts anew: alphita terminology verbalise … --prompts FILE",
-                    ) from None  # fmt: skip
+                    ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"the prompts cannot be read: {error}", file=path) from None
 

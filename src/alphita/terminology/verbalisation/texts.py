@@ -103,9 +103,10 @@ def verbalise(
     texts = _in_order(found, counts)
     if not len(texts):
         raise InputError(
-            f"no concept has a text of the kinds asked for ({', '.join(kinds)})", file=terminology.path,
+            f"no concept has a text of the kinds asked for ({', '.join(kinds)})",
+            file=terminology.path,
             remedy="take descriptions too (they need relations or semantic types), or bring generated definitions",
-        )  # fmt: skip
+        )
     return texts
 
 

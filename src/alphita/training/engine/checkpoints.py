@@ -81,9 +81,10 @@ def load_latest(folder: Path, modules: Mapping[str, torch.nn.Module], optimizer:
     state: dict[str, Any] = json.loads((newest / "state.json").read_text())
     if state["modules"] != sorted(modules):
         raise InputError(
-            f"the checkpoint holds {state['modules']}, the run needs {sorted(modules)}", file=newest,
+            f"the checkpoint holds {state['modules']}, the run needs {sorted(modules)}",
+            file=newest,
             remedy="start again with --force",
-        )  # fmt: skip
+        )
     for name, module in modules.items():
         load_module(newest / f"{name}.safetensors", module)
     moments = load_file(newest / "optimizer.safetensors")

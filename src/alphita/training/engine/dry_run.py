@@ -126,9 +126,10 @@ def check_encoder(forward: TermForward) -> None:
     if not fits:
         kind = type(getattr(forward.module, "model", forward.module)).__name__
         raise InputError(
-            f"{kind} does not encode a term as BERT does: {problem}", file=forward.encoder.folder,
+            f"{kind} does not encode a term as BERT does: {problem}",
+            file=forward.encoder.folder,
             remedy="take an encoder such as BERT, RoBERTa, XLM-R or ELECTRA",
-        )  # fmt: skip
+        )
 
 
 def _peak(device: torch.device) -> int:

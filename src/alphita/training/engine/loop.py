@@ -117,10 +117,22 @@ class LoopPlan:
         """Return the plan of a recipe's config; `length` replaces the config's own."""
         own = length or Length(config.steps, config.warmup_steps, config.learning_rate)
         return cls(
-            own.steps, own.warmup_steps, own.learning_rate, config.accumulation, config.clip, config.weight_decay,
-            config.log_every, config.evaluate_every, config.checkpoint_every, config.schedule, config.ema, config.keep,
-            config.tensorboard, config.start_share, config.tokens_at_once,
-        )  # fmt: skip
+            own.steps,
+            own.warmup_steps,
+            own.learning_rate,
+            config.accumulation,
+            config.clip,
+            config.weight_decay,
+            config.log_every,
+            config.evaluate_every,
+            config.checkpoint_every,
+            config.schedule,
+            config.ema,
+            config.keep,
+            config.tensorboard,
+            config.start_share,
+            config.tokens_at_once,
+        )
 
 
 def learning_rate_factor(step: int, warmup: int, total: int, schedule: str = "linear") -> float:
@@ -234,11 +246,12 @@ def fit(
                 if last or _due(done, plan.log_every):
                     seconds = time.perf_counter() - clock
                     figures = _means(scalars) | {
-                        "learning_rate": plan.learning_rate * factor, "gradient_norm": float(norm),
+                        "learning_rate": plan.learning_rate * factor,
+                        "gradient_norm": float(norm),
                         "rows_per_second": float(totals["rows"]) / seconds if "rows" in totals else 0.0,
                         "idle_share": (micro.waited - waited) / seconds,
                         "steps_per_second": (done - logged) / seconds,
-                    }  # fmt: skip
+                    }
                     totals, clock, waited, logged = {}, time.perf_counter(), micro.waited, done
                     log.write({"step": done, **figures})
                     progress.note(f"loss {figures['loss']:.4g}, {figures['rows_per_second']:,.0f} terms/s")
@@ -445,9 +458,10 @@ def _open_run(work: Path, fingerprint: str, resume: bool, micro: MicroSteps, pla
     begun = json.loads(run.read_text())
     if begun["fingerprint"] != fingerprint:
         raise InputError(
-            "the unfinished run had another recipe, config, encoder, terminology or split", file=work,
+            "the unfinished run had another recipe, config, encoder, terminology or split",
+            file=work,
             remedy="give what it was started with, or start again with --force",
-        )  # fmt: skip
+        )
     for kind, size in zip(micro.kinds, begun["tokens_at_once"], strict=True):
         kind.tokens_at_once = size
 

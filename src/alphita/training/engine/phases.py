@@ -59,10 +59,11 @@ class Phase:
             if self.force:
                 return None
             raise InputError(
-                "the unfinished run had another recipe, config, encoder, terminology or split", file=self.out,
+                "the unfinished run had another recipe, config, encoder, terminology or split",
+                file=self.out,
                 remedy="give what it was started with; or use --force, and --resume too if an unfinished run was to "
                 "replace it",
-            )  # fmt: skip
+            )
         figures: dict[str, float] = manifest["figures"]
         return figures
 

@@ -119,9 +119,13 @@ def greedy(members: Mapping[str, Member], score: Callable[[dict[str, torch.Tenso
         if value >= best:
             soup, best = [*soup, name], value
     return Soup(
-        uniform({name: members[name] for name in soup}), tuple(order), tuple(alone[name] for name in order),
-        tuple(gains), tuple(name in soup for name in order), best,
-    )  # fmt: skip
+        uniform({name: members[name] for name in soup}),
+        tuple(order),
+        tuple(alone[name] for name in order),
+        tuple(gains),
+        tuple(name in soup for name in order),
+        best,
+    )
 
 
 class _Opened(Protocol):
@@ -154,9 +158,10 @@ def _open(member: Member) -> Iterator[_Opened]:
         file = safe_open(path, framework="pt")
     except (OSError, SafetensorError) as error:
         raise InputError(
-            f"cannot be read as weights: {error}", file=path,
+            f"cannot be read as weights: {error}",
+            file=path,
             remedy="give a .safetensors file, or a model's folder with its model.safetensors",
-        ) from None  # fmt: skip
+        ) from None
     with file:
         yield file
 
@@ -180,8 +185,9 @@ def _alike(states: Mapping[str, _Opened], key: str) -> list[torch.Tensor]:
     (base, first), *others = tensors.items()
     for name, tensor in others:
         for what, one, other in (
-            ("shape", tuple(tensor.shape), tuple(first.shape)), ("precision", tensor.dtype, first.dtype),
-        ):  # fmt: skip
+            ("shape", tuple(tensor.shape), tuple(first.shape)),
+            ("precision", tensor.dtype, first.dtype),
+        ):
             if one != other:
                 raise InputError(
                     f"{name!r} has another {what} of {key!r} ({one}) than {base!r} ({other})", remedy=REMEDY

@@ -54,9 +54,13 @@ class SoupRun:
         check(members)
         hashes = {name: artefact.hash_file(member / "model.safetensors") for name, member in members.items()}
         self._facts = {
-            "recipe": recipe, "phase": phase.name, "config": decisive(config), "seed": config.seed, "members": hashes,
+            "recipe": recipe,
+            "phase": phase.name,
+            "config": decisive(config),
+            "seed": config.seed,
+            "members": hashes,
             **facts,
-        }  # fmt: skip
+        }
         self.done = phase.finished(runs.fingerprint(self._facts))
         if self.done is None and self._ranks.first:
             runs.check(phase.out, resume=phase.resume, force=phase.force)
@@ -147,9 +151,10 @@ def check(members: Mapping[str, Path]) -> None:
         if differs:
             told = ", ".join(f"{key} {found[key]} instead of {facts[first][key]}" for key in differs)
             raise InputError(
-                f"the member {name!r} differs from {first!r}: {told}", file=members[name],
+                f"the member {name!r} differs from {first!r}: {told}",
+                file=members[name],
                 remedy="average models that were trained from one encoder with the same settings",
-            )  # fmt: skip
+            )
 
 
 def _load(encoder: TermEncoder, weights: Mapping[str, torch.Tensor]) -> None:
@@ -162,9 +167,10 @@ def _load(encoder: TermEncoder, weights: Mapping[str, torch.Tensor]) -> None:
         encoder.module.model.load_state_dict(dict(weights))
     except RuntimeError as error:
         raise InputError(
-            f"the soup's weights do not fit: {str(error).strip().splitlines()[-1].strip()}", file=encoder.folder,
+            f"the soup's weights do not fit: {str(error).strip().splitlines()[-1].strip()}",
+            file=encoder.folder,
             remedy="take members that were trained here",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _shown(figures: Mapping[str, float]) -> str:

@@ -62,9 +62,10 @@ def check(teacher: TermEncoder, dim: int) -> None:
     """
     if teacher.dim != dim:
         raise InputError(
-            f"the teacher's vectors have {teacher.dim} numbers and the student's {dim}", file=teacher.folder,
+            f"the teacher's vectors have {teacher.dim} numbers and the student's {dim}",
+            file=teacher.folder,
             remedy="take a student whose vectors are as long as the teacher's",
-        )  # fmt: skip
+        )
 
 
 def encode(teacher: TermEncoder, strings: Sequence[str], work: Path, *, unit: bool = False) -> None:
@@ -124,9 +125,10 @@ def _done(work: Path, made_with: list[Any]) -> int:
     # A run that has begun to train has its vectors.
     if note["made_with"] != made_with or (note["done"] < made_with[2] and (work / "run.json").exists()):
         raise InputError(
-            "the unfinished run had another recipe, config, encoder, teacher, terminology or split", file=work,
+            "the unfinished run had another recipe, config, encoder, teacher, terminology or split",
+            file=work,
             remedy="give what it was started with, or start again with --force",
-        )  # fmt: skip
+        )
     return int(note["done"])
 
 

@@ -97,7 +97,8 @@ def _store(folder: Path, ids: NDArray[np.int32], offsets: NDArray[np.int64]) -> 
         shutil.rmtree(aside, ignore_errors=True)
     tables = sorted(
         (path for path in folder.parent.iterdir() if not path.name.startswith(".")),
-        key=lambda path: path.stat().st_mtime, reverse=True,
-    )  # fmt: skip
+        key=lambda path: path.stat().st_mtime,
+        reverse=True,
+    )
     for old in tables[TABLES_KEPT:]:
         shutil.rmtree(old, ignore_errors=True)

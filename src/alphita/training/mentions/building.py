@@ -104,15 +104,24 @@ def build(
     fold = Fold(settings.languages[0] if len(settings.languages) == 1 else None, settings.accents)
     hidden = split.cleaned if split else frozenset()
     forms = collect(
-        terminology, fold, languages=settings.languages, held_out=hidden, ambiguous=settings.ambiguous,
-        acronyms=settings.acronyms, least=settings.least_characters, stop=fold.keys(settings.stop),
-    )  # fmt: skip
+        terminology,
+        fold,
+        languages=settings.languages,
+        held_out=hidden,
+        ambiguous=settings.ambiguous,
+        acronyms=settings.acronyms,
+        least=settings.least_characters,
+        stop=fold.keys(settings.stop),
+    )
     # Held-out strings are searched by themselves too: a name may cover one, or begin before it.
     matcher, held_out = Matcher(forms, fold), HeldOut(frozenset() if settings.held_out_text else hidden)
     reservoir = Reservoir(
-        len(forms.strings), settings.contexts, window=settings.window, seed=settings.seed,
+        len(forms.strings),
+        settings.contexts,
+        window=settings.window,
+        seed=settings.seed,
         spare_held_out=not settings.held_out_text,
-    )  # fmt: skip
+    )
     counts = dict.fromkeys(("documents", "empty", "words", "mentions", "homonyms", "held_out"), 0)
     counts |= {"sequences": 0, "sequences_without_mention": 0, "sequences_with_held_out": 0}
     with (
@@ -134,26 +143,36 @@ def build(
         if not counts["mentions"]:
             raise InputError(
                 f"no name of the terminology occurs in it: {counts['words']:,} words, {len(forms.strings):,} names",
-                file=corpus[0] if corpus else None, remedy="look at --language and --text-field",
-            )  # fmt: skip
+                file=corpus[0] if corpus else None,
+                remedy="look at --language and --text-field",
+            )
         met = reservoir.counts > 0
         counts |= {"forms": int(met.sum()), "rejected": rejects.count}
         counts |= _write_windows(reservoir, tokenizer, settings.window, kept_windows)
         if not counts["windows"] and not counts["sequences"] and not counts["windows_near_held_out"]:
             raise InputError(
-                f"none of its {counts['mentions']:,} mentions fits a window", field="window", value=settings.window,
-                file=corpus[0] if corpus else None, remedy="give a longer one, such as the paper's 32",
-            )  # fmt: skip
+                f"none of its {counts['mentions']:,} mentions fits a window",
+                field="window",
+                value=settings.window,
+                file=corpus[0] if corpus else None,
+                remedy="give a longer one, such as the paper's 32",
+            )
         numbers = (np.cumsum(met) - 1).astype(np.int32)
         kept_windows.finish(numbers)
         kept_sequences.finish(numbers)
         counts["concepts"] = _write_forms(draft.path, forms, reservoir.counts, terminology)
-        draft.fields.update({
-            "counts": counts, "left_out": forms.left_out, "config": settings.model_dump(mode="json"),
-            "terminology": terminology.content_hash, "split": split.hash if split else None,
-            "tokenizer_hash": tokenizer_hash, "special_tokens": specials.__dict__,
-            "corpus": {str(file): artefact.hash_file(file) for file in corpus},
-        })  # fmt: skip
+        draft.fields.update(
+            {
+                "counts": counts,
+                "left_out": forms.left_out,
+                "config": settings.model_dump(mode="json"),
+                "terminology": terminology.content_hash,
+                "split": split.hash if split else None,
+                "tokenizer_hash": tokenizer_hash,
+                "special_tokens": specials.__dict__,
+                "corpus": {str(file): artefact.hash_file(file) for file in corpus},
+            }
+        )
     return counts
 
 

@@ -182,12 +182,7 @@ def windows(contexts: Sequence[Context], tokenizer: Tokenizer, length: int) -> l
 
 
 def sequences(
-    texts: Sequence[str],
-    matches: Matches,
-    tokenizer: Tokenizer,
-    *,
-    length: int,
-    most: int,
+    texts: Sequence[str], matches: Matches, tokenizer: Tokenizer, *, length: int, most: int
 ) -> Iterator[Tokens]:
     """Cut texts with mentions into sequences of at most `length` tokens and `most` mentions.
 

@@ -123,8 +123,9 @@ def in_time(store: ReviewStore, *, projects: Sequence[str] = (), share: float = 
     if len(reviewed) < LEAST:
         raise InputError(
             f"only {len(reviewed)} mentions are settled by a person; at least {LEAST} are needed to learn from",
-            file=getattr(store, "path", None), remedy="review more first",
-        )  # fmt: skip
+            file=getattr(store, "path", None),
+            remedy="review more first",
+        )
     reviewed.sort(key=lambda one: one.decision)
     first = len(reviewed) - round(share * len(reviewed))
     return InTime(
@@ -161,10 +162,17 @@ def overlay(base: Terminology, learned: Sequence[Reviewed], out: Path, *, force:
             counts["a term of its concept already"] += 1
         else:
             counts["added"] += 1
-            added.append({
-                "concept": row, "string": one.mention, "language": one.language or usual, "preferred": False,
-                "scope": SCOPES[one.relation or "exact"], "status": "candidate", "source": SOURCE,
-            })  # fmt: skip
+            added.append(
+                {
+                    "concept": row,
+                    "string": one.mention,
+                    "language": one.language or usual,
+                    "preferred": False,
+                    "scope": SCOPES[one.relation or "exact"],
+                    "status": "candidate",
+                    "source": SOURCE,
+                }
+            )
     if not added:
         raise InputError(
             "no accepted mention is new to this terminology", file=base.path, remedy="is it the one that was reviewed?"
@@ -259,9 +267,14 @@ def found_right(normalizer: Normalizer, held_out: Sequence[Reviewed]) -> dict[st
 
 
 def taught(
-    base: Terminology, decisions: InTime, out: Path, *, exclude: frozenset[str] = frozenset(), force: bool = False,
+    base: Terminology,
+    decisions: InTime,
+    out: Path,
+    *,
+    exclude: frozenset[str] = frozenset(),
+    force: bool = False,
     resume: bool = False,
-) -> Taught:  # fmt: skip
+) -> Taught:
     """Write what a recipe learns from, beside the model: OUT.terminology and OUT.hard_negatives.csv.
 
     OUT.decisions.json keeps the decisions, for an unfinished run learns from those, and is measured on those, that it
@@ -281,10 +294,12 @@ def taught(
     if resume and folder.exists() and triples.exists() and kept.exists():
         return Taught(load_terminology(folder), triples, *_kept(kept))
     counts: dict[str, Any] = {
-        "learned": len(decisions.learned), "held_out": len(decisions.held_out), "left_out": decisions.left_out,
+        "learned": len(decisions.learned),
+        "held_out": len(decisions.held_out),
+        "left_out": decisions.left_out,
         "synonyms": overlay(base, decisions.learned, folder, force=force),
         "hard_negatives": hard_negatives(base, decisions.learned, triples, exclude),
-    }  # fmt: skip
+    }
     with artefact.atomic_file(kept, "w", private=True) as file:
         json.dump({"counts": counts, **decisions._asdict()}, file, default=asdict)
     return Taught(load_terminology(folder), triples, decisions, counts)
@@ -343,7 +358,11 @@ def _reviewed(row: ReviewRow, decision: Decision) -> Reviewed:
     above = [one for one in row.candidates if one.concept_id != concept and one.matched_term]
     wrong = [one for one in above if one.rank < chosen.rank] if chosen is not None else above[:1]
     return Reviewed(
-        row.mention, concept, (decision.relation or "exact") if concept is not None else None,
-        tuple(str(one.matched_term) for one in wrong), chosen.language if chosen is not None else None, decision.id,
+        row.mention,
+        concept,
+        (decision.relation or "exact") if concept is not None else None,
+        tuple(str(one.matched_term) for one in wrong),
+        chosen.language if chosen is not None else None,
+        decision.id,
         means,
-    )  # fmt: skip
+    )

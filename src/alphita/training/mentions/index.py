@@ -72,8 +72,9 @@ class HardNegatives:
         if found.shape != (len(prototypes), self._wanted):
             raise InputError(
                 f"there are negatives of {len(found):,} prototypes, and not of the {len(prototypes):,} that are drawn",
-                file=path, remedy="it is of another version of alphita: start again with --force",
-            )  # fmt: skip
+                file=path,
+                remedy="it is of another version of alphita: start again with --force",
+            )
         self.step, self._prototypes, self._found = step, prototypes, found
 
     def guess(self, prototypes: Int64) -> None:

@@ -82,30 +82,38 @@ def read(
     vectors = EntityVectors.load(graph)
     if split is not None and split.triples and vectors.facts.get("split_hash") != split.hash:
         raise InputError(
-            "the graph was trained without this split, which holds triples out", file=vectors.path,
+            "the graph was trained without this split, which holds triples out",
+            file=vectors.path,
             remedy="train it with the same --split",
-        )  # fmt: skip
+        )
     of_concept, _ = vectors.rows_of_terminology(terminology)
     rows = found.rows_in(terminology)
     entity = np.where(rows >= 0, of_concept[rows], NO_ENTITY)
     if not (entity >= 0).any():
         raise InputError(
-            f"none of the {len(entity):,} concepts mentioned in {found.path} has a vector", file=vectors.path,
-            value=found.concept_ids[0], remedy="train the graph on the terminology that the mentions are of",
-        )  # fmt: skip
+            f"none of the {len(entity):,} concepts mentioned in {found.path} has a vector",
+            file=vectors.path,
+            value=found.concept_ids[0],
+            remedy="train the graph on the terminology that the mentions are of",
+        )
     several = np.diff(found.form_offsets) > 1
     gold = np.where(several, NO_ENTITY, entity[found.form_concept]).astype(np.int64)
     met = np.bincount(found.sequences.mentions[:, 2], minlength=len(gold))
     counts = {
-        "sequences": len(found.sequences), "mentions": int(met.sum()), "homonyms": int(met[several].sum()),
-        "without_entity": int(met[~several & (gold < 0)].sum()), "concepts": len(entity),
-        "concepts_with_entity": int((entity >= 0).sum()), "entities": len(vectors),
-    }  # fmt: skip
+        "sequences": len(found.sequences),
+        "mentions": int(met.sum()),
+        "homonyms": int(met[several].sum()),
+        "without_entity": int(met[~several & (gold < 0)].sum()),
+        "concepts": len(entity),
+        "concepts_with_entity": int((entity >= 0).sum()),
+        "entities": len(vectors),
+    }
     if counts["mentions"] == counts["homonyms"] + counts["without_entity"]:
         raise InputError(
-            "no mention of its sequences names one concept that the graph has", file=found.path,
+            "no mention of its sequences names one concept that the graph has",
+            file=found.path,
             remedy="give a larger corpus, or a graph of more concepts",
-        )  # fmt: skip
+        )
     made_of = {"mentions": found.content_hash, "graph": artefact.open_manifest(graph, store.KIND)["content_hash"]}
     return LinkedMentions(found, vectors.vectors, gold, counts, made_of)
 
@@ -113,11 +121,8 @@ def read(
 def _check_mentions(found: Mentions, terminology: Terminology, split: Split | None) -> None:
     if found.manifest["terminology"] != terminology.content_hash:
         raise InputError(
-            "was made with another terminology", file=found.path,
-            remedy="make it again with the terminology given here",
-        )  # fmt: skip
+            "was made with another terminology", file=found.path, remedy="make it again with the terminology given here"
+        )
     check_split(found, split)
     if not len(found.sequences):
-        raise InputError(
-            "has no sequences, only windows", file=found.path, remedy=f"{REMEDY} --sequence-tokens 128"
-        )  # fmt: skip
+        raise InputError("has no sequences, only windows", file=found.path, remedy=f"{REMEDY} --sequence-tokens 128")

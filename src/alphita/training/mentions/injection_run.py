@@ -104,9 +104,8 @@ def inject_entities(
     # The encoder, still plain.
     torch.manual_seed(config.seed)
     trained = TermEncoder.load(
-        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
-        device=ranks.device(),
-    )  # fmt: skip
+        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
+    )
     forward = TermForward(trained, precision=config.precision, dropout=config.dropout)
     dry_run.check_encoder(forward)
     if isinstance(trained.module.model, InjectedBert):
@@ -122,10 +121,15 @@ def inject_entities(
         tell(line)
     deciding = {key: value for key, value in decisive(config).items() if key not in ("mentions", "graph")}
     facts = {
-        "recipe": recipe, "phase": phase.name, "config": deciding, "seed": config.seed,
-        "encoder": trained.content_hash, "terminology": terminology.content_hash,
-        "split": split.hash if split else None, **data.made_of,
-    }  # fmt: skip
+        "recipe": recipe,
+        "phase": phase.name,
+        "config": deciding,
+        "seed": config.seed,
+        "encoder": trained.content_hash,
+        "terminology": terminology.content_hash,
+        "split": split.hash if split else None,
+        **data.made_of,
+    }
     work = runs.folder(phase.out)
     done = phase.finished(runs.fingerprint(facts))
     if processes.first and not phase.dry_run:
@@ -141,9 +145,12 @@ def inject_entities(
     dev, rows = np.sort(shuffled[: settings.dev_sequences]), np.sort(shuffled[settings.dev_sequences :])
     if not len(rows):
         raise InputError(
-            f"all {len(dev):,} sequences are held out to score with", file=data.mentions.path,
-            field="dev_sequences", value=settings.dev_sequences, remedy="hold out fewer, or give a larger corpus",
-        )  # fmt: skip
+            f"all {len(dev):,} sequences are held out to score with",
+            file=data.mentions.path,
+            field="dev_sequences",
+            value=settings.dev_sequences,
+            remedy="hold out fewer, or give a larger corpus",
+        )
 
     # The model: the head that guesses tokens, and entities between two layers.
     head = MaskedLanguageHead.of(trained, seed=config.seed)
@@ -158,9 +165,17 @@ def inject_entities(
     # Objective and loop.
     batches = SequenceBatches(rows, batch=settings.batch, seed=config.seed)
     steps = InjectionSteps(
-        injected, head, data, batches, masking, seed=config.seed, linking=settings.linking, bf16=forward.bf16,
-        tokens_at_once=config.tokens_at_once, ranks=processes,
-    )  # fmt: skip
+        injected,
+        head,
+        data,
+        batches,
+        masking,
+        seed=config.seed,
+        linking=settings.linking,
+        bf16=forward.bf16,
+        tokens_at_once=config.tokens_at_once,
+        ranks=processes,
+    )
     # Of the starting weights only the encoder's are mixed in: the injection has none from before.
     plan = LoopPlan.of(config, length)
     modules = _modules(injected, head)
@@ -177,21 +192,31 @@ def inject_entities(
         return linking_accuracy(injected, data, dev, batch=settings.batch, bf16=forward.bf16)
 
     figures = fit(
-        modules, steps, plan, work, fingerprint=runs.fingerprint(facts), resume=phase.resume,
-        evaluate=dev_score if len(dev) else None, describe=lambda number: ", ".join(steps.names(number)),
-        ranks=processes, label=f"training {recipe}",
-    )  # fmt: skip
+        modules,
+        steps,
+        plan,
+        work,
+        fingerprint=runs.fingerprint(facts),
+        resume=phase.resume,
+        evaluate=dev_score if len(dev) else None,
+        describe=lambda number: ", ".join(steps.names(number)),
+        ranks=processes,
+        label=f"training {recipe}",
+    )
 
     # The model.
     if processes.first:
         if len(dev):
             figures |= dev_score()
         runs.save_model(
-            phase.out, trained, work, force=phase.force,
+            phase.out,
+            trained,
+            work,
+            force=phase.force,
             fields=manifest_fields(phase, facts, figures)
             | {"config": config.model_dump(), "layer": layer, "counts": data.counts},
             tensors={NAME: head.state_dict()},
-        )  # fmt: skip
+        )
     processes.wait()
     return figures
 
@@ -212,5 +237,6 @@ def _check_lengths(data: LinkedMentions, encoder: TermEncoder) -> None:
     if longest > positions:
         raise InputError(
             f"its longest sequence has {longest} tokens, and the encoder has {positions} positions",
-            file=data.mentions.path, remedy=f"make it again with --sequence-tokens {positions - special}",
-        )  # fmt: skip
+            file=data.mentions.path,
+            remedy=f"make it again with --sequence-tokens {positions - special}",
+        )

@@ -241,9 +241,12 @@ class InjectionSteps(PartSteps[_Ready]):
         own = self.ranks.share(lengths)[self.ranks.rank]
         parts = [self._part(batch.some(np.sort(rows))) for rows in packed.within(own, lengths, self.tokens_at_once)]
         return _Ready(
-            parts, max(1, int((batch.labels != NOT_MASKED).sum())), max(1, int((batch.gold >= 0).sum())),
-            len(batch.mentions), max((part.packing.tokens for part in parts), default=0),
-        )  # fmt: skip
+            parts,
+            max(1, int((batch.labels != NOT_MASKED).sum())),
+            max(1, int((batch.gold >= 0).sum())),
+            len(batch.mentions),
+            max((part.packing.tokens for part in parts), default=0),
+        )
 
     def _part(self, batch: MaskedSequences) -> _Part:
         packing = _packing(batch, self.device)

@@ -112,9 +112,19 @@ def train_margins(
 
     vectors = open_graph(config, split) if config.version == "v3" else None
     run = MentionRun(
-        recipe, config, terminology, str(encoder), phase.out, mentions=config.mentions, contexts=config.contexts,
-        bare=config.bare, split=split, resume=phase.resume, force=phase.force, dry_run=phase.dry_run,
-    )  # fmt: skip
+        recipe,
+        config,
+        terminology,
+        str(encoder),
+        phase.out,
+        mentions=config.mentions,
+        contexts=config.contexts,
+        bare=config.bare,
+        split=split,
+        resume=phase.resume,
+        force=phase.force,
+        dry_run=phase.dry_run,
+    )
     rows = run.rows
 
     # Data: virtual batches of prototypes, each with k positives and m possible hard negatives.
@@ -183,9 +193,14 @@ def train_margins(
         else:  # equation (3)
             entities = entity_of[concept]
             value = ms_v3(
-                e, concept, table[entities.clamp(min=0)], entities >= 0, detach_margin=config.detach_margin,
-                lambda_n=config.lambda_n, **constants,
-            )  # fmt: skip
+                e,
+                concept,
+                table[entities.clamp(min=0)],
+                entities >= 0,
+                detach_margin=config.detach_margin,
+                lambda_n=config.lambda_n,
+                **constants,
+            )
         return {"loss": value}
 
     # Loop, and the model.
@@ -213,8 +228,9 @@ def open_graph(config: MarginTraining, split: Split | None) -> EntityVectors:
         made = "with another split" if noted else "without a split"
         raise InputError(
             f"these vectors were made {made}, so they may have learnt triples that training holds out",
-            file=config.graph, remedy="train them with this --split: alphita graph train MODEL --split X.split",
-        )  # fmt: skip
+            file=config.graph,
+            remedy="train them with this --split: alphita graph train MODEL --split X.split",
+        )
     return vectors
 
 
@@ -234,6 +250,10 @@ def sampler_of(rows: MentionRows, n_concepts: int, config: MarginTraining) -> Me
 
     concepts = OfForms(np.arange(len(rows.name_concepts) + 1), rows.name_concepts, n_concepts)
     return MentionSampler(
-        rows.names, concepts, seed=config.seed, batch=config.prototypes, positives=config.positives,
+        rows.names,
+        concepts,
+        seed=config.seed,
+        batch=config.prototypes,
+        positives=config.positives,
         prototypes_a_concept=config.prototypes_a_concept,
-    )  # fmt: skip
+    )

@@ -104,9 +104,12 @@ def distil_plain(
     start = without_injection(injected, device=ranks.device())
     config = config.model_copy(update={"max_length": teacher.max_length, "pooling": teacher.pooling})
     names = TrainingNames(
-        terminology, exclude=split.cleaned if split else frozenset(), dev=config.dev_synonyms, seed=config.seed,
+        terminology,
+        exclude=split.cleaned if split else frozenset(),
+        dev=config.dev_synonyms,
+        seed=config.seed,
         languages=language_weights(config.languages),
-    )  # fmt: skip
+    )
     strings = list(dict.fromkeys(names.strings))
     phases = Phases(out, ["plain"], resume=resume, force=force, dry_run=dry_run)
     phases.check()
@@ -116,9 +119,10 @@ def distil_plain(
             start.save(work / "start", onnx=False)
         processes.wait()
         facts = {
-            "injected": teacher.content_hash, "terminology": terminology.content_hash,
+            "injected": teacher.content_hash,
+            "terminology": terminology.content_hash,
             "split": split.hash if split else None,
-        }  # fmt: skip
+        }
         run = SentenceRun("plain_export", phases["plain"], config, work / "start", facts)
         if run.done is not None:
             return run.done
@@ -149,9 +153,14 @@ def distil_plain(
             }
 
         figures = run.fit(
-            strings, draw, loss, Length(config.steps, config.warmup_steps, config.learning_rate),
-            sizes=f"names: {len(strings):,}", names=names, dev=compare,
-        )  # fmt: skip
+            strings,
+            draw,
+            loss,
+            Length(config.steps, config.warmup_steps, config.learning_rate),
+            sizes=f"names: {len(strings):,}",
+            names=names,
+            dev=compare,
+        )
     if processes.first and not dry_run:
         shutil.rmtree(phases.folder, ignore_errors=True)
     return figures

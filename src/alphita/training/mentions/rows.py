@@ -94,9 +94,10 @@ def mention_rows(
         chosen = _some(owners, contexts, seed)
         if not len(chosen):
             raise InputError(
-                f"none of its {len(owners):,} windows is of a name that trains: {reasons}", file=mentions.path,
+                f"none of its {len(owners):,} windows is of a name that trains: {reasons}",
+                file=mentions.path,
                 remedy="make it of this terminology: alphita mentions CORPUS -t X.terminology",
-            )  # fmt: skip
+            )
         left_out |= reasons
         tables.append(_tokens_of_windows(mentions, chosen, tags))
         found.append(owners[chosen])
@@ -110,18 +111,15 @@ def mention_rows(
     concepts = name_concepts[owner]
     if np.bincount(concepts, minlength=1).max() < 2:
         raise InputError(
-            "no concept has two names or contexts to train on, so there are no positives", file=terminology.path,
+            "no concept has two names or contexts to train on, so there are no positives",
+            file=terminology.path,
             remedy="import the terminology with its synonyms, or give contexts: alphita mentions, --set mentions=...",
-        )  # fmt: skip
+        )
     return MentionRows(_joined(tables), owner, concepts, name_concepts, windows, left_out)
 
 
 def _owners(
-    names: TrainingNames,
-    homonym: NDArray[np.bool_],
-    name_concepts: Int64,
-    terminology: Terminology,
-    mentions: Mentions,
+    names: TrainingNames, homonym: NDArray[np.bool_], name_concepts: Int64, terminology: Terminology, mentions: Mentions
 ) -> tuple[Int64, dict[str, int]]:
     """Return the name that each window mentions, -1 where it does not train, and why how many do not."""
     number = {

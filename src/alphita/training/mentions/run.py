@@ -76,18 +76,25 @@ class MentionRun(TermRun):
             tagged = with_tags(encoder, Path(self._tagged.name), seed=config.seed)
             if opened.manifest["tokenizer_hash"] not in tagged.tokenizer_hashes:
                 raise InputError(
-                    "its tokens are of another tokenizer than the encoder's", file=mentions,
+                    "its tokens are of another tokenizer than the encoder's",
+                    file=mentions,
                     remedy=f"make it again with this encoder: alphita mentions CORPUS --encoder {encoder}",
-                )  # fmt: skip
+                )
             encoder, self.tags = tagged.encoder, tagged.ids
         super().__init__(
             recipe, config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run
         )
         self.forward = MentionForward(self.encoder, self.tags, precision=config.precision, dropout=config.dropout)
         self.rows: MentionRows = mention_rows(
-            self.names, self.encoder, terminology, opened, tags=self.tags, contexts=contexts, bare=bare,
+            self.names,
+            self.encoder,
+            terminology,
+            opened,
+            tags=self.tags,
+            contexts=contexts,
+            bare=bare,
             seed=config.seed,
-        )  # fmt: skip
+        )
         # Artefacts go by their hashes, here and in `depends_on`; where they lie may change until the run goes on.
         decisive = cast(dict[str, object], self._facts["config"])
         self._facts["config"] = {name: value for name, value in decisive.items() if name not in ("mentions", "graph")}
@@ -114,9 +121,15 @@ class MentionRun(TermRun):
     ) -> dict[str, float]:
         """Train on rows; see `TermRun.fit`."""
         return self.fit(
-            draw, loss, fields=fields, before_step=before_step, fence=fence, length=length, tokens=self.rows.tokens,
+            draw,
+            loss,
+            fields=fields,
+            before_step=before_step,
+            fence=fence,
+            length=length,
+            tokens=self.rows.tokens,
             name=self._name,
-        )  # fmt: skip
+        )
 
     def _name(self, row: int) -> str:
         return self.names.strings[self.rows.names[row]]
@@ -130,6 +143,7 @@ class MentionRun(TermRun):
         longest = int(lengths.max())
         if layout.read(self.encoder.folder, max_length=longest)[1].max_length < longest:
             raise InputError(
-                f"its longest window has {longest} tokens, more than the encoder has positions for", file=mentions.path,
+                f"its longest window has {longest} tokens, more than the encoder has positions for",
+                file=mentions.path,
                 remedy="make it again with a smaller --window",
-            )  # fmt: skip
+            )

@@ -173,9 +173,10 @@ class Mentions:
         mentions = cls(Path(path))
         if tokenizer_hash is not None and mentions.manifest.get("tokenizer_hash") != tokenizer_hash:
             raise InputError(
-                "its tokens are of another tokenizer than the encoder's", file=path,
+                "its tokens are of another tokenizer than the encoder's",
+                file=path,
                 remedy="make it again with this encoder: alphita mentions CORPUS --encoder …",
-            )  # fmt: skip
+            )
         return mentions
 
     @property
@@ -278,6 +279,5 @@ def check_split(mentions: Mentions, split: Split | None) -> None:
         )
     if split is not None and mentions.manifest["config"]["held_out_text"]:
         raise InputError(
-            "held-out strings stand in its texts", file=mentions.path,
-            remedy="make it again without --held-out-text",
-        )  # fmt: skip
+            "held-out strings stand in its texts", file=mentions.path, remedy="make it again without --held-out-text"
+        )

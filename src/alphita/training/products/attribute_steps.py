@@ -99,9 +99,14 @@ class AttributeSteps(TermSteps):
         self.batches = len(products.pairs) / batch
         self._walk = EpochWalk(len(products.pairs), batch, [seed, ORDER])
         super().__init__(
-            forward, tokenize(forward.encoder, self.texts), self._batch, self._loss, seed=seed,
-            tokens_at_once=tokens_at_once, ranks=ranks,
-        )  # fmt: skip
+            forward,
+            tokenize(forward.encoder, self.texts),
+            self._batch,
+            self._loss,
+            seed=seed,
+            tokens_at_once=tokens_at_once,
+            ranks=ranks,
+        )
         lengths = np.diff(self.tokens.offsets)[len(table.strings) :]
         self.cut = int((lengths >= forward.encoder.max_length).sum()) if together else 0
 
@@ -129,9 +134,8 @@ class AttributeSteps(TermSteps):
         """Return batch `number`; it follows from the number and the seed alone."""
         pairs = self._walk.places(number)
         drawn = self.products.draw(
-            pairs, most=self._most, negatives=self._negatives,
-            random=np.random.default_rng([self.seed, DRAWN, number]),
-        )  # fmt: skip
+            pairs, most=self._most, negatives=self._negatives, random=np.random.default_rng([self.seed, DRAWN, number])
+        )
         strings = len(self.products.table.strings)
         titles, names = self.products.pairs[pairs].T
         heads = [strings + pairs] if self.together else [titles, strings + names]
@@ -139,9 +143,12 @@ class AttributeSteps(TermSteps):
         terms, place = np.unique(rows, return_inverse=True)
         ends = np.cumsum([len(pairs)] * len(heads))
         arrays: dict[str, NDArray[Any]] = {
-            "title": place[: ends[0]], "value": place[ends[-1] :], "pair": drawn.pair, "positive": drawn.positive,
+            "title": place[: ends[0]],
+            "value": place[ends[-1] :],
+            "pair": drawn.pair,
+            "positive": drawn.positive,
             "missing": np.array(drawn.missing, np.float32),
-        }  # fmt: skip
+        }
         if not self.together:
             arrays["name"] = place[ends[0] : ends[1]]
         return Batch(terms, arrays, rows=len(rows))
@@ -155,9 +162,10 @@ class AttributeSteps(TermSteps):
         positive = given["positive"]
         return {
             "loss": attribute_prediction(distance, given["pair"], positive, margin=self.margin),
-            "near": distance[positive].mean(), "far": distance[~positive].sum() / (~positive).sum().clamp(min=1),
+            "near": distance[positive].mean(),
+            "far": distance[~positive].sum() / (~positive).sum().clamp(min=1),
             "missing_negatives": given["missing"],
-        }  # fmt: skip
+        }
 
 
 def distances(

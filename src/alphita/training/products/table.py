@@ -120,10 +120,11 @@ def read_products(
     if not len(distinct):
         spoken = f" in {', '.join(languages)}" if languages else ""
         raise InputError(
-            f"no relation joins two concepts with names{spoken}, so there are no products", file=terminology.path,
+            f"no relation joins two concepts with names{spoken}, so there are no products",
+            file=terminology.path,
             remedy="import one with relations (alphita terminology import products ...), or name other attributes"
             + (" or languages" if languages else ""),
-        )  # fmt: skip
+        )
     labels = [terminology.relation_labels[label] for label in wanted]
     held_strings, pairs = np.zeros(len(number), bool), np.empty((0, 2), np.int64)
     if split is not None:
@@ -133,9 +134,7 @@ def read_products(
         strings = clean_many(_names(terminology, rows_held.ravel()))
         pairs = np.array([number.get(string, NOT_THERE) for string in strings], np.int64).reshape(-1, 2)
         pairs = pairs[(pairs >= 0).all(axis=1)]
-    return ProductTable(
-        list(number), written, labels, clean_many(labels), distinct, held_strings, pairs, counts
-    )  # fmt: skip
+    return ProductTable(list(number), written, labels, clean_many(labels), distinct, held_strings, pairs, counts)
 
 
 def values_of(triples: Int64, attributes: int) -> list[tuple[Int64, Int64]]:

@@ -76,15 +76,23 @@ class SentenceRun:
         self._seed = config.seed if seed is None else seed
         torch.manual_seed(self._seed)
         self.encoder = TermEncoder.load(
-            encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
+            encoder,
+            precision=config.precision,
+            pooling=config.pooling,
+            max_length=config.max_length,
             device=ranks.device(),
-        )  # fmt: skip
+        )
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         dry_run.check_encoder(self.forward)
         self._facts = {
-            "recipe": recipe, "phase": phase.name, "config": decisive(config), "seed": self._seed,
-            "encoder": self.encoder.content_hash, "cleaning_rules": list(DEFAULT_RULES), **facts,
-        }  # fmt: skip
+            "recipe": recipe,
+            "phase": phase.name,
+            "config": decisive(config),
+            "seed": self._seed,
+            "encoder": self.encoder.content_hash,
+            "cleaning_rules": list(DEFAULT_RULES),
+            **facts,
+        }
         self.done = phase.finished(runs.fingerprint(self._facts))
         self.work = runs.folder(phase.out)
         if self._ranks.first and not phase.dry_run:
@@ -134,9 +142,14 @@ class SentenceRun:
         if watched is None:
             plan = replace(plan, keep="last")
         steps = TermSteps(
-            self.forward, tokenize(self.encoder, strings), draw, loss, seed=self._seed,
-            tokens_at_once=config.tokens_at_once, ranks=self._ranks,
-        )  # fmt: skip
+            self.forward,
+            tokenize(self.encoder, strings),
+            draw,
+            loss,
+            seed=self._seed,
+            tokens_at_once=config.tokens_at_once,
+            ranks=self._ranks,
+        )
         label = f"{self._recipe}, {self._phase.name}"
         if self._phase.dry_run:
             if before_step is not None:
@@ -145,20 +158,31 @@ class SentenceRun:
             self.say(told)
             return {}
         figures = fit(
-            trained, steps, plan, self.work, fingerprint=runs.fingerprint(self._facts), resume=self._phase.resume,
+            trained,
+            steps,
+            plan,
+            self.work,
+            fingerprint=runs.fingerprint(self._facts),
+            resume=self._phase.resume,
             evaluate=watched.dev_accuracy(self.encoder) if watched else None,
-            describe=lambda number: ", ".join(strings[term] for term in steps.terms(number)), ranks=self._ranks,
-            label=f"training {label}", before_step=before_step, fence=fence,
-        )  # fmt: skip
+            describe=lambda number: ", ".join(strings[term] for term in steps.terms(number)),
+            ranks=self._ranks,
+            label=f"training {label}",
+            before_step=before_step,
+            fence=fence,
+        )
         if self._ranks.first:
             if dev is not None:
                 figures |= dev(self.encoder)
             runs.save_model(
-                self._phase.out, self.encoder, self.work, force=self._phase.force,
+                self._phase.out,
+                self.encoder,
+                self.work,
+                force=self._phase.force,
                 fields=manifest_fields(self._phase, self._facts, figures)
                 | {"config": config.model_dump(), **(fields or {})},
                 tensors={name: module.state_dict() for name, module in extra.items()},
-            )  # fmt: skip
+            )
         self._ranks.wait()
         return figures
 

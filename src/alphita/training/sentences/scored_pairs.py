@@ -60,11 +60,14 @@ LAYOUTS = {
     "stsb_multi_mt": Layout(0, 1, 2),
     "sts_benchmark": Layout(5, 6, 4),
     "sick": Layout(
-        "sentence_a", "sentence_b", "relatedness_score", low=1.0,
+        "sentence_a",
+        "sentence_b",
+        "relatedness_score",
+        low=1.0,
         parts=("semeval_set", {"train": "TRAIN", "dev": "TRIAL", "test": "TEST"}),
     ),
     "table": Layout("sentence1", "sentence2", "score"),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,12 @@ def read(
     scores = np.array([score for _, _, score in found])
     if name == "table" and scale is None and scores.max() <= 1:
         raise InputError(
-            f"all scores are at most 1, on a scale of {low:g} to {high:g}", file=path, field="score",
-            value=scores.max(), remedy="say what the scale is",
-        )  # fmt: skip
+            f"all scores are at most 1, on a scale of {low:g} to {high:g}",
+            file=path,
+            field="score",
+            value=scores.max(),
+            remedy="say what the scale is",
+        )
     left, right = [one for one, _, _ in found], [other for _, other, _ in found]
     return ScoredPairs(left, right, ((scores - low) / (high - low)).astype(np.float32))
 
@@ -182,10 +188,13 @@ def _layout_of(path: Path, header: Sequence[str], delimiter: str) -> str:
     if isinstance(place, int) and len(header) > place and _is_number(header[place]):
         return name
     raise InputError(
-        "not a file of scored pairs", file=path, line=1, value=" | ".join(header),
+        "not a file of scored pairs",
+        file=path,
+        line=1,
+        value=" | ".join(header),
         remedy="give a table with a line of column names, sentence1, sentence2 and score among them; or STS-B, SICK or "
         "MedNLI in their own layout",
-    )  # fmt: skip
+    )
 
 
 def _is_number(cell: str) -> bool:
@@ -224,9 +233,13 @@ def _pairs(
             rejects.add("the score is not a number", file=path, line=line, field="score", value=score)
         elif not scale[0] <= float(score) <= scale[1]:
             raise InputError(
-                f"the score is out of range, {scale[0]:g} to {scale[1]:g}", file=path, line=line, field="score",
-                value=score, remedy="mend it, or say what the scale is",
-            )  # fmt: skip
+                f"the score is out of range, {scale[0]:g} to {scale[1]:g}",
+                file=path,
+                line=line,
+                field="score",
+                value=score,
+                remedy="mend it, or say what the scale is",
+            )
         else:
             yield left, right, float(score)
 
@@ -279,9 +292,10 @@ def _inference(path: Path, text: str, rejects: Rejects) -> Triples:
 def _columns(path: Path, found: Sequence[Sequence[str]], alone: int) -> Triples:
     if not found:
         raise InputError(
-            "has no premise with an entailed and a contradicted hypothesis", file=path,
+            "has no premise with an entailed and a contradicted hypothesis",
+            file=path,
             remedy="give another file, or see what was set aside",
-        )  # fmt: skip
+        )
     first, second, third = ([row[column] for row in found] for column in range(3))
     return Triples(first, second, third, alone)
 

@@ -75,9 +75,12 @@ class AlignedPairs:
         places = rows.tolist()
         return replace(
             self,
-            sources=[self.sources[row] for row in places], translations=[self.translations[row] for row in places],
-            language=self.language[rows], concepts=self.concepts[rows], origin=self.origin[rows],
-        )  # fmt: skip
+            sources=[self.sources[row] for row in places],
+            translations=[self.translations[row] for row in places],
+            language=self.language[rows],
+            concepts=self.concepts[rows],
+            origin=self.origin[rows],
+        )
 
     def rows(self) -> Iterator[Row]:
         """Yield source, translation, language, concept and origin of each pair."""
@@ -157,12 +160,15 @@ class Collected:
         tag_place = {tag: place for place, tag in enumerate(spoken)}
         origin_place = {name: place for place, name in enumerate(origins)}
         return AlignedPairs(
-            [row[0] for row in self._rows], [row[1] for row in self._rows],
-            spoken, np.array([tag_place[row[2]] for row in self._rows], np.int32),
+            [row[0] for row in self._rows],
+            [row[1] for row in self._rows],
+            spoken,
+            np.array([tag_place[row[2]] for row in self._rows], np.int32),
             np.array([row[3] for row in self._rows], np.int32),
-            origins, np.array([origin_place[row[4]] for row in self._rows], np.int32),
+            origins,
+            np.array([origin_place[row[4]] for row in self._rows], np.int32),
             {problem: count for problem, count in sorted(self.counts.items()) if count},
-        )  # fmt: skip
+        )
 
 
 def _problem(source: str, translation: str, language: str) -> str | None:

@@ -47,12 +47,7 @@ class Encoder(Protocol):
 
 
 def mine(
-    source_vectors: Float32,
-    target_vectors: Float32,
-    *,
-    k: int = 4,
-    margin: str = "ratio",
-    threshold: float = -np.inf,
+    source_vectors: Float32, target_vectors: Float32, *, k: int = 4, margin: str = "ratio", threshold: float = -np.inf
 ) -> tuple[NDArray[np.int64], Float32]:
     """Return the mutual nearest neighbours by margin. All vectors are compared, some thousands at a time.
 

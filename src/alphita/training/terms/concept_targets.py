@@ -83,15 +83,18 @@ def make(
     if folder.exists():
         if artefact.open_manifest(folder, "targets").get("fingerprint") != fingerprint:
             raise InputError(
-                "these targets are of another teacher, terminology or config", file=folder,
+                "these targets are of another teacher, terminology or config",
+                file=folder,
                 remedy="give what the run was started with, or start again with --force",
-            )  # fmt: skip
+            )
         return
     if dim > encoder.dim:
         raise InputError(
-            f"the teacher's vectors have {encoder.dim} numbers, fewer than the targets", field="dim", value=dim,
+            f"the teacher's vectors have {encoder.dim} numbers, fewer than the targets",
+            field="dim",
+            value=dim,
             remedy=f"set dim={encoder.dim} or less",
-        )  # fmt: skip
+        )
     with artefact.create(folder, "targets") as draft:
         files = [draft.path / f"{part}.mean.npy" for part in ("names", "texts")]
         mean_names = mean_vectors(encoder, *names, n, files[0])

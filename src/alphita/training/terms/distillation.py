@@ -174,8 +174,10 @@ class ProjectionHead(torch.nn.Module):
         if made.components.shape != self.weight.shape:
             raise InputError(
                 f"the teacher's vectors have {made.components.shape[1]} numbers, the student's {self.weight.shape[1]}",
-                field="head", value="teacher", remedy="set head=random, which needs no likeness of the two",
-            )  # fmt: skip
+                field="head",
+                value="teacher",
+                remedy="set head=random, which needs no likeness of the two",
+            )
         with torch.no_grad():
             self.weight.copy_(torch.from_numpy(np.array(made.components)))
             self.bias.copy_(torch.from_numpy(-(made.components @ made.mean)))

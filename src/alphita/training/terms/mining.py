@@ -143,9 +143,10 @@ def kept(path: Path, search: Callable[[], Int32] | None, gone: str, *, needed_fr
     if not path.exists():
         if search is None:
             raise InputError(
-                f"{gone}, and so are the weights of that step", file=path,
+                f"{gone}, and so are the weights of that step",
+                file=path,
                 remedy="put the file back, or start again with --force",
-            )  # fmt: skip
+            )
         found = search()
         with artefact.atomic_file(path) as file:
             np.save(file, found)
@@ -213,15 +214,7 @@ class AnchorSampler:
         concepts: (n_terms,) the concept of each term.
     """
 
-    def __init__(
-        self,
-        term_offsets: Int64,
-        *,
-        anchors: int,
-        synonyms: int,
-        least: int,
-        seed: int,
-    ) -> None:
+    def __init__(self, term_offsets: Int64, *, anchors: int, synonyms: int, least: int, seed: int) -> None:
         """Prepare to sample.
 
         Args:

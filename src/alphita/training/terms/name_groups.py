@@ -94,11 +94,14 @@ class NameGroupSampler:
         head, relation, tail = (np.repeat(self._triples[kept, column], shown) for column in range(3))
         corrupted = self._corrupted(head, relation, tail, rng)
         return NameGroupBatch(
-            head, relation, tail, corrupted,
+            head,
+            relation,
+            tail,
+            corrupted,
             head_term=draw_names(self._offsets, self._triples[kept, 0], shown, self._weights, rng),
             tail_term=draw_names(self._offsets, self._triples[kept, 2], shown, self._weights, rng),
             corrupted_term=draw_names(self._offsets, corrupted, np.ones_like(corrupted), self._weights, rng),
-        )  # fmt: skip
+        )
 
     def _corrupted(self, head: Int32, relation: Int32, tail: Int32, rng: np.random.Generator) -> Int32:
         """Return another concept for each tail."""

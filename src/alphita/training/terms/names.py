@@ -70,9 +70,10 @@ class TrainingNames:
             if not among(self.languages, [tag]):
                 has = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
                 raise InputError(
-                    f"no name to train on is in the language {tag!r}", file=terminology.path,
+                    f"no name to train on is in the language {tag!r}",
+                    file=terminology.path,
                     remedy=f"its languages are {', '.join(has)}; machine translations do not train",
-                )  # fmt: skip
+                )
         if len(rows) == 0:
             raise InputError(
                 "no name is left to train on", file=terminology.path, remedy="look at --split and languages"
@@ -83,8 +84,11 @@ class TrainingNames:
         if dev and not len(taken):
             raise InputError(
                 "no synonym can be held out for the dev score: no concept has two names, one of them its alone",
-                file=terminology.path, field="dev_synonyms", value=dev, remedy="set dev_synonyms=0",
-            )  # fmt: skip
+                file=terminology.path,
+                field="dev_synonyms",
+                value=dev,
+                remedy="set dev_synonyms=0",
+            )
         self.dev_strings = [strings[place] for place in taken]
         self.dev_concepts = concepts[taken]
         kept = np.ones(len(strings), bool)

@@ -33,7 +33,7 @@ from alphita.training.terms.aligned_pairs import (
     TOO_LONG,
     AlignedPairs,
     Collected,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
@@ -46,9 +46,13 @@ BAD_ROW = "bad row"
 RETIRED = "pair of a retired concept"
 # What is wrong with a pair and can be mended in its row, and where; what is not here is counted and no more.
 _FIELD = {
-    EMPTY: "translation", TOO_LONG: "translation", EQUAL: "translation", SCRIPT: "translation",
-    SOURCE_SCRIPT: "source", NO_TAG: "language",
-}  # fmt: skip
+    EMPTY: "translation",
+    TOO_LONG: "translation",
+    EQUAL: "translation",
+    SCRIPT: "translation",
+    SOURCE_SCRIPT: "source",
+    NO_TAG: "language",
+}
 Cells = dict[str, str]
 
 

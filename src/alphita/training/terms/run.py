@@ -70,27 +70,37 @@ class TermRun:
         self.resume = resume
         torch.manual_seed(config.seed)
         self.encoder = TermEncoder.load(
-            encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length,
+            encoder,
+            precision=config.precision,
+            pooling=config.pooling,
+            max_length=config.max_length,
             device=ranks.device(),
-        )  # fmt: skip
+        )
         self.forward = TermForward(self.encoder, precision=config.precision, dropout=config.dropout)
         self.device = self.forward.device
         check_encoder(self.forward)
         self._facts = {
-            "recipe": recipe, "config": decisive(config), "seed": config.seed, "encoder": self.encoder.content_hash,
-            "terminology": terminology.content_hash, "split": split.hash if split else None,
+            "recipe": recipe,
+            "config": decisive(config),
+            "seed": config.seed,
+            "encoder": self.encoder.content_hash,
+            "terminology": terminology.content_hash,
+            "split": split.hash if split else None,
             "cleaning_rules": list(DEFAULT_RULES),
-        }  # fmt: skip
+        }
         # A dry run has a folder too, for what a recipe may want to note, but not beside the model.
         self._aside = tempfile.TemporaryDirectory() if dry_run else None
         self.work = Path(self._aside.name) if self._aside is not None else runs.folder(out)
         if self._ranks.first and not dry_run:
             runs.check(out, resume=resume, force=force)
         self.names = TrainingNames(
-            terminology, exclude=split.cleaned if split else frozenset(), dev=config.dev_synonyms, seed=config.seed,
+            terminology,
+            exclude=split.cleaned if split else frozenset(),
+            dev=config.dev_synonyms,
+            seed=config.seed,
             languages=language_weights(config.languages),
             noise=config.noise if isinstance(config, NameTraining) else 0.0,
-        )  # fmt: skip
+        )
         self.held_out = np.empty((0, 2), np.int32) if split is None else split.triple_pairs(terminology)
         if split is not None:
             triples = 0
@@ -135,9 +145,14 @@ class TermRun:
         config, extra = self._config, dict(modules or {})
         trained = {"encoder": self.forward.module, **{name: module.to(self.device) for name, module in extra.items()}}
         steps = TermSteps(
-            self.forward, tokenize(self.encoder, self.names.strings) if tokens is None else tokens, draw, loss,
-            seed=config.seed, tokens_at_once=config.tokens_at_once, ranks=self._ranks,
-        )  # fmt: skip
+            self.forward,
+            tokenize(self.encoder, self.names.strings) if tokens is None else tokens,
+            draw,
+            loss,
+            seed=config.seed,
+            tokens_at_once=config.tokens_at_once,
+            ranks=self._ranks,
+        )
         named = name or self.names.strings.__getitem__
         plan = LoopPlan.of(config, length)
         if self._dry_run:
@@ -147,17 +162,28 @@ class TermRun:
             self.say(told)
             return {}
         figures = fit(
-            trained, steps, plan, self.work, fingerprint=runs.fingerprint(self._facts), resume=self.resume,
-            evaluate=self.names.dev_accuracy(self.encoder) if config.dev_synonyms else None, before_step=before_step,
-            fence=fence, describe=lambda number: ", ".join(map(named, steps.terms(number).tolist())),
-            ranks=self._ranks, label=f"training {self._recipe}",
-        )  # fmt: skip
+            trained,
+            steps,
+            plan,
+            self.work,
+            fingerprint=runs.fingerprint(self._facts),
+            resume=self.resume,
+            evaluate=self.names.dev_accuracy(self.encoder) if config.dev_synonyms else None,
+            before_step=before_step,
+            fence=fence,
+            describe=lambda number: ", ".join(map(named, steps.terms(number).tolist())),
+            ranks=self._ranks,
+            label=f"training {self._recipe}",
+        )
         if self._ranks.first:
             runs.save_model(
-                self._out, self.encoder, self.work, force=self._force,
+                self._out,
+                self.encoder,
+                self.work,
+                force=self._force,
                 fields=self._facts | {"config": config.model_dump(), **(fields or {}), "figures": figures},
                 tensors={name: module.state_dict() for name, module in extra.items()},
-            )  # fmt: skip
+            )
         self._ranks.wait()
         return figures
 

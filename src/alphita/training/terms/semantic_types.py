@@ -30,10 +30,11 @@ class SemanticTypes:
         table = terminology.side_table("semantic_types")
         if len(table) == 0:
             raise InputError(
-                "no concept has a semantic type, which semantic_type_weight needs", file=terminology.path,
+                "no concept has a semantic type, which semantic_type_weight needs",
+                file=terminology.path,
                 remedy="leave semantic_type_weight at 0, or import an ontology with --set semantic_type=ROOT, by which "
                 "the branches below ROOT become types",
-            )  # fmt: skip
+            )
         column = table.column("semantic_type").cast(pa.large_string()).combine_chunks().dictionary_encode()
         found: list[str] = column.dictionary.to_pylist()
         self.names = sorted(found)

@@ -92,9 +92,10 @@ def of_editions(
     # Whatever its scope or status, a name in the source language is no translation.
     known = _by_concept(edition, spoken & ~np.asarray(edition.retired)[edition.term_concept])
     foreign = _holds(
-        translated, "language",
+        translated,
+        "language",
         lambda tag: not speaks(tag, source) and (wanted is None or any(speaks(tag, one) for one in wanted)),
-    )  # fmt: skip
+    )
     collected = Collected(source, exclude=held_out)
     if not machine:
         collected.counts[NOT_TAKEN] = int((foreign & _trains(translated, (MACHINE,))).sum())
@@ -113,9 +114,10 @@ def of_editions(
     if not n_paired:
         has = sorted(filter(None, translated.terms["language"].unique().to_pylist()))
         raise InputError(
-            f"no concept has both a name in the language {source!r} and a translation", file=translated.path,
+            f"no concept has both a name in the language {source!r} and a translation",
+            file=translated.path,
             remedy=f"its languages are {', '.join(has)}" + ("" if machine else "; machine translations are left out"),
-        )  # fmt: skip
+        )
     return collected.pairs()
 
 

@@ -102,33 +102,46 @@ def gather(
     for edition in (terminology, *opened):
         try:
             pairs = of_editions(
-                terminology, edition, source=source, languages=languages or None, pairing=pairing, machine=machine,
-                exclude=exclude, exclude_concepts=concepts,
-            )  # fmt: skip
+                terminology,
+                edition,
+                source=source,
+                languages=languages or None,
+                pairing=pairing,
+                machine=machine,
+                exclude=exclude,
+                exclude_concepts=concepts,
+            )
             parts.append(pairs)
         except InputError as error:
             # No matter, if others have translations.
             lacking.append(str(error))
     for file in files:
         pairs = read(
-            file, rejects or Rejects(), source=source, terminology=terminology, exclude=exclude,
+            file,
+            rejects or Rejects(),
+            source=source,
+            terminology=terminology,
+            exclude=exclude,
             exclude_concepts=concepts,
-        )  # fmt: skip
+        )
         made_of[file] = artefact.hash_file(file)
         parts.append(_in_languages(pairs, languages) if languages else pairs)
     pairs = joined(parts)
     if not len(pairs):
         left_out = f"; left out: {_listed(pairs.counts)}" if pairs.counts else ""
         raise InputError(
-            "no pair of a name and its translation to train on" + left_out, file=terminology.path,
+            "no pair of a name and its translation to train on" + left_out,
+            file=terminology.path,
             remedy="; ".join([*lacking, "set pairs=FILE or editions=FOLDER, or take a terminology with translations"]),
-        )  # fmt: skip
+        )
     for tag in languages:
         if not among(pairs.languages, [tag]):
             raise InputError(
-                "no translation is in this language", field="languages", value=tag,
+                "no translation is in this language",
+                field="languages",
+                value=tag,
                 remedy=f"choose from {', '.join(pairs.languages)}",
-            )  # fmt: skip
+            )
     pairs, held_out = hold_out(pairs, dev, seed)
     names = source_names(
         terminology, source=source, exclude=exclude.union(held_out.sources), exclude_concepts=concepts, beside=pairs

@@ -46,9 +46,11 @@ def hold_out(pairs: AlignedPairs, wanted: int, seed: int) -> tuple[AlignedPairs,
     shares = np.array([not strings.isdisjoint(row[:2]) for row in pairs.rows()], bool)
     if shares.all():
         raise InputError(
-            f"holding out {wanted:,} pairs leaves none of {len(pairs):,} to train on", field="dev_pairs", value=wanted,
+            f"holding out {wanted:,} pairs leaves none of {len(pairs):,} to train on",
+            field="dev_pairs",
+            value=wanted,
             remedy="set it to a tenth of them or less",
-        )  # fmt: skip
+        )
     left = pairs.take(np.flatnonzero(~shares))
     counts = pairs.counts | ({HELD_OUT: int(shares.sum())} if wanted else {})
     return joined([replace(left, counts=counts)]), dev

@@ -151,10 +151,12 @@ class TripleSampler:
         head, relation, tail = (np.repeat(chosen[:, column], self.m) for column in range(3))
         wanted = np.full(len(chosen), self.m)
         return TripleBatch(
-            head, relation, tail,
+            head,
+            relation,
+            tail,
             head_term=draw_names(self.term_offsets, chosen[:, 0], wanted, self.weights, rng),
             tail_term=draw_names(self.term_offsets, chosen[:, 2], wanted, self.weights, rng),
-        )  # fmt: skip
+        )
 
 
 def draw_names(

@@ -61,10 +61,11 @@ def _ending(path: Path) -> str:
         ending = path.with_suffix("").suffix.lower()
     if ending not in JSON_LINES + PLAIN:
         raise InputError(
-            f"is no corpus by its ending, {ending!r}", file=path,
+            f"is no corpus by its ending, {ending!r}",
+            file=path,
             remedy="give text with a document a line as FILE.txt, or FILE.jsonl with the text in a field of its own, "
             "either plain or .gz",
-        )  # fmt: skip
+        )
     return ending
 
 
@@ -79,9 +80,10 @@ def _check_lines(file: BinaryIO, path: Path) -> None:
         entry = None
     if not isinstance(entry, dict) or first.lstrip().startswith(b"["):
         raise InputError(
-            "is one JSON value, not an object a line", file=path,
+            "is one JSON value, not an object a line",
+            file=path,
             remedy="write each document as an object on a line of its own: jq -c '.[]' FILE.json > FILE.jsonl",
-        )  # fmt: skip
+        )
 
 
 def blocks(texts: Iterable[str], characters: int) -> Iterator[list[str]]:

@@ -123,7 +123,7 @@ def pack(
                 f"the corpus has no text to train on: {counts['documents']:,} documents, {counts['empty']:,} of them "
                 f"empty, {counts['pieces_with_held_out']:,} pieces with held-out strings{unread}",
                 remedy="look at corpus, text_field and --split",
-            )  # fmt: skip
+            )
         counts["sequences"], counts["tokens"] = len(lengths), sum(lengths)
         np.save(aside / "offsets.npy", _offsets(lengths), allow_pickle=False)
         _with_header(aside / "ids.raw", aside / "ids.npy", (counts["tokens"],))
@@ -168,9 +168,11 @@ def choose_dev(n: int, share: float, seed: int) -> tuple[Int64, Int64]:
     count = max(1, round(share * n)) if share else 0
     if count >= n:
         raise InputError(
-            f"the corpus gives {n} sequences, none of them left to train on", field="dev_share", value=share,
+            f"the corpus gives {n} sequences, none of them left to train on",
+            field="dev_share",
+            value=share,
             remedy="give more text, or set dev_share=0",
-        )  # fmt: skip
+        )
     held = np.zeros(n, bool)
     held[np.random.default_rng([seed, 5]).permutation(n)[:count]] = True
     return np.flatnonzero(~held), np.flatnonzero(held)

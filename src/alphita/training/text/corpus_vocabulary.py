@@ -61,9 +61,11 @@ def learn(words: Mapping[str, Mapping[str, int]], size: int, *, like: Tokenizer,
     old, prefix = like.get_vocab(with_added_tokens=False), like.model.continuing_subword_prefix
     spelt = sum(wordpieces.split(token, old, prefix) is not None for token in tokens)
     figures: dict[str, float] = {
-        "trained": len(trained), "in_common": known / len(trained), "added": len(tokens),
+        "trained": len(trained),
+        "in_common": known / len(trained),
+        "added": len(tokens),
         "composed": spelt / len(tokens),
-    }  # fmt: skip
+    }
     new = wordpieces.extended_model(tokens, like)
     for name, counted in words.items():
         for when, model in (("before", like.model), ("after", new)):

@@ -101,10 +101,12 @@ class Data:
         named = np.flatnonzero(each)
         rows = np.flatnonzero(np.isin(self.texts.kinds, self.defines))
         return Variants(
-            self.names.strings, np.repeat(np.arange(len(named)), each[named]),
-            [self.texts.strings[row] for row in rows.tolist()], np.searchsorted(named, self.texts.concepts[rows]),
+            self.names.strings,
+            np.repeat(np.arange(len(named)), each[named]),
+            [self.texts.strings[row] for row in rows.tolist()],
+            np.searchsorted(named, self.texts.concepts[rows]),
             len(named),
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
@@ -168,22 +170,33 @@ def read(
     names_train = TRAINED.index(NAME) in trained
     try:
         texts = verbalise(
-            terminology, exclude=exclude.union(names.dev_strings), held_out=held_out, languages=tags, kinds=kinds,
-            descriptions=config.descriptions, generated=files.generated, seed=config.seed,
-        )  # fmt: skip
+            terminology,
+            exclude=exclude.union(names.dev_strings),
+            held_out=held_out,
+            languages=tags,
+            kinds=kinds,
+            descriptions=config.descriptions,
+            generated=files.generated,
+            seed=config.seed,
+        )
     except InputError as error:
         if not names_train:
             there = sorted(set(terminology.side_table("definitions")["language"].to_pylist()))
             raise InputError(
                 f"{error.problem} in {', '.join(tags)}; its definitions are in {', '.join(there) or 'no language'}",
-                file=error.file, remedy=error.remedy,
-            ) from None  # fmt: skip
+                file=error.file,
+                remedy=error.remedy,
+            ) from None
         texts = Texts(np.empty(0, np.int32), [], np.empty(0, np.uint8), {})
     texts = with_names(texts, names)
     texts, definitions = hold_out(
-        texts, _present(defining, texts), names, wanted=config.dev_definitions, most_names=config.dev_names,
+        texts,
+        _present(defining, texts),
+        names,
+        wanted=config.dev_definitions,
+        most_names=config.dev_names,
         seed=config.seed,
-    )  # fmt: skip
+    )
     texts = subset(texts, np.isin(texts.kinds, trained))
     defines = _present(defining, texts)
     instead = "descriptions stand" if len(texts) else "name stands"
@@ -197,11 +210,24 @@ def read(
         f"for the dev score: {len(definitions.texts) if definitions else 0:,}"
     )
     read_from = [*files.sets, *files.sentences, *filter(None, [config.generated])]
-    return Data(terminology, held_out, names, texts, defines, files.sets, definitions, files.sentences, {
-        "terminology": terminology.content_hash, "split": split.hash if split else None,
-        "data_files": {file: artefact.hash_file(file) for file in read_from}, "rejects": files.rejected,
-        "texts": counts, "texts_left_out": texts.counts,
-    })  # fmt: skip
+    return Data(
+        terminology,
+        held_out,
+        names,
+        texts,
+        defines,
+        files.sets,
+        definitions,
+        files.sentences,
+        {
+            "terminology": terminology.content_hash,
+            "split": split.hash if split else None,
+            "data_files": {file: artefact.hash_file(file) for file in read_from},
+            "rejects": files.rejected,
+            "texts": counts,
+            "texts_left_out": texts.counts,
+        },
+    )
 
 
 class _Files(NamedTuple):
@@ -218,10 +244,7 @@ def _files(config: TextTraining, terminology: Terminology, rejects: Path | None)
     with Rejects(rejects if ranks.connect().first else None) as aside:
         sentences = read_files(config.dev_scored, ScoredPairs, aside, part="dev")
         sets: dict[str, ScoredPairs | Triples] = (
-            {
-                **read_files(config.scored, ScoredPairs, aside),
-                **read_files(config.triples, Triples, aside),
-            }
+            {**read_files(config.scored, ScoredPairs, aside), **read_files(config.triples, Triples, aside)}
             if isinstance(config, AdaptedTraining)
             else {}
         )
@@ -229,9 +252,11 @@ def _files(config: TextTraining, terminology: Terminology, rejects: Path | None)
     for file, pairs in sentences.items():
         if np.ptp(pairs.scores) == 0:
             raise InputError(
-                f"all scores of its {len(pairs.scores):,} pairs are equal, so nothing correlates with them", file=file,
-                field="dev_scored", remedy="give pairs with several scores",
-            )  # fmt: skip
+                f"all scores of its {len(pairs.scores):,} pairs are equal, so nothing correlates with them",
+                file=file,
+                field="dev_scored",
+                remedy="give pairs with several scores",
+            )
     if aside.count:
         say(f"{aside.count:,} rows are left out" + (f"; each is in {aside.path}" if aside.path else ""))
     return _Files(sets, sentences, generated, aside.count)

@@ -91,9 +91,11 @@ def hold_out(
     others = rng.permutation(np.flatnonzero(~own))[: max(0, most_names - int(own.sum()))]
     searched = np.sort(np.concatenate([np.flatnonzero(own), others]))
     return rest, DevDefinitions(
-        [texts.strings[i] for i in first.tolist()], texts.concepts[first].astype(np.int64),
-        [names.strings[i] for i in searched.tolist()], owners[searched].astype(np.int64),
-    )  # fmt: skip
+        [texts.strings[i] for i in first.tolist()],
+        texts.concepts[first].astype(np.int64),
+        [names.strings[i] for i in searched.tolist()],
+        owners[searched].astype(np.int64),
+    )
 
 
 def correlation(encoder: TermEncoder, pairs: ScoredPairs) -> float:

@@ -120,8 +120,9 @@ class DefinitionPairs:
         every, most = np.arange(len(texts)), len(self._offsets) - 1
         group = groups(
             np.concatenate([every, every, pair, also_pair]),
-            np.concatenate([concepts, most + self._texts[texts], called, also]), len(texts),
-        )  # fmt: skip
+            np.concatenate([concepts, most + self._texts[texts], called, also]),
+            len(texts),
+        )
         known = np.unique(pair * most + called)
         hard = hard_of = near = near_of = np.empty(0, np.int64)
         if self._hard is not None:
@@ -188,9 +189,14 @@ def contrast_of(
     from alphita.objectives.info_nce import info_nce
 
     return info_nce(
-        vectors[given["name"]], vectors[given["text"]], given["group"], temperature=temperature, symmetric=symmetric,
-        extra=vectors[given["extra"]], extra_negative=given["extra_negative"],
-    )  # fmt: skip
+        vectors[given["name"]],
+        vectors[given["text"]],
+        given["group"],
+        temperature=temperature,
+        symmetric=symmetric,
+        extra=vectors[given["extra"]],
+        extra_negative=given["extra_negative"],
+    )
 
 
 class HardNegatives:
@@ -214,9 +220,10 @@ class HardNegatives:
         triples = triples[np.isin(triples[:, 1], terminology.parent_relations)]
         if not len(triples):
             raise InputError(
-                "no concept has a parent, so there are no siblings as hard negatives", file=terminology.path,
+                "no concept has a parent, so there are no siblings as hard negatives",
+                file=terminology.path,
                 remedy="set hard_negatives=0, or import the terminology with its hierarchy",
-            )  # fmt: skip
+            )
         n = terminology.n_concepts
         self._above = Lists(triples[:, 0], triples[:, 2], n)
         shown = triples[~between_pairs(triples, held_out)] if len(held_out) else triples

@@ -150,13 +150,7 @@ def _owners(ids: Int64, spans: Int64, masking: Masking) -> Int64:
 
 
 def _mask(
-    row: int,
-    owner: Int64,
-    drawn: Int64,
-    shown: Int64,
-    labels: Int64,
-    masking: Masking,
-    random: np.random.Generator,
+    row: int, owner: Int64, drawn: Int64, shown: Int64, labels: Int64, masking: Masking, random: np.random.Generator
 ) -> None:
     """Mask the units `drawn`, (k,) sorted, of sequence `row`, whose units `owner` (length,) names, in place."""
     places = np.flatnonzero(np.isin(owner, drawn))

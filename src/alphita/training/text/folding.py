@@ -36,8 +36,17 @@ JOINT = "\x00"
 ALNUM, DECIMAL, WORD, OPEN = 1, 2, 4, 8
 # Written without spaces: no boundary is asked for beside such a letter.
 _UNSPACED = (
-    "CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN",
-)  # fmt: skip
+    "CJK",
+    "HIRAGANA",
+    "KATAKANA",
+    "HALFWIDTH KATAKANA",
+    "BOPOMOFO",
+    "THAI",
+    "LAO",
+    "KHMER",
+    "MYANMAR",
+    "TIBETAN",
+)
 # Particles follow a Korean word without a space: it has a beginning, but no end.
 _HANGUL = "HANGUL"
 # Above these planes there are no letters.
@@ -159,9 +168,11 @@ def character_flags() -> NDArray[np.uint8]:
         if alnum or mark:
             name = unicodedata.name(sign, "")
             flags[code] = (
-                ALNUM * alnum | DECIMAL * sign.isdecimal()
-                | WORD * (not name.startswith(_UNSPACED)) | OPEN * name.startswith(_HANGUL)
-            )  # fmt: skip
+                ALNUM * alnum
+                | DECIMAL * sign.isdecimal()
+                | WORD * (not name.startswith(_UNSPACED))
+                | OPEN * name.startswith(_HANGUL)
+            )
     return flags
 
 

@@ -102,9 +102,10 @@ def collect(
     if absent := [language for language in languages if not among(spoken, [language])]:
         there = sorted(filter(None, terminology.terms["language"].unique().to_pylist()))
         raise InputError(
-            f"no name to search for is in the language {absent[0]!r}", file=terminology.path,
+            f"no name to search for is in the language {absent[0]!r}",
+            file=terminology.path,
             remedy=f"its languages are {', '.join(there)}; machine translations are not searched",
-        )  # fmt: skip
+        )
     strings: list[str] = terminology.terms["string"].take(rows).to_pylist()
     concepts = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)).tolist()
     kinds = list(zip(*(terminology.terms[name].take(rows).to_pylist() for name in ("source", "language")), strict=True))
@@ -122,9 +123,10 @@ def collect(
         (named.acronym if is_acronym else named.plain).setdefault(concept, string.strip())
     if not found:
         raise InputError(
-            "has no surface form to search for", file=terminology.path,
+            "has no surface form to search for",
+            file=terminology.path,
             remedy=f"left out: {dict(left_out)}" if left_out else "give one with exact names",
-        )  # fmt: skip
+        )
     too_short = {key for key in hidden if why_not(key, least, ()) is not None}
     if too_short:
         left_out["held out and too short to be searched"] = len(too_short)

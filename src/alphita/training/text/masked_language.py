@@ -35,13 +35,21 @@ NAME = layout.MASKED_LANGUAGE_HEAD
 # Where checkpoints keep a head: layer, norm, bias, decoder. BERT and MobileBERT; ELECTRA's generator; RoBERTa, XLM-R,
 # CamemBERT and MPNet; DistilBERT.
 SAVED = (
-    ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.bias",
-     "cls.predictions.decoder.weight"),
-    ("generator_predictions.dense", "generator_predictions.LayerNorm", "generator_lm_head.bias",
-     "generator_lm_head.weight"),
+    (
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.bias",
+        "cls.predictions.decoder.weight",
+    ),
+    (
+        "generator_predictions.dense",
+        "generator_predictions.LayerNorm",
+        "generator_lm_head.bias",
+        "generator_lm_head.weight",
+    ),
     ("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder.weight"),
     ("vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector.weight"),
-)  # fmt: skip
+)
 MASKS = ("[MASK]", "<mask>")
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", "<pad>", "<unk>")
 
@@ -116,10 +124,14 @@ class MaskedLanguageHead(torch.nn.Module):
         if decoder is not None and torch.equal(decoder.float(), embeddings.weight.detach().float().cpu()):
             del saved["decoder"]
         head = cls(
-            embeddings, config.hidden_size, own_decoder="decoder" in saved,
+            embeddings,
+            config.hidden_size,
+            own_decoder="decoder" in saved,
             activation=str(getattr(config, "hidden_act", getattr(config, "activation", "gelu"))),
-            eps=getattr(config, "layer_norm_eps", 1e-12), spread=getattr(config, "initializer_range", 0.02), seed=seed,
-        )  # fmt: skip
+            eps=getattr(config, "layer_norm_eps", 1e-12),
+            spread=getattr(config, "initializer_range", 0.02),
+            seed=seed,
+        )
         fill(head, saved, file, "masked language head")
         return head.to(embeddings.weight.device)
 
@@ -158,12 +170,13 @@ def _saved(folder: Path) -> tuple[Path, dict[str, torch.Tensor]]:
 
     for dense, norm, bias, decoder in SAVED:
         found = {
-            "dense.weight": tensor(f"{dense}.weight"), "dense.bias": tensor(f"{dense}.bias"),
+            "dense.weight": tensor(f"{dense}.weight"),
+            "dense.bias": tensor(f"{dense}.bias"),
             # Checkpoints of TensorFlow's time call a norm's weights gamma and beta.
             "norm.weight": tensor(f"{norm}.weight", f"{norm}.gamma"),
             "norm.bias": tensor(f"{norm}.bias", f"{norm}.beta"),
             "bias": tensor(bias, decoder.removesuffix("weight") + "bias"),
-        }  # fmt: skip
+        }
         head = {name: value for name, value in found.items() if value is not None}
         if len(head) == len(found):
             own_decoder = tensor(decoder)
@@ -185,9 +198,10 @@ def masking_of(tokenizer: Tokenizer, specials: Specials, *, share: float = 0.15)
     mask = next((number for name in MASKS if (number := tokenizer.token_to_id(name)) is not None), None)
     if mask is None:
         raise InputError(
-            "the tokenizer has no mask token", value=" or ".join(MASKS),
+            "the tokenizer has no mask token",
+            value=" or ".join(MASKS),
             remedy="take an encoder that was trained as a masked language model",
-        )  # fmt: skip
+        )
     added = [number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special]
     named = [number for name in SPECIAL if (number := tokenizer.token_to_id(name)) is not None]
     special = {*added, *named, *specials.before, *specials.behind, specials.pad, mask}

@@ -159,9 +159,10 @@ class MaskedSteps(PartSteps[_Ready]):
             module.train(mode)
         mean = loss / max(1.0, masked)
         return {
-            "dev_log_probability": -mean, "dev_perplexity": math.exp(min(mean, 700.0)),
+            "dev_log_probability": -mean,
+            "dev_perplexity": math.exp(min(mean, 700.0)),
             "dev_accuracy": right / max(1.0, masked),
-        }  # fmt: skip
+        }
 
     def _make(self, number: int) -> _Ready:
         batch = self.draw(number)

@@ -60,8 +60,9 @@ def _tokenizer(vocabulary: dict[str, int], *, lower_case: bool, accents: bool) -
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower_case, strip_accents=not accents)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[(name, vocabulary[name]) for name in ("[CLS]", "[SEP]")],
-    )  # fmt: skip
+    )
     tokenizer.add_special_tokens(list(SPECIAL))
     return tokenizer

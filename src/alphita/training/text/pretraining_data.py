@@ -148,9 +148,15 @@ def starting_encoder(encoder: str, config: Pretraining, sources: Sources) -> str
             else:
                 TermEncoder.load(encoder, precision="fp32", device="cpu").save(Path(aside), onnx=False)
             electra.scratch(
-                start, tokenizer, layers=config.layers, hidden=config.hidden, heads=config.heads,
-                intermediate=config.intermediate or 4 * config.hidden, positions=config.max_length, seed=config.seed,
-            )  # fmt: skip
+                start,
+                tokenizer,
+                layers=config.layers,
+                hidden=config.hidden,
+                heads=config.heads,
+                intermediate=config.intermediate or 4 * config.hidden,
+                positions=config.max_length,
+                seed=config.seed,
+            )
     everyone.wait()
     return start
 
@@ -168,16 +174,17 @@ def _train_vocabulary(config: Pretraining, sources: Sources, file: Path) -> None
     if not words:
         unread = f"; {_unusable(rejects.count, sources)}" if rejects.count else ""
         raise InputError(
-            f"has no word to learn from{unread}", file=next(iter(sources.corpus)),
+            f"has no word to learn from{unread}",
+            file=next(iter(sources.corpus)),
             remedy="look at corpus, text_field and --split",
-        )  # fmt: skip
+        )
     languages = language_weights(config.languages)
     names = TrainingNames(sources.terminology, exclude=sources.held_out, languages=languages)
     words.update(count_words(names.strings, like))
     try:
         tokens = new_vocabulary.train(
             words, config.vocabulary, file, lower_case=config.lower_case, accents=config.accents
-        )  # fmt: skip
+        )
     except TooSmall as error:
         special = len(new_vocabulary.SPECIAL)
         raise UsageError(
@@ -212,9 +219,17 @@ def sequences_of(start: str | Path, config: Pretraining, sources: Sources, lengt
         folder.parent.mkdir(parents=True, exist_ok=True)
         with Rejects(sources.rejects, private=True) as rejects:
             span_sequences.pack(
-                sources.texts(config.text_field, rejects), tokenizer, specials, folder, length=length,
-                segmenter=segmenter, forms=forms, held_out=HeldOut(sources.held_out), made_with=given, rejects=rejects,
-            )  # fmt: skip
+                sources.texts(config.text_field, rejects),
+                tokenizer,
+                specials,
+                folder,
+                length=length,
+                segmenter=segmenter,
+                forms=forms,
+                held_out=HeldOut(sources.held_out),
+                made_with=given,
+                rejects=rejects,
+            )
     everyone.wait()
     sequences = span_sequences.read(folder)
     # Said where a run goes on, too; what an earlier version made has no such count.
@@ -236,9 +251,11 @@ def hold_out(n: int, config: Pretraining) -> tuple[NDArray[np.int64], NDArray[np
     """Return the numbers of sequences to score with and of those that train, each ascending."""
     if config.dev_sequences >= n:
         raise InputError(
-            f"the corpus gives {n:,} sequences, none of them left to train on", field="dev_sequences",
-            value=config.dev_sequences, remedy="give more text, or hold out fewer",
-        )  # fmt: skip
+            f"the corpus gives {n:,} sequences, none of them left to train on",
+            field="dev_sequences",
+            value=config.dev_sequences,
+            remedy="give more text, or hold out fewer",
+        )
     order = np.random.default_rng([config.seed, DEV]).permutation(n)
     return np.sort(order[: config.dev_sequences]), np.sort(order[config.dev_sequences :])
 

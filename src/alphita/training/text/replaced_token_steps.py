@@ -143,9 +143,11 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
             (detection * (self.weight * share)).backward()
             totals += torch.stack([guessing.detach(), detection.detach()])
         return {
-            "loss": totals[0] + self.weight * totals[1], "generator_loss": totals[0], "discriminator_loss": totals[1],
+            "loss": totals[0] + self.weight * totals[1],
+            "generator_loss": totals[0],
+            "discriminator_loss": totals[1],
             "rows": torch.tensor(float(ready.rows)),
-        }  # fmt: skip
+        }
 
     def score(self, rows: Int64) -> dict[str, float]:
         """Return how well tokens of some sequences are guessed and found; masks and lots are always the same.
@@ -184,8 +186,9 @@ class ReplacedTokenSteps(PartSteps[_Ready]):
         return {
             "dev_replaced_auc": replaced_token.area_under_curve(torch.cat(logits), torch.cat(replaced)),
             "dev_discriminator_loss": detection / max(1.0, tokens),
-            "dev_generator_accuracy": right / max(1.0, masked), "dev_generator_loss": guessing / max(1.0, masked),
-        }  # fmt: skip
+            "dev_generator_accuracy": right / max(1.0, masked),
+            "dev_generator_loss": guessing / max(1.0, masked),
+        }
 
     def _make(self, number: int) -> _Ready:
         rows = np.asarray(self.batches.batch(number).terms, np.int64)

@@ -134,9 +134,16 @@ def pack(
     known = made_of(made_with, length=length, segmenter=segmenter, forms=forms)
     marker = _Marker(segmenter, forms, {*specials.before, *specials.behind, specials.pad, mask})
     corpus_sequences.pack(
-        texts, tokenizer, specials, folder, length=length, held_out=held_out, made_with=known, marker=marker,
+        texts,
+        tokenizer,
+        specials,
+        folder,
+        length=length,
+        held_out=held_out,
+        made_with=known,
+        marker=marker,
         rejects=rejects,
-    )  # fmt: skip
+    )
 
 
 def made_of(
@@ -148,9 +155,11 @@ def made_of(
 ) -> dict[str, Any]:
     """Return what `pack` writes down that sequences were made with; those in a folder are the same if theirs is."""
     return {
-        "made_with": made_with, "length": length, "segmenter": segmenter.facts,
+        "made_with": made_with,
+        "length": length,
+        "segmenter": segmenter.facts,
         "forms": _hash(forms) if forms else None,
-    }  # fmt: skip
+    }
 
 
 def made_with(folder: Path) -> Any:  # noqa: ANN401 - see `made_of`
