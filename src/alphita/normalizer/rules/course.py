@@ -125,8 +125,8 @@ _LEXICON = Lexicon(
             "en": "permanent tooth|permanent teeth|permanent dentition|permanent molar|permanent molars"
             "|permanent incisor|permanent incisors|permanent canine|permanent premolar|permanent premolars"
             "|primary tooth|primary teeth|primary dentition|primary molar|primary molars|primary incisor"
-            "|primary incisors|primary canine|primary care|primary school|secondary school|secondary teeth|secondary dentition"
-            "|secondary tooth"
+            "|primary incisors|primary canine|primary care|primary school|secondary school|secondary teeth"
+            "|secondary dentition|secondary tooth"
         },
     }
 )
