@@ -61,6 +61,20 @@ def test_what_is_said_is_kept(reviews):
     assert next(reviews.history("codes")) == stored
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("2020-01-31T09:30:00+02:00", "2020-01-31T07:30:00.000+00:00"),
+        ("2020-01-31T09:30:00", "2020-01-31T09:30:00.000+00:00"),
+    ],
+)
+def test_a_time_that_is_given_is_kept_in_utc(reviews, given, kept):
+    for uid, sent in (("u", given), ("v", kept)):
+        stored = reviews.decide(Decision(uid, "codes", 1, "ann", "accept", TOE, at=sent))
+        assert stored.at == kept
+        assert reviews.newest(1) == stored
+
+
 def test_the_relation_of_an_accepted_answer_is_the_answers(tmp_path):
     with store(tmp_path, [row(1, candidates=(candidate(TOE, relation="broad"),))]) as reviews:
         say = Say(reviews)
@@ -89,6 +103,8 @@ def test_the_relation_of_an_accepted_answer_is_the_answers(tmp_path):
         ({"kind": "nil", "concept_id": None, "relation": "exact"}, "a relation needs a concept"),
         ({"reviewer": " "}, "must not be empty"),
         ({"uid": ""}, "must not be empty"),
+        ({"at": "yesterday"}, "not a time"),
+        ({"at": "2999-01-31T09:30:00+00:00"}, "a time in the future"),
         ({"comment": "\ud800"}, "surrogate"),
         ({"reviewer": "\udfff"}, "surrogate"),
     ],

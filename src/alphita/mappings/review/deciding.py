@@ -12,6 +12,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, get_args
 
 from alphita import registry
@@ -45,6 +46,8 @@ _FROM = "FROM decision d JOIN project p ON p.id = d.project"
 _NAMES = ("id", "project", "source", *(name for name in _STORED if name != "project"))
 _CURIES = re.compile(r"[^\s:|]+:[^\s|]+(\|[^\s:|]+:[^\s|]+)*")
 _RELATIONS = get_args(Relation)
+# A time without a zone is read as UTC; where it was written, the clock may be that much ahead.
+_AHEAD = timedelta(hours=14)
 # Of decisions `d`.
 NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM decision u WHERE u.undoes = d.id)"
 # What a decision that is sent again must say as it did before.
@@ -72,7 +75,7 @@ def decide(connection: sqlite3.Connection, decision: Decision, seen: int | None)
         last = newest(connection, row.id, None if decision.kind == "adjudicate" else decision.reviewer)
         if last is not None and last.id > seen:
             raise Conflict(last)
-    stored = insert(connection, project_id, full)
+    stored = insert(connection, project_id, full, at=moment(full.at, "at") or None)
     refresh(connection, [row.id])
     return stored
 
@@ -289,6 +292,26 @@ def check_meaning(concept_id: str | None, relation: str | None) -> None:
         raise InputError(registry.unknown("relation", relation, _RELATIONS), field="relation")
     if concept_id is None:
         raise InputError("a relation needs a concept", field="relation", value=relation)
+
+
+def moment(text: str | None, field: str) -> str:
+    """Return a time as the store writes it, in UTC; "" if there is none.
+
+    Raises:
+        InputError: it is no time, or one still to come.
+    """
+    if not text:
+        return ""
+    try:
+        read = datetime.fromisoformat(text)
+        found = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        remedy = "as in 2026-01-31T09:30:00+00:00"
+        raise InputError("not a time", field=field, value=text, remedy=remedy) from None
+    # It would count as newer than all that is decided until then.
+    if found - datetime.now(UTC) > (timedelta() if read.tzinfo else _AHEAD):
+        raise InputError("a time in the future", field=field, value=text, remedy="give the time of the review")
+    return found.isoformat(timespec="milliseconds")
 
 
 def _checked(decision: Decision, row: ReviewRow) -> Decision:

@@ -17,10 +17,8 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 from alphita import artefact
-from alphita.errors import InputError
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import agreement, deciding, rows
 from alphita.mappings.review.records import Decision, Kind, Project, ReviewRow
@@ -30,8 +28,6 @@ UNNAMED = "imported"
 IGNORED = "ignored"
 KIND = "import"
 MEANS = "maps_to"
-# A time without a zone is read as UTC; where it was written, the clock may be that much ahead.
-AHEAD = timedelta(hours=14)
 # Which of the mappings of one rank is shown first, and which says what the row means.
 FIRST = {"approved": 0, "rejected": 2}
 
@@ -55,7 +51,7 @@ def check(mapping: Mapping) -> None:
     """
     if mapping.status != "unreviewed":
         deciding.check_meaning(mapping.concept_id, None)
-        _time(mapping.reviewed_at)
+        deciding.moment(mapping.reviewed_at, "reviewed_at")
 
 
 def uid(decision: Decision, key: tuple[str, str], file: str) -> str:
@@ -195,28 +191,8 @@ def _decision(mapping: Mapping, project: str, file: str) -> Decision:
         means,
         relation,
         "; ".join(filter(None, said)),
-        _time(mapping.reviewed_at),
+        deciding.moment(mapping.reviewed_at, "reviewed_at"),
         concept_name=mapping.concept_name if means is not None else None,
     )
     named = replace(made, uid=uid(made, (mapping.mention_code or "", mapping.mention), file))
     return replace(named, concept_id=mapping.concept_id) if named.kind == "reject" else named
-
-
-def _time(text: str | None) -> str:
-    """Return a time as the store writes it, in UTC; "" if there is none.
-
-    Raises:
-        InputError: it is no time, or one still to come.
-    """
-    if not text:
-        return ""
-    try:
-        read = datetime.fromisoformat(text)
-        moment = (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        remedy = "as in 2026-01-31T09:30:00+00:00"
-        raise InputError("not a time", field="reviewed_at", value=text, remedy=remedy) from None
-    # It would count as newer than all that is decided until then.
-    if moment - datetime.now(UTC) > (timedelta() if read.tzinfo else AHEAD):
-        raise InputError("a time in the future", field="reviewed_at", value=text, remedy="give the time of the review")
-    return moment.isoformat(timespec="milliseconds")

@@ -219,7 +219,7 @@ class ReviewStore:
         """Store a decision; when this returns, it is on disk.
 
         What `Decision` leaves open is filled in: time, confidence, candidates shown, release; the relation of an
-        accepted concept is the answer's, of another one "exact".
+        accepted concept is the answer's, of another one "exact". A time that is given is kept.
 
         Args:
             decision: of any kind but undo. The same one twice (by its uid) is kept once, and returned as stored.
@@ -229,8 +229,8 @@ class ReviewStore:
         Raises:
             Conflict: there is a newer one than `seen`.
             Unknown: there is no such project or row.
-            InputError: what it says is not sound: kind, concept or relation missing or unknown, an accepted concept
-                that is not the answer, a uid that another decision has.
+            InputError: what it says is not sound: kind, concept or relation missing or unknown, a time that is none or
+                still to come, an accepted concept that is not the answer, a uid that another decision has.
         """
         with self._connections.writing() as connection:
             return deciding.decide(connection, decision, seen)
