@@ -1,7 +1,7 @@
 """OMOP SOURCE_TO_CONCEPT_MAP. Specification: https://ohdsi.github.io/CommonDataModel/cdm54.html#source_to_concept_map
 Version 5.4 of the Common Data Model, as the comma-separated file that Usagi exports.
 
-A mention without a code is its own source_code. NIL has target_concept_id 0 of vocabulary "None". Only "maps to" has a
+A mention without a code is its own source_code. In a mention tabs and line breaks become one blank, in both columns. NIL has target_concept_id 0 of vocabulary "None". Only "maps to" has a
 place here, and no rejection: other types of target and mappings that were rejected, flagged or ignored are left out,
 and counted, as are further candidates. A code longer than 50 characters cannot be written; a description is cut at 255.
 Nor can a target that is known to be no Standard Concept, or to be no longer valid: the table maps to Standard Concepts.
@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -77,6 +78,8 @@ NIL = "0"
 MOST = {"source_code": 50, "source_vocabulary_id": 20, "source_code_description": 255, "target_vocabulary_id": 20}
 START, END = "1970-01-01", "2099-12-31"
 NO_PLACE = ("rejected", "flagged", "ignored")
+# What ends a cell or a line where the table is loaded as text.
+_BREAKS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 MAPS_TO = "map it through 'Maps to' in CONCEPT_RELATIONSHIP, or normalise with --standard-only"
 
 
@@ -142,7 +145,7 @@ def unfit(header: Header, mapping: Mapping) -> Problem | None:
     """Return why a mapping cannot be written, or None; None, too, for one that is left out anyway."""
     if _losses.left_out(mapping, NO_PLACE):
         return None
-    code = mapping.mention_code or mapping.mention
+    code = mapping.mention_code or _in_one_line(mapping.mention)
     if not code:
         return Problem("neither a code nor a mention", "mention_code", code)
     if len(code) > MOST["source_code"]:
@@ -210,18 +213,23 @@ def _with_and_without(part: Path) -> set[str]:
 
 def _row(header: Header, mapping: Mapping) -> list[str]:
     found = _omop.target(header, mapping.concept_id) or _omop.NONE
-    description = mapping.mention.replace("\r", " ")[: MOST["source_code_description"]]
+    description = _in_one_line(mapping.mention)
     return [
-        mapping.mention_code or mapping.mention,
+        mapping.mention_code or description,
         "0",
         header.source_vocabulary,
-        description,
+        description[: MOST["source_code_description"]],
         str(found.omop_concept_id),
         found.vocabulary,
         START,
         END,
         "",
     ]
+
+
+def _in_one_line(text: str) -> str:
+    parts = _BREAKS.split(text)
+    return text if len(parts) == 1 else " ".join(filter(None, map(str.strip, parts)))
 
 
 def _mapping(row: dict[str, str], number: int) -> Mapping:
