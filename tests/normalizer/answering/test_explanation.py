@@ -57,6 +57,14 @@ class TestFields:
         assert (why.parents, why.semantic_types) == (("Ache",), ("Finding",))
         assert (why.nil, why.gave, why.contradictions, why.retired) == (None, {}, (), None)
 
+    @pytest.mark.parametrize(
+        ("ranking", "asked"), [("exact", set()), ("vectors", {"cosine"}), ("letters", {"letters"})]
+    )
+    def test_similarities_are_told_of_routes_that_were_asked(self, rich, ranking, asked):
+        why = explain(rich, "Headache", ranking=ranking)
+        assert set(why.similarity) == asked
+        assert "0.00" not in str(why)
+
     def test_runners_up_are_the_next_concepts(self, rich):
         result = Normalizer(rich, encoder=HashEncoder()).normalize(["ache of the hed"], top_k=3, explain=True)[0]
         others = [(one.concept_id, one.concept_name, one.matched_term) for one in result.explanation.runners_up]

@@ -44,6 +44,7 @@ class CandidatePairs(NamedTuple):
         letters: (p,) float32, n-gram similarity, 0 to 1; 0 where letters were not asked for.
         vectors: (q, dim) float32 of length 1, of the queries; None where vectors were not asked for.
         exhausted: whether there are no more strings to be found, by any route.
+        asked: the routes that were asked, as bits.
     """
 
     query: NDArray[np.int64]
@@ -53,6 +54,7 @@ class CandidatePairs(NamedTuple):
     letters: NDArray[np.float32]
     vectors: NDArray[np.float32] | None
     exhausted: bool
+    asked: int = EVERY_ROUTE
 
 
 def gather(
@@ -115,7 +117,7 @@ def gather(
     letters = np.zeros(len(key), np.float32)
     if grams is not None and index.ngrams is not None:
         letters = index.ngrams.pairwise(grams, query, string)
-    return CandidatePairs(query, string, united, cosine, letters, vectors, exhausted)
+    return CandidatePairs(query, string, united, cosine, letters, vectors, exhausted, routes)
 
 
 def _parts(queries: NDArray[np.int64], depth: int) -> list[NDArray[np.int64]]:

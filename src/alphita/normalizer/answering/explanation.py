@@ -48,7 +48,7 @@ class Explanation:
         matched_term: the term that speaks for the concept; None where nothing was found.
         term_kind: what the term is to its concept: "preferred name", "exact synonym", "broad synonym", ...
         routes: the ways that found it.
-        similarity: cosine, -1 to 1, and n-gram similarity, 0 to 1, by name.
+        similarity: cosine, -1 to 1, and n-gram similarity, 0 to 1, by name; of the routes that were asked.
         definition: the concept's, or None.
         parents: names of the concept's parents.
         semantic_types: the concept's.

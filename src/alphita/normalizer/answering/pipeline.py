@@ -59,12 +59,14 @@ class Scored(NamedTuple):
         table: the candidates.
         features: theirs; None if they were not asked for.
         exhausted: whether looking deeper would find no more.
+        routes: those that were asked, as bits.
     """
 
     queries: list[str]
     table: CandidateTable
     features: Features | None
     exhausted: bool
+    routes: int
 
 
 class Pipeline:
@@ -267,7 +269,7 @@ class Pipeline:
         features = None
         if featured:
             features = self._features(queries, table, self._context(asked, requests, pairs.vectors, hidden))
-        return Scored(queries, table, features, pairs.exhausted)
+        return Scored(queries, table, features, pairs.exhausted, pairs.asked)
 
     def _context(
         self, asked: Questions, requests: Requests, vectors: NDArray[np.float32] | None, hidden: Hidden | None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method
 from alphita.normalizer.answering.calibration_store import RankedAnswers
-from alphita.normalizer.answering.candidates import BORROWED, EXACT, MAX_ENCODED_CHARACTERS, ROUTES
+from alphita.normalizer.answering.candidates import BORROWED, EXACT, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.normalizer.answering.explanation import Explanation, RunnerUp, behind
 from alphita.normalizer.answering.features import MENTION_NAMES, NAMES
 from alphita.normalizer.answering.pipeline import Questions, Scored
@@ -325,13 +325,14 @@ class Maker:
         answer = _nil_reason(scored, request) if nil else "equal to" if equal else "nearest to"
         concept = self.index.concept(int(table.concept[top]))
         maps = self._is_live(best.retired_concept)
+        similarities = (("cosine", VECTORS, table.cosine), ("letters", LETTERS, table.letters))
         expansion = None if best.expansion is None else f"read as {best.expansion!r} ({_of(asked, table, top, best)})"
         return Explanation(
             answer,
             best.matched_term,
             self._kind(best, int(table.term[top])),
             best.routes,
-            {"cosine": round(float(table.cosine[top]), 3), "letters": round(float(table.letters[top]), 3)},
+            {name: round(float(values[top]), 3) for name, route, values in similarities if scored.routes & route},
             concept.definition,
             concept.parents,
             concept.semantic_types,
