@@ -97,4 +97,4 @@ def test_two_names_are_not_accepted_as_one(normalizer, join):
     (found,) = normalizer.normalize([first + join + second])
     assert found.decision != "accept"
     if found.decision == "review":
-        assert "the mention names several" in found.candidates[0].contradictions
+        assert "several: the mention names several" in found.candidates[0].contradictions

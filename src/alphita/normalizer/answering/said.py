@@ -6,7 +6,9 @@ import re
 
 from alphita.terminology import prefixes
 
-POSSIBLE, FAMILY = "the mention is only possible", "the mention is of the family"
+# Each with a label, as the contradictions of the rules have it.
+POSSIBLE, FAMILY = "certainty: the mention is only possible", "family: the mention is of the family"
+DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names several"
 _IDENTIFIER = re.compile(r"(?:https?://\S+|[A-Za-z][A-Za-z0-9.]*[:_][A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)")
 # How notes begin what is only thought of, or what a relative has: in English, Italian, German, French, Spanish.
 _CUES = {
