@@ -1,10 +1,11 @@
 """OMOP SOURCE_TO_CONCEPT_MAP. Specification: https://ohdsi.github.io/CommonDataModel/cdm54.html#source_to_concept_map
 Version 5.4 of the Common Data Model, as the comma-separated file that Usagi exports.
 
-A mention without a code is its own source_code. In a mention tabs and line breaks become one blank, in both columns. NIL has target_concept_id 0 of vocabulary "None". Only "maps to" has a
-place here, and no rejection: other types of target and mappings that were rejected, flagged or ignored are left out,
-and counted, as are further candidates. A code longer than 50 characters cannot be written; a description is cut at 255.
-Nor can a target that is known to be no Standard Concept, or to be no longer valid: the table maps to Standard Concepts.
+A mention without a code is its own source_code. In a mention tabs and line breaks become one blank, in both columns.
+NIL has target_concept_id 0 of vocabulary "None". Only "maps to" has a place here, and no rejection: other types of
+target and mappings that were rejected, flagged or ignored are left out, and counted, as are further candidates. A code
+longer than 50 characters cannot be written; a description is cut at 255. Nor can a target that is known to be no
+Standard Concept, or to be no longer valid: the table maps to Standard Concepts.
 
 A code and its target are written once, with the description they first have. The rows that repeat them are left out
 when the file is finished, as are those with target 0 of a code that has another target; how many is told. It takes
