@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from alphita import progress
-from alphita.errors import UsageError
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
 Format = Annotated[
@@ -38,30 +35,6 @@ Prefixes = Annotated[
 Concepts = Annotated[Path | None, typer.Option(help="Athena's CONCEPT.csv, for the OMOP ids that usagi and omop need.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Fail at the first bad row.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing output.")]
-
-
-# Of XML's names without a colon, as CURIEs want.
-PREFIX = re.compile(r"[^\W\d][\w.-]*")
-
-
-def prefixes_of(given: Iterable[str] | None) -> dict[str, str]:
-    """Return name -> URI of texts "NAME=URI".
-
-    Raises:
-        UsageError: one is not of this form, or its name is none that a CURIE can begin with.
-    """
-    found = {}
-    for text in given or ():
-        name, equals, uri = text.partition("=")
-        if not equals or not name or ":" not in uri:
-            raise UsageError(f"--prefix {text!r} is not of the form LOCAL=https://example.org/codes/")
-        if not PREFIX.fullmatch(name):
-            raise UsageError(
-                f"--prefix {text!r}: {name!r} can be no CURIE's prefix; take letters, digits, '.', '_' and '-', "
-                "the first one a letter or '_'"
-            )
-        found[name] = uri
-    return found
 
 
 def tell_losses(output: Path, losses: Counter[str], set_aside: int) -> None:

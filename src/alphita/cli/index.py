@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from alphita import artefact, machine, progress
-from alphita.cli._engine_options import CLUSTER, Address, Engine, GpusPerWorker, Workers, refuse
-from alphita.cli._enrichment_options import Learn, Names, NoBorrow, chosen
+from alphita.cli._from_spec import Address, Engine, GpusPerWorker, Learn, Names, NoBorrow, Workers, chosen
 from alphita.errors import UsageError
+from alphita.normalizer.spec import CLUSTER, refuse_without_engine
 
 # Beside what `Choice` knows: the whole encoder is trained before it is indexed with.
 FULL = "full"
@@ -79,7 +79,9 @@ def index(
 ) -> None:
     """Encode a terminology's strings into an index: vectors, terms and model in one folder."""
     if engine is None:
-        refuse({"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts})
+        refuse_without_engine(
+            {"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts}
+        )
     elif update is not None:
         raise UsageError("--update encodes on this machine; leave out --engine")
     if (source is None) == (terminology is None):

@@ -16,7 +16,7 @@ import typer
 from alphita.cli import _mapping_options as options
 from alphita.cli import mappings_migrate
 from alphita.errors import AlphitaError, Rejects, UsageError
-from alphita.mappings.formats import Header, _names, day_of, lost_anew
+from alphita.mappings.formats import Header, _curies, _names, day_of, lost_anew
 from alphita.mappings.record import Mapping
 
 app = typer.Typer(help="Files of mappings.", no_args_is_help=True)
@@ -69,7 +69,7 @@ def convert(
         source_system=source_system,
         source_version=source_version,
         target_system=target_system,
-        prefixes=options.prefixes_of(prefix),
+        prefixes=_curies.prefixes_of(prefix),
     )
     if concepts is not None:
         from alphita.mappings.concepts import load

@@ -69,7 +69,7 @@ def import_(
     read go to ANSWERS.import.rejects.csv. What ANSWERS says was decided (status, reviewer, time, comment) becomes
     decisions. A row holds one target; what that leaves out is counted and printed.
     """
-    from alphita.mappings.formats import Header, _names
+    from alphita.mappings.formats import Header, _curies, _names
     from alphita.mappings.review import files
     from alphita.mappings.review.store import ReviewStore
     from alphita.normalizer.reading.cells import cells_of
@@ -79,7 +79,7 @@ def import_(
     reader = _names.chosen(answers, from_, "--from", to_read=True)
     review_files.check_name(project)
     opened = _index(index)
-    header = Header(prefixes=options.prefixes_of(prefix))
+    header = Header(prefixes=_curies.prefixes_of(prefix))
     left_out: Counter[str] = Counter()
     context = None
     if context_from is not None:
@@ -138,7 +138,7 @@ def export(
     What the format cannot hold is counted and printed. Rows that cannot be written go to OUTPUT.rejects.csv, by their
     numbers.
     """
-    from alphita.mappings.formats import Header, _names, day_of
+    from alphita.mappings.formats import Header, _curies, _names, day_of
     from alphita.mappings.review.store import ReviewStore
     from alphita.service import review_files
 
@@ -157,7 +157,7 @@ def export(
             source_system=source_system,
             source_version=source_version,
             target_system=target_system,
-            prefixes=options.prefixes_of(prefix),
+            prefixes=_curies.prefixes_of(prefix),
             target_info=_omop(concepts, store, project),
         )
         try:

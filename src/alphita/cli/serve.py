@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alphita.cli._enrichment_options import Learn, Names, NoBorrow, ShippedModel, chosen
-from alphita.cli._source_options import TO
+from alphita.cli._from_spec import Learn, Names, NoBorrow, ShippedModel, chosen, option
 from alphita.errors import AlphitaError, UsageError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ BACKLOG = 512
 
 
 def serve(
-    to: Annotated[str | None, typer.Option("--to", "--index", help=TO)] = None,
+    to: Annotated[str | None, option("to")] = None,
     mappings: Annotated[
         Path | None, typer.Option("--mappings", "-m", help="Store of reviews, one SQLite file; made if it is missing.")
     ] = None,

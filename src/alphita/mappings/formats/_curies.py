@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Iterable
 
 from alphita.errors import UsageError
 from alphita.mappings.formats import Header
@@ -10,6 +12,28 @@ from alphita.terminology import prefixes
 
 # FHIR systems whose codes are whole CURIEs ("HP:0001250"); those of NCIT, of OBO as well, are local ids ("C3262").
 CODED_BY_CURIES = ("http://human-phenotype-ontology.org",)
+# Of XML's names without a colon, as CURIEs want.
+PREFIX = re.compile(r"[^\W\d][\w.-]*")
+
+
+def prefixes_of(texts: Iterable[str] | None) -> dict[str, str]:
+    """Return name -> URI of texts "NAME=URI".
+
+    Raises:
+        UsageError: one is not of this form, or its name is none that a CURIE can begin with.
+    """
+    declared = {}
+    for text in texts or ():
+        name, equals, uri = text.partition("=")
+        if not equals or not name or ":" not in uri:
+            raise UsageError(f"--prefix {text!r} is not of the form LOCAL=https://example.org/codes/")
+        if not PREFIX.fullmatch(name):
+            raise UsageError(
+                f"--prefix {text!r}: {name!r} can be no CURIE's prefix; take letters, digits, '.', '_' and '-', "
+                "the first one a letter or '_'"
+            )
+        declared[name] = uri
+    return declared
 
 
 def uri(header: Header, prefix: str) -> str:
