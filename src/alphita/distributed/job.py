@@ -38,11 +38,10 @@ from alphita.distributed.reading import Reading, facts_of
 from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.index.choice import LOOKED_AT
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.records import ABBREVIATION, EXACT, NEAREST, NIL
 from alphita.normalizer.reading.files import DEFAULT_COLUMN, MentionFile
 from alphita.normalizer.writing import job as one_file
 from alphita.normalizer.writing.batches import NormalizerSettings, opened
-from alphita.normalizer.writing.job import REJECTED, Summary
+from alphita.normalizer.writing.job import Summary
 
 # Rows for one bucket, if that does not make more of them than `MOST_BUCKETS`; a small job has some of fewer rows.
 BUCKET_ROWS, FEW_ROWS, FEW_BUCKETS, MOST_BUCKETS = 100_000, 2_000, 16, 1_024
@@ -262,32 +261,9 @@ def _distinct(plan: ShardPlan) -> int:
 
 
 def _outcome(plan: ShardPlan, manifest: dict[str, Any], start: float, resumed: int, normalizer: Normalizer) -> Outcome:
-    counts, out = Counter(manifest["counts"]), Place(plan.out)
-    seconds = time.monotonic() - start
-    rows = one_file.rows_of(counts)
-    calibration = normalizer.calibration
-    calibrated = calibration is not None
-    summary = Summary(
-        rows,
-        counts[EXACT],
-        counts[ABBREVIATION],
-        counts[NEAREST],
-        counts[NIL],
-        counts[REJECTED],
-        counts[one_file.ACCEPTED] if calibrated else None,
-        counts[one_file.FOR_REVIEW] if calibrated else None,
-        resumed,
-        round(seconds, 3),
-        round((rows - resumed) / max(seconds, 1e-9), 1),
-        str(out),
-        str(out / REJECTS) if REJECTS in manifest["files"] else None,
-        None,
-        {},
-        counts[one_file.REVIEWED],
-        normalizer.error if calibrated else None,
-        normalizer.assurance,
-        calibration.origin if calibration is not None else "",
-    )
+    out = Place(plan.out)
+    rejects = str(out / REJECTS) if REJECTS in manifest["files"] else None
+    summary = Summary.of(manifest["counts"], resumed, start, str(out), normalizer, rejects=rejects)
     parts = sum(name.startswith("part-") for name in manifest["files"])
     return Outcome(summary, parts, manifest["distinct"], manifest["engine"], manifest["seconds"])
 

@@ -14,6 +14,7 @@ from alphita import progress
 from alphita.distributed.files import Place
 from alphita.distributed.plan import JOB, KIND, MANIFEST, WORK
 from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.normalizer.writing.journal import refuse_other
 
 
 def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> dict[str, Any] | None:
@@ -50,13 +51,7 @@ def look(out: Place, identity: dict[str, Any], *, resume: bool, force: bool) -> 
         raise UsageError(f"{out} already exists; choose another name or use --force")
     if not resume:
         raise UsageError(f"an unfinished job is there ({out}); go on with --resume, or begin anew with --force")
-    before = found["job"]
-    for name in sorted(before.keys() | identity.keys()):
-        if before.get(name) != identity.get(name):
-            raise UsageError(
-                f"cannot resume: {name} was {before.get(name)!r} when the job began and is {identity.get(name)!r} now; "
-                "give the same, or begin anew with --force"
-            )
+    refuse_other(found["job"], identity)
     if MANIFEST in names:
         clear(out)
         progress.say(f"{out} is finished already")

@@ -194,6 +194,46 @@ class Summary:
     @classmethod
     def of(
         cls,
+        counts: Mapping[str, int],
+        resumed: int,
+        start: float,
+        out: str,
+        normalizer: Normalizer,
+        *,
+        lost: Mapping[str, int] | None = None,
+        rejects: str | None = None,
+        audit: str | None = None,
+    ) -> Summary:
+        """Return the summary of the counts of all rows; `start` is when this run began, by `time.monotonic`."""
+        calibration = normalizer.calibration
+        calibrated = calibration is not None
+        rows = rows_of(counts)
+        seconds = time.monotonic() - start
+        return cls(
+            rows,
+            counts.get(EXACT, 0),
+            counts.get(ABBREVIATION, 0),
+            counts.get(NEAREST, 0),
+            counts.get(NIL, 0),
+            counts.get(REJECTED, 0),
+            counts.get(ACCEPTED, 0) if calibrated else None,
+            counts.get(FOR_REVIEW, 0) if calibrated else None,
+            resumed,
+            round(seconds, 3),
+            round((rows - resumed) / max(seconds, 1e-9), 1),
+            out,
+            rejects,
+            audit,
+            dict(lost or {}),
+            counts.get(REVIEWED, 0),
+            normalizer.error if calibrated else None,
+            normalizer.assurance,
+            calibration.origin if calibration is not None else "",
+        )
+
+    @classmethod
+    def of_chunks(
+        cls,
         chunks: Iterable[Chunk],
         resumed: int,
         start: float,
@@ -203,37 +243,14 @@ class Summary:
         rejects: Path | None = None,
         audit: Path | None = None,
     ) -> Summary:
-        """Add up the counts of all chunks; `start` is when this run began, by `time.monotonic`."""
-        calibration = normalizer.calibration
-        calibrated = calibration is not None
+        """Return the summary of all chunks, as `of` does."""
         total: Counter[str] = Counter()
         lost: Counter[str] = Counter()
         for chunk in chunks:
             total.update(chunk.counts)
             lost.update(chunk.lost)
-        rows = rows_of(total)
-        seconds = time.monotonic() - start
-        return cls(
-            rows,
-            total[EXACT],
-            total[ABBREVIATION],
-            total[NEAREST],
-            total[NIL],
-            total[REJECTED],
-            total[ACCEPTED] if calibrated else None,
-            total[FOR_REVIEW] if calibrated else None,
-            resumed,
-            round(seconds, 3),
-            round((rows - resumed) / max(seconds, 1e-9), 1),
-            out,
-            None if rejects is None else str(rejects),
-            None if audit is None else str(audit),
-            dict((+lost).most_common()),
-            total[REVIEWED],
-            normalizer.error if calibrated else None,
-            normalizer.assurance,
-            calibration.origin if calibration is not None else "",
-        )
+        files = {name: str(path) for name, path in {"rejects": rejects, "audit": audit}.items() if path is not None}
+        return cls.of(total, resumed, start, out, normalizer, lost=dict((+lost).most_common()), **files)
 
 
 def rows_of(counts: Mapping[str, int]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
@@ -30,6 +31,20 @@ class Chunk(NamedTuple):
     lengths: dict[str, int]
     counts: dict[str, int]
     lost: dict[str, int]
+
+
+def refuse_other(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Make sure that a job may go on: all that it depends on is what it was when it began.
+
+    Raises:
+        UsageError: something is not, by name.
+    """
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            raise UsageError(
+                f"cannot resume: {name} was {before.get(name)!r} when the job began and is {now.get(name)!r} now; "
+                "give the same, or begin anew with --force"
+            )
 
 
 class Journal:
@@ -127,12 +142,7 @@ class Journal:
         before, self.date = lines[0].get("job"), str(lines[0].get("date"))
         if not isinstance(before, dict):
             raise InputError("this is not a journal of alphita", file=self.path, remedy="begin anew with --force")
-        for name in sorted(before.keys() | job.keys()):
-            if before.get(name) != job.get(name):
-                raise UsageError(
-                    f"cannot resume: {name} was {before.get(name)!r} when the job began and is {job.get(name)!r} now; "
-                    "give the same, or begin anew with --force"
-                )
+        refuse_other(before, job)
         self.complete = lines[-1].get("complete") is True
         try:
             self.chunks = [Chunk(**line) for line in lines[1 : -1 if self.complete else None]]

@@ -110,7 +110,7 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
         header = header_of(normalizer, job, today)
         check_concepts(normalizer, job, writer, header)
         chunks = list(_to_stdout(normalizer, job, writer, header))
-        return Summary.of(chunks, 0, start, "stdout", normalizer)
+        return Summary.of_chunks(chunks, 0, start, "stdout", normalizer)
     out = Path(job.out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ def run(normalizer: Normalizer, job: Job, *, resume: bool = False, force: bool =
                 if not journal.chunks or job.table.is_stream:
                     _discard(out, journal)
                 raise
-            return Summary.of(journal.chunks, resumed, start, str(out), normalizer, rejects=rejects, audit=audit)
+            return Summary.of_chunks(journal.chunks, resumed, start, str(out), normalizer, rejects=rejects, audit=audit)
     except OSError as error:
         kept = not job.table.is_stream and beside(out, ".journal").exists()
         what_now = "make room and go on with --resume" if kept else "nothing was changed"
