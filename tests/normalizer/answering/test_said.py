@@ -7,7 +7,7 @@ import pytest
 from alphita.index.store import build
 from alphita.normalizer.answering.filters import Filters
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.said import FAMILY, POSSIBLE, doubt_of, identifier_of
+from alphita.normalizer.answering.said import FAMILY, POSSIBLE, doubt_of, identifier_of, without_tag
 from tests.normalizer.synthetic import VocabularyEncoder, quick_fit, synthetic_terminology
 
 ENCODER = VocabularyEncoder()
@@ -30,6 +30,21 @@ ENCODER = VocabularyEncoder()
 )
 def test_identifiers(mention, curie):
     assert identifier_of(mention) == curie
+
+
+@pytest.mark.parametrize(
+    ("cleaned", "name"),
+    [
+        ("seizure (disorder)", "seizure"),
+        ("appendectomy (procedure)", "appendectomy"),
+        ("essential (primary) hypertension", "essential (primary) hypertension"),
+        ("(disorder)", "(disorder)"),
+        ("pain (knee)", "pain (knee)"),
+        ("disorder", "disorder"),
+    ],
+)
+def test_the_tag_of_a_kind_is_no_part_of_a_name(cleaned, name):
+    assert without_tag(cleaned) == name
 
 
 @pytest.mark.parametrize(
@@ -98,3 +113,10 @@ def test_two_names_are_not_accepted_as_one(normalizer, join):
     assert found.decision != "accept"
     if found.decision == "review":
         assert "several: the mention names several" in found.candidates[0].contradictions
+
+
+def test_a_tagged_name_is_answered_as_the_name(normalizer):
+    name = normalizer.index.concept(0).name
+    plain, tagged = normalizer.normalize([name, f"{name} (disorder)"])
+    assert tagged.concept_id == plain.concept_id
+    assert (tagged.method, tagged.confidence, tagged.decision) == (plain.method, plain.confidence, plain.decision)

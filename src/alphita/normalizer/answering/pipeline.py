@@ -20,6 +20,7 @@ from alphita.normalizer.answering.hiding import Hidden, Hiding
 from alphita.normalizer.answering.meaning import Cosines, Definitions
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading, Speller, shortened, written_otherwise
 from alphita.normalizer.answering.table import MOST_CONCEPTS, CandidateTable, Requests, collect, requests_of
+from alphita.normalizer.answering.said import without_tag
 from alphita.normalizer.answering.tokens import whole_words
 from alphita.terminology.text import clean_many
 
@@ -119,7 +120,7 @@ class Pipeline:
         Returns:
             The questions, and for each mention the number of its question; -1 for a mention with nothing in it.
         """
-        cleaned = clean_many(list(mentions), self.index.rules)
+        cleaned = self._untagged(clean_many(list(mentions), self.index.rules))
         read = self._read(mentions, cleaned, contexts, languages, hidden)
         queries: dict[str, int] = {}
         known: dict[tuple[object, ...], int] = {}
@@ -146,6 +147,17 @@ class Pipeline:
                 asked.short.append(short)
             places.append(number)
         return asked._replace(queries=list(queries)), places
+
+    def _untagged(self, cleaned: Sequence[str]) -> list[str]:
+        """Return cleaned strings without the tag of a kind, "seizure (disorder)", but for names that have it."""
+        untagged = [without_tag(string) for string in cleaned]
+        tagged = [place for place, string in enumerate(untagged) if string != cleaned[place]]
+        if tagged:
+            rows = self.index.rows([cleaned[place] for place in tagged])
+            for place, row in zip(tagged, rows.tolist(), strict=True):
+                if row >= 0:
+                    untagged[place] = cleaned[place]
+        return untagged
 
     def _read(
         self,

@@ -10,6 +10,12 @@ from alphita.terminology import prefixes
 POSSIBLE, FAMILY = "certainty: the mention is only possible", "family: the mention is of the family"
 DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names several"
 _IDENTIFIER = re.compile(r"(?:https?://\S+|[A-Za-z][A-Za-z0-9.]*[:_][A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)")
+# The kinds of things that SNOMED CT and other lists write behind a name.
+_TAG = re.compile(
+    r"(?<=\S) ?\((?:disorder|disease|syndrome|finding|clinical finding|symptom|sign|diagnosis|condition|problem|situation|"
+    r"procedure|regime/therapy|event|observable entity|body structure|morphologic abnormality|cell|cell structure|"
+    r"substance|product|medicinal product|clinical drug|organism|specimen|physical object|qualifier value)\)$"
+)
 # How notes begin what is only thought of, or what a relative has: in English, Italian, German, French, Spanish.
 _CUES = {
     POSSIBLE: re.compile(
@@ -35,6 +41,11 @@ def identifier_of(mention: str) -> str | None:
     if "://" not in mention and ":" not in mention:
         mention = mention.replace("_", ":", 1)
     return prefixes.normalize(mention)
+
+
+def without_tag(cleaned: str) -> str:
+    """Return a cleaned string without the kind of thing behind it: "seizure (disorder)" is "seizure"."""
+    return _TAG.sub("", cleaned)
 
 
 def doubt_of(mention: str) -> str | None:
