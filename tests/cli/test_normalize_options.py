@@ -145,3 +145,17 @@ def test_a_wrong_column_is_told_before_anything_is_indexed(tmp_path, monkeypatch
     assert alphita(*words, "--column", "c") == 2
     assert "unknown column 'c'" in capsys.readouterr().err
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_line_for_each_name_that_a_string_joins(index_path, tmp_path, capsys):
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("text,n\nHeadache; seizure,2\nheadache,1\n", encoding="utf-8")
+    options = ["--column", "text", "--frequency-column", "n", "--split"]
+    assert alphita("normalize", source, "--index", index_path, "-o", out, *options) == 0
+    with open(out, newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["row"], row["mention"], row["concept_id"], row["frequency"]) for row in rows] == [
+        ("1", "Headache", "T:2", "2"),
+        ("1", "seizure", "T:1", "2"),
+        ("2", "headache", "T:2", "1"),
+    ]

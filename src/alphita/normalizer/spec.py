@@ -34,6 +34,7 @@ OF_ONE_FILE: dict[str, tuple[object, ...]] = {
     "sheet": (),
     "delimiter": (),
     "encoding": ("utf-8",),
+    "split": (),
     "format": ("parquet",),
     "source_vocabulary": (),
     "source_system": (),
@@ -111,6 +112,9 @@ class Spec:
     sheet: str | None = _option(None, help="Sheet of an Excel workbook; not needed if only one has anything in it.")
     delimiter: str = _option("", help="Between the cells of CSV or TSV, e.g. ';'.")
     encoding: str = _option("utf-8", help="Encoding of a text input, e.g. cp1252.")
+    split: bool = _option(
+        False, "--split", help="Give a line for each of the names that a string joins: 'fever, cough and rash'."
+    )
     top: int = _option(1, least=1, help="Candidates per string, one line each.")
     explain: bool = _option(False, "--explain", help="Say why, in the column 'explanation'.")
     format: str = _option("", panel=OUTPUT, help=f"{FORMATS}; told by the output's name otherwise.")
@@ -313,6 +317,7 @@ class Spec:
             self.top,
             self.private,
             explain=self.explain,
+            split=self.split,
             audit=self.audit,
             audit_out=self.audit_out,
             header=Header(

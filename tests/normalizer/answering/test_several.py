@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from alphita.normalizer.answering.several import name_several, parts_of
+from alphita.normalizer.answering.several import name_several, names_in, parts_of
 
 NAMES = [
     "seizure",
@@ -72,3 +72,24 @@ def test_each_mention_is_told_for_itself():
     mentions = ["fever, cough", "fever", "rash; virus", "rash; none"]
     assert name_several(mentions, rows).tolist() == [True, False, True, False]
     assert parts_of("fever, cough and  rash") == ["fever", "cough", "rash"]
+
+
+@pytest.mark.parametrize(
+    ("mention", "names"),
+    [
+        ("Seizure and hypotonia", ["Seizure", "hypotonia"]),
+        ("fever, cough AND rash", ["fever", "cough", "rash"]),
+        ("fever, cough and a bad mood", ["fever", "cough", "a bad mood"]),
+        ("carcinoma; carcinoma", ["carcinoma; carcinoma"]),
+        ("cleft lip and palate", ["cleft lip and palate"]),
+        ("seizure", ["seizure"]),
+        ("short and curved fingers", ["short fingers", "curved fingers"]),
+        ("absent thumb/radius", ["absent thumb", "absent radius"]),
+        ("seizure and vomiting", ["seizure and vomiting"]),
+        ("; ", ["; "]),
+    ],
+)
+def test_a_mention_is_split_into_its_names(mention, names):
+    known = [*NAMES, "short fingers", "curved fingers", "absent thumb", "absent radius", "seizure and vomiting"]
+    rows = lambda strings: np.array([known.index(one) if one in known else -1 for one in strings], np.int64)  # noqa: E731
+    assert names_in(mention, rows) == names

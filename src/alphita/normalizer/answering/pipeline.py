@@ -18,9 +18,9 @@ from alphita.normalizer.answering.candidates import DEPTH, EVERY_ROUTE, LETTERS,
 from alphita.normalizer.answering.features import SHORT_CAPITALS, Context, Features, Featurizer
 from alphita.normalizer.answering.hiding import Hidden, Hiding
 from alphita.normalizer.answering.meaning import Cosines, Definitions
+from alphita.normalizer.answering.said import without_tag
 from alphita.normalizer.answering.spelling import ABBREVIATION, Reading, Speller, shortened, written_otherwise
 from alphita.normalizer.answering.table import MOST_CONCEPTS, CandidateTable, Requests, collect, requests_of
-from alphita.normalizer.answering.said import without_tag
 from alphita.normalizer.answering.tokens import whole_words
 from alphita.terminology.text import clean_many
 

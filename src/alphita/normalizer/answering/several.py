@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,36 @@ _JOINS = re.compile(r"[,;/+&、，；]|\b(?:and|or|plus|ed|und|oder|et|ou|y|en|n
 def parts_of(mention: str) -> list[str]:
     """Return the cleaned strings that signs or words join in a cleaned mention; one alone where nothing does."""
     return [part for piece in _JOINS.split(mention) if (part := clean(piece))]
+
+
+def names_in(mention: str, rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> list[str]:
+    """Return the names that a mention joins, as it writes them; the mention alone where it is one.
+
+    "fever, cough; rash" gives three. Words at the end or the beginning may serve all: "short and curved fingers" gives
+    "short fingers" and "curved fingers", if both are names. A mention that is a name itself is one.
+
+    Args:
+        mention: as written.
+        rows: the row of each cleaned string in the index, -1 where it is none (`Index.rows`).
+    """
+    pieces = [piece.strip() for piece in re.split(_JOINS.pattern, mention, flags=re.IGNORECASE) if clean(piece)]
+    if len(pieces) < 2 or rows([clean(mention)])[0] >= 0:
+        return [mention]
+    for least, parts in _shared(pieces):
+        known = rows([clean(part) for part in parts])
+        if (known >= 0).sum() >= least and len(set(known[known >= 0].tolist())) > 1:
+            return parts
+    return [mention]
+
+
+def _shared(pieces: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the ways to complete some pieces, each with how many of them must be names."""
+    yield 2, list(pieces)
+    first, last = pieces[0].split(), pieces[-1].split()
+    for start in range(1, len(last)):
+        yield len(pieces), [*(f"{piece} {' '.join(last[start:])}" for piece in pieces[:-1]), pieces[-1]]
+    for end in range(len(first) - 1, 0, -1):
+        yield len(pieces), [pieces[0], *(f"{' '.join(first[:end])} {piece}" for piece in pieces[1:])]
 
 
 def name_several(mentions: Sequence[str], rows: Callable[[Sequence[str]], NDArray[np.int64]]) -> NDArray[np.bool_]:

@@ -84,6 +84,7 @@ class Job:
         private: no value of the input in rejects and errors, and an output that only its owner can read.
         chunk_rows: rows that are made durable together, at most.
         explain: give each answer its explanation.
+        split: a mention that joins several names is asked as each of them.
         audit: accepted rows to draw at random for review; 0: none.
         audit_out: the file for them; None: OUT.audit.csv.
         header: what is said of the whole output; its columns, date and sources are filled in.
@@ -99,6 +100,7 @@ class Job:
     private: bool = False
     chunk_rows: int = CHUNK_ROWS
     explain: bool = False
+    split: bool = False
     audit: int = 0
     audit_out: Path | None = None
     header: Header = field(default_factory=Header)
@@ -289,6 +291,7 @@ def identity(normalizer: Normalizer, job: Job, format_name: str) -> dict[str, An
         "delimiter": table.delimiter,
         "chunk rows": job.chunk_rows,
         **({} if table.sheet is None else {"sheet": table.sheet}),
+        **({"split": True} if job.split else {}),
     }
 
 

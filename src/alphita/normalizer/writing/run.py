@@ -38,6 +38,7 @@ from alphita.errors import AlphitaError, InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, lost_anew
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.several import names_in
 from alphita.normalizer.calibrating.audit import ACCEPT, draw, write_audit
 from alphita.normalizer.reading.files import MentionRow
 from alphita.normalizer.writing.answers import DECISION, METHOD, Answer, AnswerStore, Question, lines_of, question
@@ -152,7 +153,7 @@ def _write_parts(normalizer: Normalizer, job: Job, writer: ModuleType, header: H
             parts.append(PART, writer.begin(header))
         past, seen, restored = list(journal.chunks), 0, 0
         written: Future[None] | None = None
-        for seen, chunk in enumerate(_with_progress(job, answers), 1):
+        for seen, chunk in enumerate(_with_progress(normalizer, job, answers), 1):
             if seen <= len(past):
                 if past[seen - 1].digest != _digest(chunk.rows, defined):
                     raise _other_input(job)
@@ -309,9 +310,18 @@ def _chunks(rows: Iterator[MentionRow], most_rows: int, answers: AnswerStore) ->
         yield chunk
 
 
-def _with_progress(job: Job, answers: AnswerStore) -> Iterator[Rows]:
+def _rows(normalizer: Normalizer, job: Job) -> Iterator[MentionRow]:
+    """Yield the input's rows; with `split` one for each of the names that a mention joins, of the same number."""
+    for row in job.table.rows():
+        if job.split and row.mention is not None:
+            yield from (row._replace(mention=name) for name in names_in(row.mention, normalizer.index.rows))
+        else:
+            yield row
+
+
+def _with_progress(normalizer: Normalizer, job: Job, answers: AnswerStore) -> Iterator[Rows]:
     """Yield the chunks and show progress; the total is estimated from how much of the file the first one took."""
-    chunks = _chunks(job.table.rows(), job.chunk_rows, answers)
+    chunks = _chunks(_rows(normalizer, job), job.chunk_rows, answers)
     first = next(chunks, None)
     if first is None:
         return
@@ -420,7 +430,7 @@ def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Hea
     answers = AnswerStore()
     held: Sequence[Mapping] = ()
     file.write(writer.begin(header))
-    for chunk in _with_progress(job, answers):
+    for chunk in _with_progress(normalizer, job, answers):
         fresh = _answer(normalizer, job, chunk.new)
         found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in chunk.asked]
         made, counts = _lines(chunk.rows, found)
