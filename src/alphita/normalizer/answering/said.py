@@ -12,9 +12,12 @@ DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names
 _IDENTIFIER = re.compile(r"(?:https?://\S+|[A-Za-z][A-Za-z0-9.]*[:_][A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)")
 # The kinds of things that SNOMED CT and other lists write behind a name.
 _TAG = re.compile(
-    r"(?<=\S) ?\((?:disorder|disease|syndrome|finding|clinical finding|symptom|sign|diagnosis|condition|problem|"
+    r"(?<=\S) ?\((?:"
+    r"disorder|disease|syndrome|finding|clinical finding|symptom|sign|diagnosis|condition|problem|"
     r"situation|procedure|regime/therapy|event|observable entity|body structure|"
-    r"morphologic abnormality|cell|cell structure|substance|product|medicinal product|clinical drug|organism|specimen|physical object|qualifier value)\)$"
+    r"morphologic abnormality|cell|cell structure|substance|product|medicinal product|clinical drug|"
+    r"organism|specimen|physical object|qualifier value"
+    r")\)$"
 )
 # How notes begin what is only thought of, or what a relative has: in English, Italian, German, French, Spanish.
 _CUES = {
