@@ -31,6 +31,7 @@ from alphita.cli import (
     train,
     vocabulary,
 )
+from alphita.cli._from_spec import Brief
 from alphita.errors import AlphitaError
 
 app = typer.Typer(
@@ -65,11 +66,11 @@ app.add_typer(graph.app, name="graph")
 app.command("mentions")(mentions.mentions)
 app.command("bitext")(bitext.bitext)
 app.command("evaluate")(evaluate.evaluate)
-app.command("index")(index.index)
+app.command("index", cls=Brief)(index.index)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(mappings.app, name="mappings")
-app.command("normalize")(normalize.normalize)
-app.command("serve")(serve.serve)
+app.command("normalize", cls=Brief)(normalize.normalize)
+app.command("serve", cls=Brief)(serve.serve)
 app.add_typer(review.app, name="review")
 app.add_typer(search.app, name="search")
 app.add_typer(server.app, name="server")

@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from alphita.normalizer.spec import Spec
 
 if TYPE_CHECKING:
     from alphita.index.choice import Choice
+
+
+# Of a context's notes: the help is to show all.
+ALL = "alphita.help_all"
 
 
 def option(name: str, *, help: str | None = None) -> Any:  # noqa: ANN401 - of typer, which tells no type
@@ -33,6 +38,27 @@ def option(name: str, *, help: str | None = None) -> Any:  # noqa: ANN401 - of t
     )
 
 
+class Brief(TyperCommand):
+    """A command whose --help shows the options that matter; those in panels are shown by --help-all."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - click's, which typer keeps to itself
+        """Write the help, without the panels unless all is asked for."""
+        special: list[Any] = [each for each in self.params if getattr(each, "rich_help_panel", None)]
+        for each in special:
+            each.hidden = not ctx.meta.get(ALL, False)
+        super().format_help(ctx, formatter)
+
+
+def _show_all(ctx: typer.Context, asked: bool) -> None:
+    if asked:
+        ctx.meta[ALL] = True
+        print(ctx.get_help())
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool, typer.Option("--help-all", is_eager=True, callback=_show_all, help="Show every option, and exit.")
+]
 Engine = Annotated[str | None, option("engine")]
 Workers = Annotated[int | None, option("workers")]
 Address = Annotated[str | None, option("address")]
@@ -41,6 +67,10 @@ NoBorrow = Annotated[bool, option("no_borrow")]
 Names = Annotated[list[Path] | None, option("names")]
 Learn = Annotated[str, option("learn")]
 ShippedModel = Annotated[str | None, option("model")]
+Precision = Annotated[str, option("precision")]
+Device = Annotated[str, option("device")]
+Threads = Annotated[int | None, option("threads")]
+AllowedError = Annotated[float | None, option("error")]
 
 
 def chosen(no_borrow: bool, names: list[Path] | None, learn: str, model: str | None = None) -> Choice:
@@ -64,8 +94,11 @@ def with_options(command: Callable[[Spec], None]) -> Callable[..., None]:
             inspect.Parameter(each.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=shown)
         )
 
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters.append(inspect.Parameter("help_all", kind, default=False, annotation=HelpAll))
+
     @functools.wraps(command)
-    def expanded(**values: Any) -> None:  # noqa: ANN401
+    def expanded(*, help_all: bool, **values: Any) -> None:  # noqa: ANN401 - shown by its callback
         for name in repeated:
             values[name] = tuple(values[name] or ())
         command(Spec(**values))

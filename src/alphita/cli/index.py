@@ -9,9 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from alphita import artefact, machine, progress
-from alphita.cli._from_spec import Address, Engine, GpusPerWorker, Learn, Names, NoBorrow, Workers, chosen
+from alphita.cli._from_spec import (
+    Address,
+    Device,
+    Engine,
+    GpusPerWorker,
+    HelpAll,
+    Learn,
+    Names,
+    NoBorrow,
+    Precision,
+    Threads,
+    Workers,
+    chosen,
+)
 from alphita.errors import UsageError
-from alphita.normalizer.spec import CLUSTER, refuse_without_engine
+from alphita.normalizer.spec import CLUSTER, HOW, refuse_without_engine
 
 # Beside what `Choice` knows: the whole encoder is trained before it is indexed with.
 FULL = "full"
@@ -45,24 +58,36 @@ def index(
         str,
         typer.Option(
             help="What searches the vectors: auto (by their number), faiss (all are compared), ivf_pq or hnsw "
-            "(approximate, with measured recall), exact (the slow reference)."
+            "(approximate, with measured recall), exact (the slow reference).",
+            rich_help_panel=HOW,
         ),
     ] = "auto",
     no_letters: Annotated[
-        bool, typer.Option("--no-letters", help="Store no character n-grams: a smaller index that misses misspellings.")
+        bool,
+        typer.Option(
+            "--no-letters",
+            help="Store no character n-grams: a smaller index that misses misspellings.",
+            rich_help_panel=HOW,
+        ),
     ] = False,
     half: Annotated[
-        bool, typer.Option("--half", help="Store the vectors in half precision: half the size on disk, near the same.")
+        bool,
+        typer.Option(
+            "--half",
+            help="Store the vectors in half precision: half the size on disk, near the same.",
+            rich_help_panel=HOW,
+        ),
     ] = False,
     exclude_split: Annotated[
-        Path | None, typer.Option(help="Leave out the strings that this split holds out, to evaluate on them.")
+        Path | None,
+        typer.Option(help="Leave out the strings that this split holds out, to evaluate on them.", rich_help_panel=HOW),
     ] = None,
     no_borrow: NoBorrow = False,
     names: Names = None,
     learn: Learn = "seconds",
-    precision: Annotated[str, typer.Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")] = "auto",
-    device: Annotated[str, typer.Option(help="Where the encoder runs: auto, cpu, cuda.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")] = None,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
     engine: Engine = None,
     workers: Workers = None,
     address: Address = None,
@@ -76,8 +101,12 @@ def index(
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Move an existing index aside and make a new one.")] = False,
+    help_all: HelpAll = False,
 ) -> None:
-    """Encode a terminology's strings into an index: vectors, terms and model in one folder."""
+    """Encode a terminology's strings into an index: vectors, terms and model in one folder.
+
+    alphita index hpo -o hpo.index
+    """
     if engine is None:
         refuse_without_engine(
             {"--workers": workers, "--address": address, "--gpus-per-worker": gpus_per_worker, "--parts": parts}

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 def normalize(spec: Spec) -> None:
     """Map each string of a file to the concept it names.
 
+    alphita normalize words.csv --to hpo --column complaint -o mapped.csv
+
     Rows that cannot be read go to OUTPUT.rejects.csv. A job that was killed goes on with --resume.
 
     A file is read twice: first for the abbreviations that it defines, as "congestive heart failure (CHF)"; what comes

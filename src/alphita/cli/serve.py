@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from alphita.cli._from_spec import Learn, Names, NoBorrow, ShippedModel, chosen, option
+from alphita.cli._from_spec import (
+    AllowedError,
+    Device,
+    HelpAll,
+    Learn,
+    Names,
+    NoBorrow,
+    Precision,
+    ShippedModel,
+    Threads,
+    chosen,
+    option,
+)
 from alphita.errors import AlphitaError, UsageError
 
 if TYPE_CHECKING:
@@ -33,8 +45,8 @@ def serve(
     demo: Annotated[
         bool, typer.Option("--demo", help="Open a review of messy clinical strings, kept in ./demo; it needs nothing.")
     ] = False,
-    host: Annotated[str, typer.Option(help="Address to listen on.", rich_help_panel=WHO)] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0: any free one.", rich_help_panel=WHO)] = 8080,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0: any free one.")] = 8080,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="A name by which this server may be called; repeatable.", rich_help_panel=WHO),
@@ -88,26 +100,19 @@ def serve(
     log_mentions: Annotated[
         bool, typer.Option("--log-mentions", help="Log the strings, which may be patient data.", rich_help_panel=HOW)
     ] = False,
-    error: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=1.0,
-            help="Allowed share of errors among what is accepted; 0.05 by default.",
-            rich_help_panel=HOW,
-        ),
-    ] = None,
+    error: AllowedError = None,
     no_borrow: NoBorrow = False,
     names: Names = None,
     learn: Learn = "seconds",
     model: ShippedModel = None,
-    precision: Annotated[str, typer.Option(help="auto, fp32, bf16 or int8.", rich_help_panel=HOW)] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=HOW)] = "auto",
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of every library; all cores by default.", rich_help_panel=HOW)
-    ] = None,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
+    help_all: HelpAll = False,
 ) -> None:
     """Serve normalising, search, vectors and FHIR over HTTP, and the review page with --mappings.
+
+    alphita serve --to hpo --mappings reviews.db
 
     Logs go to stderr as JSON lines, without the strings asked for. The server ends by Ctrl+C or SIGTERM, when the
     requests that it is at are answered.

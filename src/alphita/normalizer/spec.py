@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
 RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.answering.rankings")])
-# Panels of the help.
+# Panels of the help; options in none are shown first, those in one by --help-all.
+INPUT, AUDIT = "Input", "Checks and reports"
 OUTPUT, CONCEPTS, REVIEWS, HOW = "Output", "Which concepts may be answered", "What was decided before", "How"
 GIVEN, CLUSTER = "What an index is given beside its terminology", "Several processes or machines"
 # Options of one file's job, and the values that they may have beside an engine.
@@ -104,20 +105,24 @@ class Spec:
     context_column: str | None = _option(
         None, help="Column of the text that each string stands in; it decides on abbreviations."
     )
-    language_column: str | None = _option(None, help="Column of each string's language: en, de, ...")
-    frequency_column: str | None = _option(None, help="Column of how often each string occurs, kept as 'frequency'.")
-    input_format: str = _option(
-        "", help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."
+    language_column: str | None = _option(None, panel=INPUT, help="Column of each string's language: en, de, ...")
+    frequency_column: str | None = _option(
+        None, panel=INPUT, help="Column of how often each string occurs, kept as 'frequency'."
     )
-    sheet: str | None = _option(None, help="Sheet of an Excel workbook; not needed if only one has anything in it.")
-    delimiter: str = _option("", help="Between the cells of CSV or TSV, e.g. ';'.")
-    encoding: str = _option("utf-8", help="Encoding of a text input, e.g. cp1252.")
+    input_format: str = _option(
+        "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."
+    )
+    sheet: str | None = _option(
+        None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one has anything in it."
+    )
+    delimiter: str = _option("", panel=INPUT, help="Between the cells of CSV or TSV, e.g. ';'.")
+    encoding: str = _option("utf-8", panel=INPUT, help="Encoding of a text input, e.g. cp1252.")
     split: bool = _option(
         False, "--split", help="Give a line for each of the names that a string joins: 'fever, cough and rash'."
     )
     top: int = _option(1, least=1, help="Candidates per string, one line each.")
     explain: bool = _option(False, "--explain", help="Say why, in the column 'explanation'.")
-    format: str = _option("", panel=OUTPUT, help=f"{FORMATS}; told by the output's name otherwise.")
+    format: str = _option("", help=f"{FORMATS}; told by the output's name otherwise.")
     source_vocabulary: str = _option("", panel=OUTPUT, help="Short name of the system of your own codes.")
     source_system: str = _option("", panel=OUTPUT, help="Its URI, for FHIR.")
     source_version: str = _option("", panel=OUTPUT, help="Its version.")
@@ -158,7 +163,6 @@ class Spec:
         None,
         least=0.0,
         most=1.0,
-        panel=HOW,
         help="Allowed share of errors among what is accepted; 0.05 by default, where there is a calibration.",
     )
     floor: float | None = _option(
@@ -207,15 +211,15 @@ class Spec:
         None, panel=CLUSTER, help="Of the cluster: HOST:6379 for Ray, spark://HOST:7077 for Spark."
     )
     gpus_per_worker: float = _option(0.0, least=0.0, panel=CLUSTER, help="GPUs of each worker, or a share of one: 0.5.")
-    audit: int = _option(0, least=0, help="Draw so many of the accepted rows at random, for review.")
-    audit_out: Path | None = _option(None, help="The file for them; OUTPUT.audit.csv otherwise.")
+    audit: int = _option(0, least=0, panel=AUDIT, help="Draw so many of the accepted rows at random, for review.")
+    audit_out: Path | None = _option(None, panel=AUDIT, help="The file for them; OUTPUT.audit.csv otherwise.")
     resume: bool = _option(False, "--resume", help="Go on with a job that was broken off.")
     force: bool = _option(False, "--force", help="Replace an existing output; forget an unfinished job.")
     private: bool = _option(
         False, "--private", help="Strings are patient data: rejects and errors give row numbers only."
     )
-    verify: bool = _option(False, "--verify", help="Rehash the whole index first, however large.")
-    report: Path | None = _option(None, help="Write the counts and times to this JSON file too.")
+    verify: bool = _option(False, "--verify", panel=AUDIT, help="Rehash the whole index first, however large.")
+    report: Path | None = _option(None, panel=AUDIT, help="Write the counts and times to this JSON file too.")
 
     @classmethod
     def option(cls, name: str) -> Option:
