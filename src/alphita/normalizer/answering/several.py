@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from alphita.terminology.text import clean
 
 # What joins two names: signs, and words for "and" and "or" that are no other word, nor a letter ("hepatitis E virus").
-_JOINS = re.compile(r"[,;/+&、，；]|\b(?:and|or|plus|ed|und|oder|et|ou|y|en|nebo|ve|veya)\b")
+_JOINS = re.compile(r"[,;/+&、，；]|\b(?:and|or|plus|with|ed|con|und|oder|mit|et|ou|avec|y|en|met|nebo|ve|veya)\b")
 
 
 def parts_of(mention: str) -> list[str]:
