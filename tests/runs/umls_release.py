@@ -53,6 +53,8 @@ TYPES = (
     ("T061", "Therapeutic or Preventive Procedure"),
     ("T039", "Physiologic Function"),
 )
+# The concept whose names the CODER papers show as a case.
+CASE = "C0004604"
 SITE_TYPE = ("T023", "Body Part, Organ, or Organ Component")
 
 
@@ -94,10 +96,19 @@ def names() -> Iterator[tuple[str, Name]]:
         )
         yield cui, Name("SPA", "SCTSPA", "PT", f"{700 + number}", f"{translated} (es)")
         yield cui, Name("FRE", "MSHFRE", "MH", f"D{number:06}", f"{translated} (fr)")
+        for term_type, string in (
+            ("PT", f"{finding} of {site}, {course}"),
+            ("AB", f"{course} {site} {finding}"),
+            ("ET", f"{course} {learned[finding]} of {site}"),
+        ):
+            yield cui, Name("ENG", "ICD10CM", term_type, f"Q{number}", string)
+        yield cui, Name("ENG", "ICD9CM", "PT", f"{number}.0", f"{course} {site} {finding}, unspecified")
     for number, site in enumerate(SITES, 1):
         yield f"C95{number:05}", Name("ENG", "SNOMEDCT_US", "PT", f"{900 + number}", f"{site} structure")
         yield f"C95{number:05}", Name("ENG", "MSH", "MH", f"D9{number:05}", site)
         yield f"C95{number:05}", Name("ITA", "MSHITA", "MH", f"D9{number:05}", ITALIAN[site])
+    for language, source, string in (("ENG", "ICD9CM", "sore back"), ("ITA", "MDRITA", "mal di schiena")):
+        yield CASE, Name(language, source, "PT", "999.9", string)
 
 
 def relations() -> Iterator[tuple[str, str, str, str]]:
