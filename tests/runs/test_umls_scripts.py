@@ -67,7 +67,7 @@ def scored(report: Path) -> dict[str, set[str]]:
 
 
 def steps_of(model: Path) -> int:
-    return int(json.loads((model / "training.json").read_text(encoding="utf-8"))["steps"])
+    return int(json.loads((model / "training.json").read_text(encoding="utf-8"))["config"]["steps"])
 
 
 SMALL = "k=16 m=2 accumulation=1 warmup_steps=2"
