@@ -144,7 +144,7 @@ def test_italian(given: Path, tmp_path: Path) -> None:
         given / "data",
         ENCODER=str(given / "encoder"),
         ROWS="base,ext,v1,v2,v3,injected,pipelined",
-        GRAPH="epochs=2 dim=8 batch=32 rare=1",
+        GRAPH="epochs=2 dim=8 batch_size=32 rare=1",
         EXT="vocabulary=200 batch=4",
         MARGIN="prototypes=2 accumulation=1",
         INJECTION="batch=2",
