@@ -147,7 +147,7 @@ def test_italian(given: Path, tmp_path: Path) -> None:
         GRAPH="epochs=2 dim=8 batch_size=32 rare=1",
         EXT="vocabulary=200 batch=4",
         MARGIN="prototypes=2 accumulation=1",
-        INJECTION="batch=2",
+        INJECTION="batch=2 nearest=20",
     )
     table = json.loads((out / "table.json").read_text(encoding="utf-8"))
     assert [row["name"] for row in table["rows"]] == ["base", "ext", "v1", "v2", "v3", "injected", "pipelined"]
