@@ -10,11 +10,12 @@
 # DATA     the benchmarks' files, for `sts`, `relatedness`, `mednli_s` and `biosyn`; `alphita evaluate --about NAME` says
 #          where to get them, and what has no folder of its name is left out
 #
-# By environment: SCORED and DEV, files of scored sentences with commas between, to adapt to and to choose by (the
-# paper: the STS tasks of its benchmarks, in a multi-task setup); TRIPLES, MedNLI's mli_train_v1.jsonl; GENERATED, a
-# JSONL of {"concept_id", "text"} (the paper: 400,000 definitions, AGCT; `alphita terminology verbalise --prompts`
-# writes the prompts for others); GPUS=1 of this machine; ENCODER, a hub name (which needs a network) or a folder;
-# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
+# By environment: BASELINES and VECTORS (runs/_umls.bash); DESCRIPTIONS=8, of a concept's relations at most: the epoch
+# of the paper has 25 M pairs and more; SCORED and DEV, files of scored sentences with commas between, to adapt to and to
+# choose by (the paper: the STS tasks of its benchmarks, in a multi-task setup); TRIPLES, MedNLI's mli_train_v1.jsonl;
+# GENERATED, a JSONL of {"concept_id", "text"} (the paper: 400,000 definitions, AGCT; `alphita terminology verbalise
+# --prompts` writes the prompts for others); GPUS=1 of this machine; ENCODER, a hub name (which needs a network) or a
+# folder; SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
 #
 # The same command goes on with a run that was cut, in the phase it was in and from its last checkpoint.
 #
@@ -38,7 +39,8 @@
 #   2023-S      +1.6      +2.7     -5.3  -0.8   -1.0      +15.7     +15.3      +9.1    +15.9
 #   2023        +2.4      +3.0     -4.6  -0.4   -0.2      +16.5     +15.3      +7.7    +20.3
 #
-# The five linking sets are in Portelli et al.'s setting, not in the folds of CODER's papers: never compare across them.
+# The five linking sets are in Portelli et al.'s setting, ranked against MedDRA's preferred terms (of META, if it holds
+# MDR), not in the folds of CODER's papers: never compare across them. Table 3 is runs/biolord_multilingual_umls.sh.
 set -euo pipefail
 
 # shellcheck source=runs/_umls.bash
@@ -46,11 +48,12 @@ source "$(dirname "$0")/_umls.bash"
 
 begin "$@"
 encoder=${ENCODER:-sentence-transformers/all-mpnet-base-v2}
+descriptions=${DESCRIPTIONS:-8}
 if [ -n "${SCORED:-}" ]; then further+=(--set "scored=$SCORED"); fi
 if [ -n "${TRIPLES:-}" ]; then further+=(--set "triples=$TRIPLES"); fi
 if [ -n "${DEV:-}" ]; then further+=(--set "dev_scored=$DEV"); fi
 if [ -n "${GENERATED:-}" ]; then further+=(--set "generated=$GENERATED"); fi
-umls="$output/umls_eng.terminology"
+umls="$terminologies/umls_eng.terminology"
 
 # The graph: names, definitions and relations in English.
 if [ ! -e "$umls" ]; then
@@ -60,7 +63,7 @@ fi
 # The training: all phases.
 if [ ! -e "$model" ]; then
     "${launch[@]}" train biolord --terminology "$umls" --encoder "$encoder" --output "$model" --resume \
-        ${further[@]+"${further[@]}"}
+        --set descriptions="$descriptions" ${further[@]+"${further[@]}"}
 fi
 
 # The evaluation: the base and each phase's model that the run left.
@@ -69,11 +72,7 @@ for phase in adapted contrasted contrasted_adapted distilled_0; do
     if [ -d "$model.phases/$phase" ]; then systems+=(--model "$model.phases/$phase,name=$phase"); fi
 done
 systems+=(--model "$model,name=soup")
-if [ -n "$data" ]; then
-    for benchmark in sts relatedness mednli_s biosyn; do
-        if has "$benchmark"; then
-            $alphita evaluate "$benchmark" "${systems[@]}" --data "$data" -o "$output/$benchmark" --force
-        fi
-    done
-fi
+# BioSyn's models are one for each set; the released ones are of other sets than these.
+rows_beside "cambridgeltl/SapBERT-from-PubMedBERT-fulltext" cls
+evaluate_biolord "$umls" "${systems[@]}" ${beside[@]+"${beside[@]}"}
 echo "the reports are in $output"

@@ -7,12 +7,13 @@
 # META     the folder META of a UMLS release in RRF (MRCONSO.RRF, MRREL.RRF, MRSTY.RRF, ...), or a zip file of it. The
 #          paper has 2020AA: 4.27 M concepts, 15.48 M terms, 87.89 M relations. It needs a UMLS licence:
 #          https://www.nlm.nih.gov/research/umls
-# OUTPUT   a folder: umls_eng.terminology, snomed.terminology, model, and a report for each benchmark
+# OUTPUT   a folder: umls_eng.terminology, snomed.terminology, model, and the reports: benchmarks, pictures, cases
 # DATA     the benchmarks' files in the folders cadec, psytar, relation_classification;
 #          `alphita evaluate --about NAME` says where to get them, and what has no folder is left out
 #
 # By environment: GPUS=1 of this machine; STEPS=100000; ENCODER, a hub name (which needs a network) or a folder;
-# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
+# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own; BASELINES, VECTORS and
+# WITHOUT, what the reports lay beside the model (runs/_umls.bash).
 #
 # The same command goes on with a run that was cut: what is finished is kept, and training continues from its last
 # checkpoint. It may go on with another number of GPUs, for a batch is shared among them and stays the same.
@@ -43,7 +44,7 @@ source "$(dirname "$0")/_umls.bash"
 begin "$@"
 steps=${STEPS:-100000}
 encoder=${ENCODER:-microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract}
-umls="$output/umls_eng.terminology"
+umls="$terminologies/umls_eng.terminology"
 
 # Relations are labelled by REL and RELA together (section 4.1).
 if [ ! -e "$umls" ]; then
@@ -57,4 +58,9 @@ if [ ! -e "$model" ]; then
         ${further[@]+"${further[@]}"}
 fi
 
-evaluate_all "$umls"
+# What the paper's tables have beside it, as far as it can be had by name.
+papers="dmis-lab/biobert-v1.1 emilyalsentzer/Bio_ClinicalBERT allenai/scibert_scivocab_uncased"
+papers+=" bionlp/bluebert_pubmed_mimic_uncased_L-12_H-768_A-12"
+papers+=" microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract"
+papers+=" cambridgeltl/SapBERT-from-PubMedBERT-fulltext"
+evaluate_all "$umls" "" "$papers"

@@ -7,12 +7,13 @@
 # META     the folder META of a UMLS release in RRF (MRCONSO.RRF, MRREL.RRF, MRSTY.RRF, ...), or a zip file of it. The
 #          paper has 2020AA: 4.27 M concepts, 15.48 M terms, 87.89 M relations. It needs a UMLS licence:
 #          https://www.nlm.nih.gov/research/umls
-# OUTPUT   a folder: umls_all.terminology, snomed.terminology, model, and a report for each benchmark
+# OUTPUT   a folder: umls_all.terminology, snomed.terminology, model, and the reports: benchmarks, pictures, cases
 # DATA     the benchmarks' files in the folders cadec, psytar, mantra, relation_classification;
 #          `alphita evaluate --about NAME` says where to get them, and what has no folder is left out
 #
 # By environment: GPUS=1 of this machine; STEPS=1000000; ENCODER, a hub name (which needs a network) or a folder;
-# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
+# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own; BASELINES, VECTORS and
+# WITHOUT, what the reports lay beside the model (runs/_umls.bash).
 #
 # The same command goes on with a run that was cut: what is finished is kept, and training continues from its last
 # checkpoint. It may go on with another number of GPUs, for a batch is shared among them and stays the same.
@@ -33,7 +34,7 @@
 #   MCSM     PS 10.5 / 10.0   DS 9.6 / 9.2   NP 9.6 / 9.0   CD 10.7 / 10.4   FD 9.6 / 9.2   IP 10.1 / 9.8
 #   DDBRC    frozen 95.45   fine-tuned 98.73   ([CLS]; the data are not public)
 #
-# MANTRA is ranked against the names of SNOMED CT, MeSH and MedDRA, 801,038 concepts; of which languages is not said.
+# MANTRA is ranked against the English names of SNOMED CT, MeSH and MedDRA (801,038 concepts in the paper).
 # The released code reads the vector off BERT's pooler, with padding attended, and we off [CLS] as the text says.
 set -euo pipefail
 # shellcheck source=runs/_umls.bash
@@ -42,7 +43,7 @@ source "$(dirname "$0")/_umls.bash"
 begin "$@"
 steps=${STEPS:-1000000}
 encoder=${ENCODER:-google-bert/bert-base-multilingual-cased}
-umls="$output/umls_all.terminology"
+umls="$terminologies/umls_all.terminology"
 
 # Relations are labelled by RELA, as the released code does; names in all languages.
 if [ ! -e "$umls" ]; then
@@ -56,4 +57,5 @@ if [ ! -e "$model" ]; then
         ${further[@]+"${further[@]}"}
 fi
 
-evaluate_all "$umls" mantra
+# What the paper's tables have beside it, as far as it can be had by name.
+evaluate_all "$umls" mantra "google-bert/bert-base-multilingual-cased"

@@ -7,12 +7,13 @@
 # META     the folder META of a UMLS release in RRF (MRCONSO.RRF, MRREL.RRF, MRSTY.RRF, ...), or a zip file of it. The
 #          paper has 2020AA: 4.27 M concepts, 15.48 M terms, 87.89 M relations. It needs a UMLS licence:
 #          https://www.nlm.nih.gov/research/umls
-# OUTPUT   a folder: umls_eng.terminology, snomed.terminology, model, and a report for each benchmark
+# OUTPUT   a folder: umls_eng.terminology, snomed.terminology, model, and the reports: benchmarks, pictures, cases
 # DATA     the benchmarks' files in the folders cadec, psytar, relation_classification;
 #          `alphita evaluate --about NAME` says where to get them, and what has no folder is left out
 #
 # By environment: GPUS=1 of this machine; STEPS=1000000; ENCODER, a hub name (which needs a network) or a folder;
-# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own.
+# SETTINGS="key=value ...", further settings of the training, with an OUTPUT of their own; BASELINES, VECTORS and
+# WITHOUT, what the reports lay beside the model (runs/_umls.bash).
 #
 # The same command goes on with a run that was cut: what is finished is kept, and training continues from its last
 # checkpoint. It may go on with another number of GPUs, for a batch is shared among them and stays the same.
@@ -46,7 +47,7 @@ source "$(dirname "$0")/_umls.bash"
 begin "$@"
 steps=${STEPS:-1000000}
 encoder=${ENCODER:-dmis-lab/biobert-v1.1}
-umls="$output/umls_eng.terminology"
+umls="$terminologies/umls_eng.terminology"
 
 # Relations are labelled by RELA, as the released code does.
 if [ ! -e "$umls" ]; then
@@ -60,4 +61,8 @@ if [ ! -e "$model" ]; then
         ${further[@]+"${further[@]}"}
 fi
 
-evaluate_all "$umls"
+# What the paper's tables have beside it, as far as it can be had by name.
+papers="google-bert/bert-base-cased dmis-lab/biobert-v1.1 emilyalsentzer/Bio_ClinicalBERT"
+papers+=" microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract"
+papers+=" microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract-fulltext"
+evaluate_all "$umls" "" "$papers"

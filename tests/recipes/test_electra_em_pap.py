@@ -243,6 +243,7 @@ def test_both_tasks_are_learnt_and_the_model_is_one_like_others(
         gamma=2.0,
         dev_sequences=8,
         dev_attributes=12,
+        pooling="mean",
         dropout=0.0,
         log_every=10,
         checkpoint_every=0,

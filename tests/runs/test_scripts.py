@@ -22,7 +22,8 @@ from tests.docs.commandline import problems
 
 RUNS = Path(__file__).parents[2] / "runs"
 SCRIPTS = sorted(RUNS.rglob("*.sh"))
-CODERS = [path for path in SCRIPTS if path.name.startswith("coder") and path.name.endswith("_umls.sh")]
+ABLATION = RUNS / "coder_ablation_umls.sh"
+CODERS = [path for path in SCRIPTS if path.match("coder*_umls.sh") and path != ABLATION]
 # What starts the program; `launch` is either `alphita` or torchrun with it.
 PROGRAMS = ("$alphita", "${launch[@]}")
 CHOICES = {
@@ -83,7 +84,8 @@ def test_every_command_of_a_script_exists(script: Path) -> None:
     # Not one of them is overlooked: each stands once among those found.
     starts = re.findall(r'^(?!\s*#).*(?:\$alphita|"\$\{launch\[@\]\}") (?!in\b)(\w+)', text, re.MULTILINE)
     assert [words[0] for _, words in given(text)] == starts
-    assert starts
+    # What only calls other scripts has none of its own.
+    assert bool(starts) == (script != ABLATION)
     assert wrong(text) == []
 
 
@@ -201,10 +203,13 @@ def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: 
     recipe = "coder_transe" if "transe" in script.name else "coder"
     meta, data = tmp_path / "META", tmp_path / "data"
     meta.mkdir()
+    (meta / "MRCONSO.RRF").write_text("C0004604|ITA|P|L1|PF|S1|Y|A1||||MDRITA|PT|1|Mal di schiena|0|N||\n" * 2)
     for benchmark in ("cadec", "psytar", "mantra", "relation_classification"):
         (data / benchmark).mkdir(parents=True)
     words = ["bash", str(script), str(meta), str(tmp_path / "out"), str(data)]
-    subprocess.run(words, env=environment | {"SETTINGS": "mu=0 seed=3"}, check=True, capture_output=True)
+    subprocess.run(
+        words, env=environment | {"SETTINGS": "mu=0 seed=3", "BASELINES": "x/base"}, check=True, capture_output=True
+    )
     calls = log.read_text().splitlines()
     assert [re.match(r"alphita (\w+ \w+)", call)[1] for call in calls] == [  # type: ignore[index]
         "terminology import",
@@ -216,10 +221,23 @@ def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: 
         "evaluate psytar",
         *(["evaluate mantra"] if every else []),
         "evaluate relation_classification",
+        "terminology import",
+        "evaluate case_table",
+        "terminology import",
+        "evaluate synonym_similarity",
     ]
+    cases = (tmp_path / "out" / "cases.txt").read_text().splitlines()
+    assert cases == (["Mal di schiena"] if every else ["pufferfish poisoning", "angina"])
     assert ("languages=ENG" in calls[0]) == (not every)
     assert "languages=ENG --set sources=SNOMEDCT_US" in calls[1]
     assert calls[2].endswith("--set mu=0 --set seed=3")
+    assert "--model x/base,pooling=cls,name=base cls --model x/base,pooling=mean,name=base mean" in calls[3]
+    (classified,) = [call for call in calls if "evaluate relation_classification" in call]
+    assert "pooling=mean" not in classified
+    # The papers rank MANTRA against the English names of three sources.
+    for call in calls:
+        if "evaluate mantra" in call:
+            assert "--set mantra.sources=SNOMEDCT,MESH,MEDDRA --set mantra.languages=en" in call
     root = typer.main.get_command(cli.app)
     for call in calls:
         assert problems(root, call.split()[1:], check_settings) == []
@@ -228,7 +246,9 @@ def test_a_papers_script_does_all_its_steps_and_goes_on(script: Path, tmp_path: 
     log.unlink()
     (tmp_path / "out" / "model").rmdir()
     shutil.rmtree(data / "psytar")
-    done = subprocess.run(words, env=environment | {"GPUS": "4"}, check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        words, env=environment | {"GPUS": "4", "BASELINES": ""}, check=True, capture_output=True, text=True
+    )
     calls = log.read_text().splitlines()
     assert calls[0].startswith(f"torchrun --nproc-per-node=4 -m alphita train {recipe} ")
     assert " --resume " in calls[0]
@@ -278,6 +298,8 @@ def test_biolords_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> None:
     for setting in ("scored=a.csv,b.txt", "dev_scored=dev.csv", "seeds=3"):
         assert f"--set {setting}" in calls[1]
     assert f"--model {model}.phases/adapted,name=adapted --model {model},name=soup" in calls[2]
+    assert "--set descriptions=8" in calls[1]
+    assert f"--terminology {tmp_path / 'out' / 'umls_eng.terminology'} --set biosyn.protocol=portelli" in calls[4]
     assert "left out: mednli_s" in done.stderr
     root = typer.main.get_command(cli.app)
     for call in calls:
@@ -287,3 +309,69 @@ def test_biolords_script_does_all_its_steps_and_goes_on(tmp_path: Path) -> None:
     log.unlink()
     subprocess.run(words, env=environment, check=True, capture_output=True)
     assert [call.split()[1] for call in log.read_text().splitlines()] == ["evaluate"] * 3
+
+
+def test_the_multilingual_script_does_all_its_steps(tmp_path: Path) -> None:
+    environment, log = programs(tmp_path / "bin")
+    meta, data, out = tmp_path / "META", tmp_path / "data", tmp_path / "out"
+    meta.mkdir()
+    for benchmark in ("sts", "relatedness", "mednli_s", "biosyn", "xl_bel"):
+        (data / benchmark).mkdir(parents=True)
+    words = ["bash", str(RUNS / "biolord_multilingual_umls.sh"), str(meta), "teacher", str(out), str(data)]
+    subprocess.run(words, env=environment, check=True, capture_output=True)
+    calls = log.read_text().splitlines()
+    evaluated = ["sts", "relatedness", "mednli_s", "biosyn", "xl_bel"]
+    wanted = ["terminology import", "terminology import", "train multilingual"]
+    assert [" ".join(call.split()[1:3]) for call in calls] == [*wanted, *(f"evaluate {name}" for name in evaluated)]
+    assert f"--terminology {out / 'umls_all.terminology'}" in calls[2]
+    assert "--set teacher=teacher --set languages=es,fr,de,nl,da,sv" in calls[2]
+    assert "biosyn.protocol=portelli" in calls[6]
+    assert "xl_bel.species=without" in calls[7]
+    root = typer.main.get_command(cli.app)
+    for call in calls:
+        assert problems(root, call.split()[1:], check_settings) == []
+
+    # With translations of one's own, the names of META are English.
+    (out / "model").rmdir()
+    log.unlink()
+    subprocess.run(words, env=environment | {"PAIRS": "pairs.tsv"}, check=True, capture_output=True)
+    trained = log.read_text().splitlines()[0]
+    assert f"--terminology {out / 'umls_eng.terminology'}" in trained
+    assert "--set pairs=pairs.tsv" in trained
+
+
+def test_the_ablation_makes_a_run_of_each_row_and_a_paper_shares_its_terminologies(tmp_path: Path) -> None:
+    environment, log = programs(tmp_path / "bin")
+    meta, out = tmp_path / "META", tmp_path / "out"
+    meta.mkdir()
+    given = environment | {"SETTINGS": "seed=3", "BASELINES": "", "STEPS": "7"}
+    subprocess.run(["bash", str(ABLATION), str(meta), str(out)], env=given, check=True, capture_output=True)
+    calls = log.read_text().splitlines()
+    trained = {
+        Path(words[words.index("--output") + 1]).parent.name: call
+        for call in calls
+        if (words := call.split())[1] == "train"
+    }
+    assert {name: call.partition("inverse_relations=false ")[2] for name, call in trained.items()} == {
+        "coder": "--set seed=3",
+        "coder_without": "--set mu=0 --set seed=3",
+        "coder_transe_similarity": "--set relation_similarity=transe --set seed=3",
+        "ms_rel_sty": "--set semantic_type_weight=0.1 --set seed=3",
+        "ms_rel": "--set seed=3",
+        "ms_sty": "--set semantic_type_weight=0.1 --set mu=0 --set seed=3",
+        "ms": "--set mu=0 --set seed=3",
+    }
+    imported = [call.split()[-1] for call in calls if " terminology import " in call]
+    of_paper = ["umls_eng", "snomed", "icd9cm", "icd10cm"]
+    assert imported == [
+        f"{out}/{paper}/{name}.terminology" for paper in ("coder_eng", "coder_transe_eng") for name in of_paper
+    ]
+
+    log.unlink()
+    subprocess.run(
+        ["bash", str(ABLATION), str(meta), str(tmp_path / "few")],
+        env=given | {"ROWS": "ms coder"},
+        check=True,
+        capture_output=True,
+    )
+    assert sum(" train " in call for call in log.read_text().splitlines()) == 2

@@ -100,6 +100,17 @@ def test_relation_labels(load: Load, label: str, labels: list[str], parents: lis
     assert terminology.concept("UMLS:C0000002").parents == ["UMLS:C0000003"]
 
 
+@pytest.mark.parametrize("label", ["rel", "rela", "both"])
+def test_a_relation_that_has_only_rela_is_labelled_by_it(load: Load, tmp_path: Path, label: str) -> None:
+    # As SNOMED CT's are in some releases: CUI1||CUI2|isa says that CUI2 is a CUI1.
+    relation = "C0000005||||C0000001|||isa|||HPO||||N||\n"
+    path = release(tmp_path / "META", MRFILES=None, MRREL=relation)
+    terminology, rejects = load(umls, path, relation_label=label)
+    assert rejects == []
+    assert terminology.relation_labels == ["isa"]
+    assert terminology.concept("UMLS:C0000001").parents == ["UMLS:C0000005"]
+
+
 def test_retired_concepts_and_their_replacements(load: Load, small_umls: Terminology) -> None:
     merged = small_umls.concept("UMLS:C0000090")
     assert (merged.retired, merged.replaced_by, merged.terms) == (True, ["UMLS:C0000001"], [])
@@ -272,7 +283,7 @@ BAD_ROWS = [
     ("MRCONSO", FIRST_LINE.replace("knee", "genoué").encode("latin-1"), "not utf-8"),
     ("MRREL", "C0000001|||RO|C9999999|||x|||HPO||||N||\n", "no term of MRCONSO has this id"),
     ("MRREL", "C+000001|||RO|C0000002|||x|||HPO||||N||\n", "no term of MRCONSO has this id"),
-    ("MRREL", "C0000001||||C0000002|||x|||HPO||||N||\n", "without REL"),
+    ("MRREL", "C0000001||||C0000002||||||HPO||||N||\n", "neither REL nor RELA"),
     ("MRSTY", "C7777777|T033|A|Finding|AT1||\n", "no term of MRCONSO has this id"),
     ("MRSTY", "C0000001|T033|A||AT1||\n", "without a name"),
     ("MRDEF", "C7777777||AT9||MSH|Nothing.|N||\n", "no term of MRCONSO has this id"),
@@ -472,7 +483,9 @@ def test_written_loaded_saved_and_opened_it_is_the_same(content: Content, end: s
         assert terminology.concept_ids.to_pylist() == sorted(f"UMLS:{concept}" for concept in concepts)
         wanted = set()
         for head, rel, tail, rela, _ in relations:
-            text = {"rel": rel, "rela": rela or rel, "both": f"{rel}:{rela}" if rela else rel}[label]
+            text = {"rel": rel or rela, "rela": rela or rel, "both": f"{rel}:{rela}" if rela and rel else rel or rela}[
+                label
+            ]
             if head != tail:
                 wanted.add((f"UMLS:{head}", text, f"UMLS:{tail}"))
         found = set()

@@ -6,9 +6,11 @@ relation's matrix M_r is drawn to its tail (MS loss on term-relation-term pairs)
 
 Deviations from the paper:
 - A row that stands several times in a batch is encoded once, so its copies share one dropout mask.
-- M_r is `diagonal` by default; the full matrices of the paper are `relation_matrix=full`. All kinds start at the
-  identity, so that S_rel starts as S; the paper does not state the start.
-- `relation_similarity=transe` is the TransE-like similarity of the ablation (§5.1), with constants of its own.
+- All kinds of M_r start at the identity, so that S_rel starts as S; the paper does not state the start. Its full
+  matrices take 16 d^2 bytes a relation, of which UMLS has some 1,000; `diagonal` takes almost none, and where it was
+  measured found 58.1% of held-out synonyms for 58.9% and told 74.2% of relations for 78.7% (docs/ablations.md).
+- `relation_similarity=transe` is the TransE-like similarity of the ablation (§5.1), with constants of its own. Its
+  lambda of 28 is of 768 numbers a vector; with fewer, distances are smaller, and lam_rel=-(their mean) is its like.
 - `inverse_relations` adds each triple turned round, under a relation of its own. UMLS lists both directions already;
   most other terminologies list one.
 - `least_head_names` above 1 draws only triples whose head has that many names, so that every anchor has a positive.
@@ -69,7 +71,7 @@ class Config(NameTraining):
     beta_rel: float = Field(50.0, gt=0, description="beta of the term-relation-term loss (§4.2; transe: 5, A.5)")
     lam_rel: float = Field(0.5, description="lambda of the term-relation-term loss (§4.2; transe: -28, A.5)")
     eps_rel: float = Field(0.1, description="margin of the term-relation-term mining (§4.2; transe: 0.1, A.5)")
-    relation_matrix: Literal["full", "diagonal", "low_rank"] = Field("diagonal", description="M_r (§3.3: full)")
+    relation_matrix: Literal["full", "diagonal", "low_rank"] = Field("full", description="M_r (§3.3: full)")
     rank: int = Field(16, ge=1, description="rank of U V^T in M_r = I + U V^T (low_rank only; ours)")
     known_triples: bool = Field(False, description="tau_rel by the graph, not by t_i = t_j (§3.3)")
     # Optimisation

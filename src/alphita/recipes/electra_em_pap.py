@@ -25,7 +25,8 @@ Deviations from the paper, and what it leaves open:
 - The steps, 420M and 3400M as printed, cannot be meant; 420K and 3400K are taken. Batch 128 goes with the first (EM),
   16 with the second (EM + PAP), which has 1.01 times the sequences. The default is the second.
 - What a batch of PAP is, is not stated: here `attribute_batch` titles, each with one attribute and its values.
-- E, the vector of a text, is not stated: pooling.
+- E, the vector of a text, is not stated: the released code's [CLS], or with pooling=mean the mean of the tokens.
+- With negatives_by=frequency a value is a negative as often as it is a positive, so that being frequent tells nothing.
 - The released code masks the first three quarters of a sequence only, and lets negatives be told by their sign (see
   `objectives.attribute_prediction`): not followed.
 - Weight decay spares biases and layer norms, as in all recipes here; accumulation and clipping are not stated.
@@ -73,6 +74,10 @@ class Config(Pretraining):
     rho: float = Field(0.05, ge=0, lt=1, description="share of the steps that are PAP; 0: none (§4.3.2)")
     gamma: float = Field(4.0, gt=0, description="PAP's margin (§4.3.2)")
     negatives: int = Field(2, ge=1, description="negatives for each value (§3.2)")
+    negatives_by: Literal["uniform", "frequency"] = Field(
+        "uniform",
+        description="how values are drawn as negatives: alike, or as often as they are positives (§3.2; ours)",
+    )
     together: bool = Field(True, description="title and attribute's name are one text; else two, added (§3.2; fig. 1)")
     values: int = Field(32, ge=1, description="values of a title's attribute a batch at most (not stated; ours)")
     # Optimisation
@@ -157,7 +162,9 @@ def _table(config: Config, sources: Sources) -> Products:
         languages=list(language_weights(config.languages)),
         split=sources.split,
     )
-    table = Products(products, dev=config.dev_attributes, seed=config.seed)
+    table = Products(
+        products, dev=config.dev_attributes, seed=config.seed, by_frequency=config.negatives_by == "frequency"
+    )
     if config.dev_attributes and not len(table.dev):
         raise InputError(
             "no value of a product can be held out: of a triple that is, title and value must both have others",

@@ -10,12 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita import config
-from alphita.errors import InputError
+from alphita.errors import InputError, Rejects, UsageError
 from alphita.evaluation.benchmarks import Source, _dictionary, _folds, _pubtator, load_benchmark
 from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.evaluation.scoring.results import Result, figures_of
 from alphita.evaluation.systems import load_system
+from alphita.terminology.loaders import umls
+from alphita.terminology.store import load_terminology, save
 from tests.reference import linking as reference
+from tests.runs import umls_release
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "benchmarks"
 ANY = "accuracy@1 (any concept of the name)"
@@ -526,6 +529,38 @@ def test_portellis_runs_are_kept_apart() -> None:
         .queries.columns["dataset"][0]
         .endswith("(portelli)")
     )
+
+
+def test_portellis_targets_are_the_preferred_terms_of_meddra_in_a_umls(tmp_path: Path) -> None:
+    with Rejects() as rejects:
+        release = umls_release.write(tmp_path / "META")
+        save(umls.load([release], umls.Options(), rejects), tmp_path / "x.terminology")
+    data = copied("biosyn", tmp_path)
+    (data / "biosyn" / "meddra.txt").unlink()
+    run = data / "biosyn" / "smm4h" / "run_0" / "test.csv"
+    run.write_text(",ae,term_code\n0,heart pain chronic,10000002\n1,chronic heart ache,10000002\n")
+    module = load_benchmark("biosyn")
+    options = config.resolve(module.Options, sets=["protocol=portelli", "dataset=smm4h"])
+    source = Source(data, load_terminology(tmp_path / "x.terminology"), "biosyn", module.INFO.where)
+    parts = module.load(source, options)
+    targets = parts.parts[0].targets
+    # English, of the level PT: neither the lowest-level terms nor the Italian ones.
+    named = dict(umls_release.names())
+    wanted = {one.code: one.string for _, one in umls_release.names() if (one.source, one.term_type) == ("MDR", "PT")}
+    assert len(wanted) == len(named) - len(umls_release.SITES) - 1
+    assert dict(zip(targets.ids, targets.names, strict=True)) == wanted
+    scored = module.evaluate(parts, load_system("exact_match"), options)
+    assert scored.rows["right@1"].to_list()[:2] == [True, False]
+
+    without = Source(data, None, "biosyn", module.INFO.where)
+    with pytest.raises(InputError, match=r"finds no smm4h/train_dictionary\.txt"):
+        module.load(without, options)
+    with Rejects() as rejects:
+        tables = umls.load([release], umls.Options(sources="SNOMEDCT_US"), rejects)
+        save(tables, tmp_path / "snomed.terminology")
+    other = Source(data, load_terminology(tmp_path / "snomed.terminology"), "biosyn", module.INFO.where)
+    with pytest.raises(UsageError, match=r"snomed.terminology holds no preferred term of MedDRA: .* source MDR"):
+        module.load(other, options)
 
 
 def test_published_slips_of_biolord() -> None:

@@ -555,6 +555,43 @@ def test_concept_vectors() -> None:
     assert system.facts["dimension"] == 3
 
 
+@pytest.mark.parametrize("layout", ["text", "text without a first line", "binary", "packed"])
+def test_concept_vectors_in_the_layouts_of_word2vec(layout, tmp_path) -> None:
+    rows = {"C0000001": [0.5, -1.0, 0.25], "C0000002": [1.0, 0.0, 0.0], "SNOMED:12": [3.0, 4.0, 5.0]}
+    lines = [f"{key} {' '.join(map(str, numbers))}\n".encode() for key, numbers in rows.items()]
+    content = b"3 3\n" + b"".join(lines)
+    if layout == "text without a first line":
+        content = b"".join(lines)
+    elif layout == "binary":
+        packed = [key.encode() + b" " + np.array(numbers, "<f4").tobytes() + b"\n" for key, numbers in rows.items()]
+        content = b"3 3\n" + b"".join(packed)
+    path = tmp_path / "vectors"
+    path.write_bytes(gzip.compress(content) if layout == "packed" else content)
+    system = load_system(f"concept_vectors:{path},prefix=UMLS")
+    assert system.facts["dimension"] == 3
+    found = system.encode_concepts(["UMLS:C0000002", "C0000001", "UMLS:C9"])
+    assert found[:2].tolist() == [rows["C0000002"], rows["C0000001"]]
+    assert np.isnan(found[2]).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "problem"),
+    [
+        (b"2 2\nC1 1 2\nC2 1\n", 3, "1 numbers, where the file's vectors have 2"),
+        (b"2 2\nC1 1 2\nC1 1 2\n", 3, "the concept has two rows"),
+        (b"3 2\nC1 1 2\nC2 1 2\n", None, "cut short: 2 words of 3"),
+        (b"2 2\nC1 1 2\nC2 1 nan\n", 3, "not finite"),
+        (b"1 2\nC1 \x00\x00\x00\x00\x00", None, "damaged or cut short"),
+    ],
+)
+def test_damaged_concept_vectors_of_word2vec(content, line, problem, tmp_path) -> None:
+    path = tmp_path / "c.txt"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=problem) as caught:
+        load_system(f"concept_vectors:{path}").encode_concepts(["C1", "C2"])
+    assert (caught.value.file, caught.value.line) == (path, line)
+
+
 def test_a_prefix_of_the_ids() -> None:
     for prefix in ("UMLS", "UMLS:"):
         system = load_system(f"{SPECS['concept_vectors']},prefix={prefix},name=cui2vec")

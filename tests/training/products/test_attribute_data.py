@@ -464,12 +464,13 @@ def one_attribute(frequency: list[int]) -> ProductTable:
     return table_of(np.array(triples))
 
 
+@pytest.mark.parametrize("by_frequency", [False, True])
 @pytest.mark.parametrize("rounds", [0, 4])
-def test_negatives_come_by_frequency(monkeypatch: pytest.MonkeyPatch, rounds: int) -> None:
+def test_negatives_come_alike_or_by_frequency(monkeypatch: pytest.MonkeyPatch, rounds: int, by_frequency: bool) -> None:
     """The first of two distinct draws by weight, and both as a set, as counted by hand; by either way of drawing."""
     monkeypatch.setattr(attribute_data, "ROUNDS", rounds)
     frequency = [12, 5, 2, 1]
-    data = Products(one_attribute(frequency))
+    data = Products(one_attribute(frequency), by_frequency=by_frequency)
     random = np.random.default_rng(0)
     draws = 4000
     firsts, seen = np.zeros(4), np.zeros(4)
@@ -479,7 +480,7 @@ def test_negatives_come_by_frequency(monkeypatch: pytest.MonkeyPatch, rounds: in
         assert len(values) == 2
         firsts[values[0]] += 1
         seen[values] += 1
-    weights = np.array(frequency) / sum(frequency)
+    weights = np.array(frequency) / sum(frequency) if by_frequency else np.full(4, 1 / 4)
     assert stats.chisquare(firsts, weights * draws).pvalue > 1e-3
     second = np.array([sum(weights[a] * weights[b] / (1 - weights[a]) for a in range(4) if a != b) for b in range(4)])
     expected = (weights + second) * draws

@@ -11,9 +11,11 @@ One folder a set, with a dictionary, `id||name` a line (several ids with | betwe
 So scored by BioSyn and SapBERT, the first place is right if any of its name's ids is: "accuracy@1 (any concept of the
 name)". Every part of a mention of several concepts must be right, and any of the mention's ids is right for a part.
 
-Portelli et al. 2022, whose setting Remy et al. 2023 use, rank mentions against the names of MedDRA: run_0/test.csv, a
-table with commas and the columns ae and term_code (MedDRA's code of the preferred term). Folds and targets are not
-those of the benchmarks cadec and psytar; the figures stand under "dataset=NAME (portelli)", never in one column.
+Portelli et al. 2022, whose setting Remy et al. 2023 use, rank mentions against the preferred terms of MedDRA (released
+code: the English terms of the level PT): run_0/test.csv, a table with commas and the columns ae and term_code (MedDRA's
+code of the preferred term). The targets are those of a UMLS given as --terminology, or of a file meddra.txt. Folds and
+targets are not those of the benchmarks cadec and psytar; the figures stand under "dataset=NAME (portelli)", never in
+one column.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import pyarrow as pa
 from pydantic import Field
 
 from alphita.config import Config
-from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Published, Source, _folds, _pair_files
+from alphita.errors import InputError, UsageError
+from alphita.evaluation.benchmarks import Info, Published, Source, _folds, _pair_files, _terminology_targets
 from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
@@ -41,8 +45,8 @@ INFO = Info(
     citation="Sung et al. 2020 (BioSyn); Liu et al. 2021 (SapBERT); Portelli et al. 2022",
     where="BioSyn's sets: https://github.com/dmis-lab/BioSyn; AskAPatient and COMETA: "
     "https://github.com/cambridgeltl/sapbert (evaluation); Portelli's splits of Cadec and SMM4H: "
-    "https://github.com/AilabUdineGit/ontology-pretraining-code (data), to be ranked against MedDRA (licence needed), "
-    "written as meddra.txt, code||name a line",
+    "https://github.com/AilabUdineGit/ontology-pretraining-code (data), to be ranked against MedDRA (licence needed): "
+    "a UMLS that holds it as --terminology, or a file meddra.txt, code||name a line",
     main_metric="accuracy@1 (any concept of the name)",
 )
 PORTELLI = " (portelli)"
@@ -76,7 +80,7 @@ def _published() -> tuple[Published, ...]:
             round(value / 100, 3),
             table,
             f"dataset={name}{PORTELLI}",
-            differs="which names of MedDRA, of which version, are the targets is not stated",
+            differs="which version of MedDRA the targets are of is not stated",
             slip=f"table 1 has {_SLIPS[name]} for the same model"
             if system == "BioLORD-2023" and table.endswith("3") and name in _SLIPS
             else None,
@@ -104,7 +108,9 @@ class Options(Config):
         "", description="names of sub-folders, with commas; by default all that hold a dictionary, for portelli a run_*"
     )
     protocol: Literal["sapbert", "portelli"] = Field(
-        "sapbert", description="sapbert: BioSyn's, SapBERT's and COMETA's files; portelli: run_*/test.csv and MedDRA"
+        "sapbert",
+        description="sapbert: BioSyn's, SapBERT's and COMETA's files; portelli: run_*/test.csv and MedDRA's preferred "
+        "terms (Portelli et al. 2022, Remy et al. 2023)",
     )
     part: Literal["test", "dev"] = Field("test", description="the part that is scored")
     mentions: Literal["none", "train"] = Field(
@@ -167,8 +173,9 @@ def _all(source: Source, options: Options) -> list[str]:
 def _read(source: Source, options: Options, name: str) -> list[_folds.Part]:
     """Read one set: one part a fold."""
     path = _dictionary_of(source, options, name)
-    targets = _targets(path)
-    add_mentions = options.mentions == "train" and path.name.split(".")[0] != f"{options.part}_dictionary"
+    targets = _meddra(source) if path is None else _targets(path)
+    holds_mentions = path is not None and path.name.split(".")[0] == f"{options.part}_dictionary"
+    add_mentions = options.mentions == "train" and not holds_mentions
     parts = []
     for fold in _folds_of(source, options, name):
         asked, trained = _gather(fold.asked, fold.reader), _gather(fold.before, fold.reader)
@@ -177,7 +184,7 @@ def _read(source: Source, options: Options, name: str) -> list[_folds.Part]:
         if add_mentions and not trained.parts:
             raise InputError(
                 f"finds no training mentions of {name} to rank against",
-                file=path.parent,
+                file=fold.asked[0].parent,
                 remedy="set mentions=none, or add the training part",
             )
         label = f"{name}/{fold.split}" if fold.split else name
@@ -217,13 +224,36 @@ def _fits(form: str, part: str, path: Path) -> re.Match[str] | None:
     return re.search("/" + re.sub("<(split|fold)>", r"(?P<\1>[^/]+)", pattern) + r"(\.gz)?$", path.as_posix())
 
 
-def _dictionary_of(source: Source, options: Options, name: str) -> Path:
+def _dictionary_of(source: Source, options: Options, name: str) -> Path | None:
+    """Return the file of a set's targets; None: they are a terminology's, for there is none (portelli)."""
     files = [f"{name}/{one}" for one in _DICTIONARIES]
     if options.mentions == "train":
         files.insert(0, f"{name}/{options.part}_dictionary.txt")
-    if options.protocol == "portelli":
+    portelli = options.protocol == "portelli"
+    if portelli:
         files.append("meddra.txt")
-    return source.files(*files)[0]
+    return source.file(*files, optional=portelli and source.terminology is not None)
+
+
+def _meddra(source: Source) -> Targets:
+    """Return the English preferred terms of MedDRA in the terminology, by MedDRA's codes.
+
+    Raises:
+        UsageError: the terminology holds none.
+    """
+    terminology = source.require_terminology()
+    wanted = {"source": "MEDDRA", "language": "en", "term_type": "PT"}
+    kept = [_terminology_targets.has(terminology, column, value.__eq__) for column, value in wanted.items()]
+    rows = np.flatnonzero(np.logical_and.reduce(kept))
+    codes = terminology.terms.column("code").take(pa.array(rows)).to_pylist()
+    pairs = zip(codes, _terminology_targets.strings_of(terminology, rows), strict=True)
+    named = [(code, name) for code, name in pairs if code]
+    if not named:
+        raise UsageError(
+            f"{terminology.path.name} holds no preferred term of MedDRA: import a UMLS with its source MDR, or write "
+            "MedDRA's preferred terms to meddra.txt, code||name a line"
+        )
+    return Targets([code for code, _ in named], [name for _, name in named])
 
 
 def _targets(path: Path) -> Targets:

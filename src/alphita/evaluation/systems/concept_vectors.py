@@ -1,12 +1,14 @@
-"""Concept vectors from a CSV file in the layout of cui2vec (Beam et al. 2020): an id, then its numbers, a line each.
+"""Concept vectors from a file: an id, then its numbers.
 
-They know ids and no strings. Only rows that are asked for are kept; the file is read again for others.
+Read are cui2vec's CSV (Beam et al. 2020) and the layouts of word vectors, word2vec's text and binary among them, in
+which De Vine et al. 2014's and the vectors of claims (Choi et al. 2016) come. They know ids and no strings. Only rows
+that are asked for are kept; the file is read again for others.
 """
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,9 @@ from numpy.typing import NDArray
 
 from alphita import artefact
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.systems import refuse_unknown
+from alphita.evaluation.systems import refuse_unknown, word_vectors
 from alphita.evaluation.systems._shared import byte_lines
+from alphita.terminology.loaders._files import open_bytes, read_block
 
 OPTIONS = ("prefix", "name")
 
@@ -37,7 +40,8 @@ class ConceptVectorSystem:
             InputError: the file cannot be read or is of another layout.
         """
         self.path, self.prefix, self.name = path, prefix, name or path.name
-        self.dim, self._header = _read_shape(path)
+        self._layout = _layout_of_words(path)
+        self.dim, self._header = (self._layout.dim, False) if self._layout else _read_shape(path)
         self.facts: dict[str, Any] = {
             "kind": "concept_vectors",
             "file": path.name,
@@ -65,6 +69,13 @@ class ConceptVectorSystem:
 
     def _read(self, wanted: set[str]) -> dict[str, NDArray[np.float32]]:
         found: dict[str, NDArray[np.float32]] = {}
+        for key, place, vector in self._wanted_words(wanted) if self._layout else self._wanted_rows(wanted):
+            if key in found:
+                raise InputError("the concept has two rows", file=self.path, line=place, value=key)
+            found[key] = vector
+        return found
+
+    def _wanted_rows(self, wanted: set[str]) -> Iterator[tuple[str, int, NDArray[np.float32]]]:
         for number, line in byte_lines(self.path):
             if number == 1 and self._header:
                 continue
@@ -72,12 +83,22 @@ class ConceptVectorSystem:
             if len(numbers) != self.dim:
                 problem = f"a row of {len(numbers)} numbers, where the first has {self.dim}"
                 raise InputError(problem, file=self.path, line=number, value=key)
-            if key not in wanted:
-                continue
-            if key in found:
-                raise InputError("the concept has two rows", file=self.path, line=number, value=key)
-            found[key] = _vector(numbers, self.path, number)
-        return found
+            if key in wanted:
+                yield key, number, _vector(numbers, self.path, number)
+
+    def _wanted_words(self, wanted: set[str]) -> Iterator[tuple[str, int, NDArray[np.float32]]]:
+        assert self._layout is not None, "asked for where the file has such a layout"
+        for place, raw, numbers in word_vectors.entries(self.path, self._layout):
+            if (key := raw.decode("utf-8", "replace")) in wanted:
+                yield key, place, word_vectors.vector_of(numbers, self._layout, self.path, place)
+
+
+def _layout_of_words(path: Path) -> word_vectors.Layout | None:
+    """Return how a file of word vectors is laid out; None for a CSV file, whose first line has commas or no number."""
+    with open_bytes(path) as file:
+        first = read_block(file, path, word_vectors.HEAD_BYTES).partition(b"\n")[0]
+    numbers = first.strip().split(b" ")[1:]
+    return word_vectors.read_layout(path) if numbers and all(map(_is_number, numbers)) else None
 
 
 def _read_shape(path: Path) -> tuple[int, bool]:
@@ -89,7 +110,9 @@ def _read_shape(path: Path) -> tuple[int, bool]:
         if number > 1 or any(map(_is_number, numbers)):
             break
     raise InputError(
-        "holds no row of an id and numbers with commas between", file=path, remedy="the layout of cui2vec is read"
+        "holds no row of an id and numbers with commas between",
+        file=path,
+        remedy="cui2vec's CSV and word2vec's layouts are read",
     )
 
 

@@ -138,13 +138,12 @@ class WordVectorSystem:
         """Return the vectors of the wanted words that the file has, by the form in which they are wanted."""
         found: dict[str, NDArray[np.float32]] = {}
         as_written: set[str] = set()
-        entries = _binary_entries if self.layout.binary else _text_entries
         for place, raw, numbers in entries(self.path, self.layout, self.limit):
             word = raw.decode("utf-8", "replace")
             key = word.lower() if self.lower else word
             if key not in wanted or key in as_written or (key in found and word != key):
                 continue
-            found[key] = _vector(numbers, self.layout, self.path, place)
+            found[key] = vector_of(numbers, self.layout, self.path, place)
             if word == key:
                 as_written.add(key)
         return found
@@ -171,6 +170,15 @@ def read_layout(path: Path) -> Layout:
         shown = first[:100].decode("ascii", "replace")
         raise InputError("not a file of word vectors", file=path, line=1, value=shown, remedy=WHAT_IS_READ)
     return Layout(len(fields) - 1, None, False)
+
+
+def entries(path: Path, layout: Layout, limit: int | None = None) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield (line, or number of the word in a binary file; word; its numbers, for `vector_of`).
+
+    Raises:
+        InputError: the file is damaged or cut short.
+    """
+    return (_binary_entries if layout.binary else _text_entries)(path, layout, limit)
 
 
 def _text_entries(path: Path, layout: Layout, limit: int | None) -> Iterator[tuple[int, bytes, bytes]]:
@@ -216,7 +224,12 @@ def _binary_entries(path: Path, layout: Layout, limit: int | None) -> Iterator[t
             at = end
 
 
-def _vector(numbers: bytes, layout: Layout, path: Path, place: int) -> NDArray[np.float32]:
+def vector_of(numbers: bytes, layout: Layout, path: Path, place: int) -> NDArray[np.float32]:
+    """Return the vector (d,) of one of the `entries`.
+
+    Raises:
+        InputError: it holds something else than finite numbers.
+    """
     try:
         with np.errstate(over="ignore"):
             vector = (

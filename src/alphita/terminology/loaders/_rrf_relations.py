@@ -25,7 +25,7 @@ def read_relations(
     Args:
         sieve: of the release.
         terms: its terms, read before.
-        label: "rel", "rela" (REL where RELA is empty) or "both" (REL:RELA).
+        label: "rel" or "rela" (the other one where it is empty), or "both" (REL:RELA, or the one that is there).
         self_relations: keep those between two terms of one concept.
 
     Returns:
@@ -35,7 +35,8 @@ def read_relations(
     columns = COLUMNS + (["AUI1", "AUI2"] if sieve.dialect.atom_relations else [])
     heads, tails, labels, sources = [], [], [], []
     for frame in sieve.release.blocks(name, columns):
-        frame = sieve.refuse(name, frame, pl.col("REL") == "", "a relation without REL", "REL")
+        unnamed = (pl.col("REL") == "") & (pl.col("RELA") == "")
+        frame = sieve.refuse(name, frame, unnamed, "a relation with neither REL nor RELA", "REL")
         frame = sieve.filtered(name, frame)
         if not len(frame):
             continue
@@ -96,10 +97,11 @@ def _ends(sieve: Sieve, terms: Terms, frame: pl.DataFrame) -> tuple[Int32, Int32
 def _label(kind: str) -> pl.Expr:
     rel, rela = pl.col("REL"), pl.col("RELA")
     if kind == "rel":
-        return rel
+        return pl.when(rel == "").then(rela).otherwise(rel)
     if kind == "rela":
         return pl.when(rela == "").then(rel).otherwise(rela)
-    return pl.when(rela == "").then(rel).otherwise(pl.concat_str(rel, rela, separator=":"))
+    only = pl.when(rela == "").then(rel).when(rel == "").then(rela)
+    return only.otherwise(pl.concat_str(rel, rela, separator=":"))
 
 
 def _leads_up(label: str) -> bool:

@@ -71,7 +71,8 @@ class Options(Config):
     relation_label: str = Field(
         "both",
         pattern="^(rel|rela|both)$",
-        description="label of relations: rel (RO), rela (has_form; REL where empty) or both (RO:has_form)",
+        description="label of relations: rel (RO), rela (has_form) or both (RO:has_form); of a relation that has only "
+        "one, that",
     )
     self_relations: bool = Field(False, description="keep relations between two terms of one concept")
     retired: bool = Field(True, description="add the retired concepts of RXNCUI with their replacements")

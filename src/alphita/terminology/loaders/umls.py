@@ -65,7 +65,8 @@ class Options(Config):
     relation_label: str = Field(
         "both",
         pattern="^(rel|rela|both)$",
-        description="label of relations: rel (RO), rela (part_of; REL where empty) or both (RO:part_of)",
+        description="label of relations: rel (RO), rela (part_of) or both (RO:part_of); of a relation that has only "
+        "one, that",
     )
     self_relations: bool = Field(False, description="keep relations between two terms of one concept")
     retired: bool = Field(True, description="add the retired concepts of MRCUI with their replacements")

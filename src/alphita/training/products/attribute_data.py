@@ -23,7 +23,7 @@ from alphita.training.products.table import NOT_THERE, Int64, ProductTable, Rela
 CANDIDATES = 100
 # Streams of random numbers.
 CHOSEN, ASKED = 0, 1
-# Draws by frequency before the values of an attribute are gone through one by one.
+# Draws before the values of an attribute are gone through one by one.
 ROUNDS = 4
 # Values looked at at once for candidates.
 AT_ONCE = 256
@@ -97,7 +97,7 @@ class Products:
             `dev_related`, others between the two names of a dev triple, which do not train either; `training`.
     """
 
-    def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0) -> None:
+    def __init__(self, table: ProductTable, *, dev: int = 0, seed: int = 0, by_frequency: bool = False) -> None:
         """Choose what trains. Use `read_products` for the table.
 
         The title of a dev triple has another value that trains, of whatever attribute, and the value another title that
@@ -107,6 +107,7 @@ class Products:
             table: all products, and what a split holds out of them.
             dev: triples to hold out at most.
             seed: of the choice of these, and of their candidates.
+            by_frequency: a value is a negative as often as it trains as a positive; False: as often as any other.
 
         Raises:
             InputError: nothing is left to train on.
@@ -132,6 +133,8 @@ class Products:
         self.values = kept[:, 2].copy()
         # The values of each attribute, and how often they or an earlier one is positive.
         self._frequency = [(values, np.cumsum(counts)) for values, counts in values_of(kept, len(table.labels))]
+        even = [(values, np.arange(1, len(values) + 1)) for values, _ in self._frequency]
+        self._weighted = self._frequency if by_frequency else even
 
     def frequency(self, attribute: int) -> tuple[Int64, Int64]:
         """Return the values that train of an attribute, sorted, and how many titles have each."""
@@ -144,8 +147,7 @@ class Products:
         Args:
             pairs: (b,) numbers of pairs.
             most: values of a pair at most; of more a sample is drawn.
-            negatives: distinct values of the same attribute for each value drawn, by their frequency among what trains,
-                none of them related to the title.
+            negatives: distinct values of the same attribute for each value drawn, none of them related to the title.
             random: draws.
         """
         lists, signs, owners, missing = [], [], [], 0
@@ -184,10 +186,10 @@ class Products:
     def _negatives(self, title: int, attribute: int, wanted: int, random: np.random.Generator) -> Int64:
         """Return up to `wanted` distinct values of an attribute, not related to a title.
 
-        They are drawn one after the other by frequency, which is the same whether one that does not fit is thrown back
+        They are drawn one after the other by weight, which is the same whether one that does not fit is thrown back
         (quick) or was left out before (sure to end).
         """
-        values, cumulative = self._frequency[attribute]
+        values, cumulative = self._weighted[attribute]
         found: dict[int, None] = {}
         for _ in range(ROUNDS):
             places = np.searchsorted(cumulative, random.integers(0, cumulative[-1], 2 * wanted + 8), side="right")

@@ -41,7 +41,9 @@ class Pretraining(TermTraining):
     corpus: str = Field("", description="files of text, FILE.txt,FILE.jsonl.gz,... (table 1)")
     text_field: str = Field("text", description="the field of JSON Lines that holds the text (ours)")
     max_length: int = Field(128, ge=8, description="tokens a sequence, special ones counted (§4.2.1)")
-    pooling: Literal["cls", "mean"] = Field("mean", description="E: [CLS] or the mean of the tokens (not stated; ours)")
+    pooling: Literal["cls", "mean"] = Field(
+        "cls", description="E: [CLS], or the mean of the tokens (not stated; released code)"
+    )
     segmenter: Literal["words", "jieba", "none"] = Field(
         "words", description="what finds words: letters and digits, jieba for Chinese, none (§3.1: a segmenter)"
     )
