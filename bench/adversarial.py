@@ -3,9 +3,9 @@
     python bench/adversarial.py bench/adversarial.tsv --to hpo
 
 Columns of the file: kind, origin ("seen" by whoever mended the answers, or "blind"), mention, and what is right: CURIEs
-of which any will do, with | between; of several concepts all, with + between; `NIL` where no concept fits; `?` where the
-string alone does not tell; `NOT` where nothing is found with the patient. Whatever is accepted for the last three, or
-for several concepts as one, is wrong.
+of which any will do, with | between; of several concepts all, with + between; `NIL` where no concept fits; `?` where
+the string alone does not tell; `NOT` where nothing is found with the patient. Whatever is accepted for the last three,
+or for several concepts as one, is wrong.
 """
 
 from __future__ import annotations
