@@ -5,9 +5,9 @@
 runs/shipped_models.sh calls this, and says what the tables hold. HPO and ICD-10-CM are taken from their packages. Of
 the others those are taken whose licence lets fitted numbers be released, and which have synonyms to hold out. A quarter
 of the synonyms of each is left out of its index, and asked for, whether the model was trained on it or not: a trained
-model finds what it learned about a point better than what it did not (docs/log.md). Each is indexed twice, with all
-that an index is given by default and without a head. Indexes are kept in FOLDER. With --languages, HPO's names in these
-are asked of its English indexes too: half of those that the model did not learn, the other half is to test on.
+model finds what it learned about a point better than what it did not (docs/results/log.md). Each is indexed twice, with
+all that an index is given by default and without a head. Indexes are kept in FOLDER. With --languages, HPO's names in
+these are asked of its English indexes too: half of those that the model did not learn, the other half is to test on.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every benchmark whose data you have -> docs/benchmarks.md, for the model that `alphita quickstart --train` makes, MiniLM as it
+# Every benchmark whose data you have -> docs/results/benchmarks.md, for the model that `alphita quickstart --train` makes, MiniLM as it
 # comes, TF-IDF and BM25. Some 20 minutes on two cores.
 #
 #   runs/benchmarks.sh DATA QUICKSTART [OUTPUT]
@@ -50,7 +50,7 @@ cp "$output/icd10cm/by_type.png" "$docs/images/icd10cm_by_type.png"
     echo "(MiniLM, trained for 800 steps on the English names of HPO and noisy twins of them, without the held-out ones); \`minilm\` is MiniLM as it comes."
     echo "It has seen the names of HPO that \`clustering_pairs\`, \`clusters\`, \`mcsm\` and \`synonym_similarity\` score it on, and those"
     echo "of the open graph that come from HPO: its figures there tell how well it learnt, not how well it generalises."
-    echo "How to read and repeat it: [evaluation](evaluation.md). Timings are in [speed](speed.md)."
+    echo "How to read and repeat it: [evaluation](../evaluation.md). Timings are in [speed](../speed.md)."
     echo
     for part in benchmarks open icd10cm fine_tuned; do
         case $part in
@@ -64,8 +64,8 @@ cp "$output/icd10cm/by_type.png" "$docs/images/icd10cm_by_type.png"
         sed -E 's/^(#+) /#\1 /' "$output/$part/report.md"
         echo
     done
-    echo "![Terms of ICD-10-CM by concept](images/icd10cm_by_concept.png)"
+    echo "![Terms of ICD-10-CM by concept](../images/icd10cm_by_concept.png)"
     echo
-    echo "![Concepts of ICD-10-CM by chapter](images/icd10cm_by_type.png)"
-} > "$docs/benchmarks.md"
-echo "written: docs/benchmarks.md; the reports are in $output"
+    echo "![Concepts of ICD-10-CM by chapter](../images/icd10cm_by_type.png)"
+} > "$docs/results/benchmarks.md"
+echo "written: docs/results/benchmarks.md; the reports are in $output"

@@ -13,7 +13,7 @@
 #   SEEDS=0,1,2      the outer loop: seed 0 of every row comes first
 #   STEPS=1000       optimiser steps of every row, a tenth of them warm-up
 #   M=2              times a triple stands in a batch of the recipe coder (the papers: 8, of 8 batches a step)
-#   LEARNING_RATE=1e-4    of every row; chosen on other synonyms: docs/log.md
+#   LEARNING_RATE=1e-4    of every row; chosen on other synonyms: docs/results/log.md
 #   DATA=            the benchmarks' files: psytar, ncbi_disease, hpo_gsc_plus, bc5cdr; without it they are left out
 #   BENCHMARKS=      what is scored, with commas between; all there are data for
 #   KEEP_MODELS=     yes: the models stay (90 MB each)

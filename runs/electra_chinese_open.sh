@@ -5,7 +5,7 @@
 #   runs/electra_chinese_open.sh DATA OUTPUT
 #
 # DATA      a folder with
-#             benchmarks/chineseblue/         its files (docs/benchmark_data.md), gzipped or not; the training files'
+#             benchmarks/chineseblue/         its files (docs/reference/benchmarks.md), gzipped or not; the training files'
 #                                             texts, without their labels, are also the text that is pre-trained on
 #             ontologies/hpo_translations/    hp-zh.babelon.tsv, gzipped or not: the entities' Chinese names
 # OUTPUT    a folder; what is finished in it is not done again, so the same command goes on with a cut run.

@@ -38,7 +38,7 @@
 #   ELECTRA+EM      96.66/96.78  3.64/3.71    92.48/93.26  83.73/84.00
 #
 # Table 5, F1. QTRel here is made of PRODUCTS (bench/qtrel.py), and the triples that its test parts ask for are held out
-# of the pre-training; QIC (22 intents) and QNER (28 types) need files of one's own (docs/benchmark_data.md).
+# of the pre-training; QIC (22 intents) and QNER (28 types) need files of one's own (docs/reference/benchmarks.md).
 #
 #                   QTRel-easy   QTRel-hard   QIC          QNER
 #   ELECTRA-Base    98.20/98.51  81.90/82.80  81.37/82.06  82.53/82.78

@@ -20,10 +20,10 @@ THREAD_VARIABLES = (
     "POLARS_MAX_THREADS",
 )
 # How often a thread of GNU OpenMP looks for work before it sleeps. The default keeps it spinning for milliseconds, and
-# where another program uses a core a training step then takes some ten times as long (docs/log.md).
+# where another program uses a core a training step then takes some ten times as long (docs/results/log.md).
 SPIN_COUNT = "20000"
 # What torch and oneDNN keep of products that they compiled, each for one size of a batch and with some 0.6 MB. By
-# default it is 1,024 and a service's memory grows by hundreds of megabytes in its first hour (docs/log.md).
+# default it is 1,024 and a service's memory grows by hundreds of megabytes in its first hour (docs/results/log.md).
 PRODUCT_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 PRODUCTS_KEPT = "256"
 
@@ -59,7 +59,7 @@ def fast_bf16() -> bool:
     """Tell whether the processor is faster in bf16 than in fp32: with AMX, or with AVX-512 BF16 unless it is Intel's.
 
     Intel's processors with AVX-512 BF16 have AMX too, but a virtual machine may hide it, and what is left multiplies
-    bf16 at 0.6 times the rate of fp32 (docs/log.md).
+    bf16 at 0.6 times the rate of fp32 (docs/results/log.md).
     """
     return has_amx() or ("avx512_bf16" in flags() and _cpuinfo("vendor_id") != "GenuineIntel")
 
@@ -104,7 +104,7 @@ def one_thread() -> Iterator[None]:
     """Let torch and FAISS work within the calling thread: for work that is done before other threads are awake.
 
     A single mention takes no longer so on an idle machine. Where another program uses a core, each operation would
-    wait for a thread that is not running: a millisecond, and there are dozens of them (docs/log.md).
+    wait for a thread that is not running: a millisecond, and there are dozens of them (docs/results/log.md).
     """
     torch, faiss = sys.modules.get("torch"), sys.modules.get("faiss")
     # Each thread has its own number, so the work of others goes on with theirs; only one that first uses torch just now
@@ -133,7 +133,7 @@ def keep_freed_memory() -> None:
     """Keep large blocks of freed memory for reuse (glibc; elsewhere nothing happens).
 
     A training step makes and frees the same large arrays again and again. By default glibc returns each to the system
-    and the next one is new pages, which cost a tenth of a step's time on two cores (docs/log.md).
+    and the next one is new pages, which cost a tenth of a step's time on two cores (docs/results/log.md).
     """
     mmap_threshold, trim_threshold = -3, -1  # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h
     with contextlib.suppress(OSError, AttributeError):

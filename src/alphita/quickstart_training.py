@@ -29,7 +29,7 @@ PLOT_SEED = 0
 EXAMPLES = 15
 EXAMPLE_SEED = 0
 # The open settings of this training; all others are the paper's defaults. Chosen on other splits (other
-# seeds) than the one reported: docs/log.md.
+# seeds) than the one reported: docs/results/log.md.
 TRAINING: dict[str, Any] = {
     "k": 128,
     "m": 2,

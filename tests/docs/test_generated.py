@@ -52,11 +52,11 @@ def check(page: Path, mark: str, generated: str) -> None:
 
 @pytest.mark.parametrize("recipe", registry.names("alphita.recipes"))
 def test_settings_in_the_docs_are_the_codes(recipe: str) -> None:
-    check(DOCS / "training.md", f"settings: {recipe}", settings_table(recipe))
+    check(DOCS / "reference" / "settings.md", f"settings: {recipe}", settings_table(recipe))
 
 
 def test_benchmarks_in_the_docs_are_the_codes() -> None:
-    check(DOCS / "benchmark_data.md", "benchmarks", benchmark_list())
+    check(DOCS / "reference" / "benchmarks.md", "benchmarks", benchmark_list())
 
 
 @pytest.mark.parametrize("part", ["open", "part", "english", "italian"])

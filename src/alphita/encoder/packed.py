@@ -20,7 +20,7 @@ from torch.nn import functional
 from alphita.encoder.flat_bert import first_position
 
 # Sizes are rounded up to multiples of these. oneDNN keeps what it prepared for each size it has met, and without
-# rounding every batch brings new ones, and memory grows for hundreds of steps (docs/log.md).
+# rounding every batch brings new ones, and memory grows for hundreds of steps (docs/results/log.md).
 TOKENS, ROWS, LENGTH = 128, 16, 4
 # Rows of near lengths attend together; fewer than so many join the next longer ones. A GPU rather pads than starts many
 # small kernels.
@@ -239,8 +239,9 @@ def _drop(states: torch.Tensor, dropout: torch.nn.Dropout) -> torch.Tensor:
 def dropped(states: torch.Tensor, share: float) -> torch.Tensor:
     """Return the states with a share of them zero at random and the others larger by as much; same shape and type.
 
-    On a processor torch's own dropout is slow: it was a sixth of ELECTRA's steps (docs/log.md). Here a state has 16
-    random bits, four states a number: the share is off by less than 1e-5, and the scale is that of the share drawn.
+    On a processor torch's own dropout is slow: it was a sixth of ELECTRA's steps (docs/results/log.md). Here a state
+    has 16 random bits, four states a number: the share is off by less than 1e-5, and the scale is that of the share
+    drawn.
 
     Args:
         states: of any shape.

@@ -8,7 +8,7 @@ Deviations from the paper:
 - A row that stands several times in a batch is encoded once, so its copies share one dropout mask.
 - All kinds of M_r start at the identity, so that S_rel starts as S; the paper does not state the start. Its full
   matrices take 16 d^2 bytes a relation, of which UMLS has some 1,000; `diagonal` takes almost none, and where it was
-  measured found 58.1% of held-out synonyms for 58.9% and told 74.2% of relations for 78.7% (docs/ablations.md).
+  measured found 58.1% of held-out synonyms for 58.9% and told 74.2% of relations for 78.7% (docs/results/ablations.md).
 - `relation_similarity=transe` is the TransE-like similarity of the ablation (§5.1), with constants of its own. Its
   lambda of 28 is of 768 numbers a vector; with fewer, distances are smaller, and lam_rel=-(their mean) is its like.
 - `inverse_relations` adds each triple turned round, under a relation of its own. UMLS lists both directions already;
