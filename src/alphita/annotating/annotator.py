@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from alphita.annotating.finding import Hit, Level, Names
+from alphita.annotating.answers import Answers, Span
+from alphita.annotating.context import Rules, load_rules
+from alphita.annotating.finding import Names, is_code
+from alphita.annotating.modifiers import modifiers_of
 from alphita.annotating.overlaps import Candidate, settle
-from alphita.annotating.spans import Annotated, Annotation, Document, Place
+from alphita.annotating.spans import Annotated, Annotation, Document
 from alphita.annotating.tokens import Sentence, sentences_of
 from alphita.annotating.windows import Windows, is_short_form
 from alphita.errors import UsageError
 from alphita.normalizer.abbreviations.schwartz_hearst import find_pairs
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.normalizer.answering.records import Result
-from alphita.normalizer.answering.records import EXACT
-
-# Answers kept for windows that come again.
-MOST_KEPT = 200_000
 
 
 @dataclass(frozen=True)
@@ -29,9 +26,9 @@ class Settings:
 
     Attributes:
         exact: names of the terminology alone, without the encoder: quick, and without confidence.
-        precision: keep mentions of at least this confidence, 0 to 1, names and all: by calibration, at least this share
-            of what is kept is then right; None: the thresholds below.
-        name_confidence: of what is a name but for order and inflection, the least confidence.
+        precision: keep mentions of at least this confidence, 0 to 1: as far as the confidence holds for such texts, at
+            least this share of what is kept is right; None: the two thresholds below.
+        name_confidence: the least confidence of what is a name, but for order and inflection.
         phrase_confidence: of other phrases.
         context_rules: a file of rules in place of those that come with Alphita; None: these.
     """
@@ -39,7 +36,7 @@ class Settings:
     exact: bool = False
     precision: float | None = None
     name_confidence: float = 0.3
-    phrase_confidence: float = 0.75
+    phrase_confidence: float = 0.8
     context_rules: Path | None = None
 
     def __post_init__(self) -> None:
@@ -53,57 +50,86 @@ class Settings:
             if value is not None and not 0.0 <= value <= 1.0:
                 raise UsageError(f"{name} must be between 0 and 1, not {value}")
         if self.exact and self.precision is not None:
-            raise UsageError("exact mentions have no confidence, so no precision can be chosen; leave out one of the two")
+            raise UsageError("exact mentions have no confidence to choose by; leave out either exact or precision")
 
 
 class _Asked(NamedTuple):
-    """A span to be judged, and how closely it is a name; None: it is none."""
+    """A sentence and the spans that are asked for it."""
 
-    pieces: tuple[Place, ...]
-    asked: str
-    hit: Hit | None
+    sentence: Sentence
+    spans: list[Span]
 
 
 class Annotator:
     """Finds concepts in texts, with one normalizer."""
 
     def __init__(self, normalizer: Normalizer, settings: Settings | None = None) -> None:
-        """Read the names of the normalizer's index."""
+        """Read the names of the normalizer's index and the rules of context.
+
+        Raises:
+            InputError: a rule of context is wrong.
+            UsageError: a precision is asked, and the index has no confidence.
+        """
         self.normalizer, self.settings = normalizer, settings or Settings()
-        self.names = Names(normalizer.index)
-        self._windows = Windows(normalizer.index, self.names.knows)
-        self._known: dict[str, Result | None] = {}
+        if self.settings.precision is not None and normalizer.calibration is None:
+            raise UsageError("a precision is chosen by the confidence, and this index has none: alphita calibrate")
+        self.rules: Rules = load_rules(self.settings.context_rules)
+        self._names = Names(normalizer.index)
+        self._windows = Windows(normalizer.index, self._names.knows)
+        self._answers = Answers(normalizer, self._windows)
 
-    def candidates(self, texts: Sequence[str]) -> list[list[list[Candidate]]]:
-        asked = [self._ask(text) for text in texts]
-        self._judge([one.asked for some in asked for sentence in some for one in sentence if one.hit is None],
-                    [one.asked for some in asked for sentence in some for one in sentence if one.hit is not None])
-        return [[[c for one in sentence if (c := self._candidate(one))] for sentence in some] for some in asked]
+    def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
+        """Return the documents with their mentions, in order; their strings are asked together."""
+        asked = [self._asked(document.text) for document in documents]
+        spans = [span for some in asked for one in some for span in one.spans]
+        answers = iter(self._answers.look_up(spans) if self.settings.exact else self._answers.judge(spans))
+        found = []
+        for document, some in zip(documents, asked, strict=True):
+            contexts = self.rules.read(document.text, [one.sentence for one in some])
+            annotations: list[Annotation] = []
+            for place, one in enumerate(some):
+                candidates = [answer for _ in one.spans if (answer := next(answers)) is not None]
+                for candidate in settle([one for one in candidates if self._is_kept(one)]):
+                    annotations.append(
+                        Annotation(
+                            candidate.start,
+                            candidate.end,
+                            document.text[candidate.start : candidate.end],
+                            candidate.pieces,
+                            candidate.concept_id,
+                            candidate.concept_name,
+                            candidate.matched_term,
+                            candidate.confidence,
+                            candidate.decision,
+                            candidate.method,
+                            contexts.of(place, candidate.pieces),
+                            modifiers_of(document.text, one.sentence, candidate.start, candidate.end),
+                        )
+                    )
+            found.append(Annotated(document, tuple(annotations)))
+        return found
 
-    def _ask(self, text):
-        pairs = {p.short: p.long for p in find_pairs(text)}
-        out = []
-        for s in sentences_of(text):
-            hits = self.names.find(text, s)
-            seen = {h.pieces for h in hits}
-            some = [_Asked(h.pieces, h.asked, h) for h in hits]
-            for w in self._windows.of(text, s):
-                if (w.place,) not in seen:
-                    some.append(_Asked((w.place,), pairs.get(w.asked, w.asked), None))
-            out.append(some)
-        return out
+    def _asked(self, text: str) -> list[_Asked]:
+        """Return the sentences of a text, each with the spans to be asked."""
+        # What the text defines, "congestive heart failure (CHF)", it means from there on and before.
+        defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
+        found = []
+        for sentence in sentences_of(text):
+            spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in self._names.find(text, sentence)}
+            if not self.settings.exact:
+                for window in self._windows.of(text, sentence):
+                    pieces = (window.place,)
+                    if window.asked in defined and is_short_form(window.asked):
+                        spans[pieces] = Span(pieces, defined[window.asked], None)
+                    elif pieces not in spans and not is_code(window.asked):
+                        spans[pieces] = Span(pieces, window.asked, None)
+            found.append(_Asked(sentence, list(spans.values())))
+        return found
 
-    def _judge(self, phrases, names):
-        new = [a for a in dict.fromkeys(phrases) if a not in self._known]
-        near = self._windows.near(new)
-        self._known.update({a: None for a, n in zip(new, near) if not n})
-        new = [a for a, n in zip(new, near) if n] + [a for a in dict.fromkeys(names) if a not in self._known]
-        for a, r in zip(new, self.normalizer.normalize(new)):
-            self._known[a] = r
-
-    def _candidate(self, one):
-        r = self._known.get(one.asked)
-        if r is None or r.concept_id is None:
-            return None
-        level = one.hit.level if one.hit else None
-        return Candidate(one.pieces, one.asked, r.concept_id, r.concept_name, r.matched_term, r.confidence, r.decision, ["exact","inflected","roots"][level] if level is not None else r.method, r.decision == "accept" or level == Level.SAME)
+    def _is_kept(self, one: Candidate) -> bool:
+        if one.confidence is None:
+            # Without calibration only what is a name can be told to be right.
+            return one.is_name
+        if self.settings.precision is not None:
+            return one.confidence >= self.settings.precision
+        return one.confidence >= (self.settings.name_confidence if one.is_name else self.settings.phrase_confidence)

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
-from alphita.annotating.function_words import COMMON, CONJUNCTIONS
+from alphita.annotating.function_words import COMMON, CONJUNCTIONS, INSIDE
 from alphita.annotating.spans import Place
-from alphita.annotating.tokens import Sentence, Token, forms, forms_of, root, singular
+from alphita.annotating.tokens import Sentence, Token, forms, root, singular
 from alphita.index.store import Index
 
 MOST_WORDS = 8
@@ -31,9 +31,14 @@ MOST_TOKENS = 12
 STRINGS_AT_ONCE = 65_536
 LONGEST_ACRONYM = 5
 SHORTEST_NAME = 3
+# Letters of a word that may be a noun's adjective: "hypotonic".
+SHORTEST_DERIVED = 7
 # Of parts that share a head: how many, and how long.
 MOST_ITEMS, MOST_ITEM_TOKENS, MOST_SHARED = 5, 4, 3
 _CAPITALS = re.compile(r"[A-Z0-9][A-Z0-9/&-]*")
+
+
+_CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}")
 
 
 class Level(IntEnum):
@@ -58,6 +63,11 @@ class Hit(NamedTuple):
     asked: str
     row: int
     level: Level
+
+
+def is_code(mention: str) -> bool:
+    """Tell whether a mention is three signs or fewer with a digit: a band of a chromosome, a lead, a vertebra."""
+    return _CODE.fullmatch(mention) is not None
 
 
 class Names:
@@ -121,10 +131,14 @@ class Names:
             return None
         start, end = tokens[0].start, tokens[-1].end
         is_joined = all(token.joins == "" for token in tokens[1:])
-        closest = self._closest(rows, [token.form for token in tokens], text[start:end], is_joined)
-        if closest is None:
+        mention = text[start:end]
+        closest = self._closest(rows, [token.form for token in tokens], mention, is_joined)
+        if closest is None or is_code(mention):
             return None
-        return Hit((Place(start, end),), text[start:end], *closest)
+        if len(roots) == 1 and closest[1] == Level.ROOTS and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
+            # "order" is no disorder of sorting, "imprinting" no finding.
+            return None
+        return Hit((Place(start, end),), mention, *closest)
 
     def _closest(
         self, rows: int | tuple[int, ...], spoken: Sequence[str], mention: str, is_joined: bool
@@ -162,8 +176,10 @@ class Names:
                         yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)
 
     def _made(self, text: str, beginnings: Sequence[Sequence[Token]], end: Sequence[Token]) -> Iterator[Hit]:
-        for beginning in dict.fromkeys(map(tuple, beginnings)):
-            if not beginning:
+        end = _trimmed(end)
+        for some in beginnings:
+            beginning = _trimmed(some)
+            if not beginning or not end:
                 continue
             tokens = [*beginning, *end]
             roots = [said for token in tokens if (said := root(token.form))]
@@ -201,6 +217,16 @@ def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
         items[-1] = [*items[-1], token][-MOST_ITEM_TOKENS:] if len(items) == 1 else [*items[-1], token][:MOST_ITEM_TOKENS]
 
 
+def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return words without those at both ends that belong inside a mention only, as "of"."""
+    first, last = 0, len(tokens)
+    while first < last and tokens[first].form in INSIDE:
+        first += 1
+    while last > first and tokens[last - 1].form in INSIDE:
+        last -= 1
+    return tokens[first:last]
+
+
 def _acronyms(index: Index) -> frozenset[int]:
     """Return the short strings of an index that its terms write in capitals only; in a text they must be so too."""
     segment = index.segment
@@ -212,8 +238,3 @@ def _acronyms(index: Index) -> frozenset[int]:
         if all(_CAPITALS.fullmatch(term.strip()) and not term.isdecimal() for term in terms.to_pylist()):
             found.append(row)
     return frozenset(found)
-
-
-def content_words(mention: str) -> list[str]:
-    """Return the words of a string that say something, in the singular."""
-    return [said for form in forms_of(mention) if (said := singular(form))]

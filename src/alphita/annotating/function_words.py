@@ -19,7 +19,7 @@ OUTSIDE = frozenset(
     "showed shown show reveals revealed reveal presents presented presenting reports reported report described describe "
     "describes associated characterized characterised diagnosed noted observed found seen denies denied developed develops "
     "suggest suggests suggested suggesting consistent compatible caused causes causing cause result results resulting "
-    "patient patients pt pts man woman boy girl child children family families mother father brother sister year years old "
+    "due patient patients pt pts man woman boy girl child children family families mother father brother sister year years old "
     "day days week weeks month months age aged case cases study history "
     "che chi cui non si ha ho hanno era erano sono stato stata stati state paziente pazienti ma se quando perche anche "
     "ich du er sie es wir ihr ist sind war waren wurde wurden hat haben hatte nicht kein keine aber wenn weil auch patient "

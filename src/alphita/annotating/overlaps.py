@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from alphita.annotating.spans import Place
+from alphita.mappings.record import Decision
 
 
 class Candidate(NamedTuple):
@@ -27,6 +28,7 @@ class Candidate(NamedTuple):
         confidence: 0 to 1; None: not judged.
         decision: "accept" or "review".
         method: see `Annotation`.
+        is_name: whether it is a name, but for order and inflection.
         is_certain: see above.
     """
 
@@ -36,8 +38,9 @@ class Candidate(NamedTuple):
     concept_name: str
     matched_term: str
     confidence: float | None
-    decision: str | None
+    decision: Decision | None
     method: str
+    is_name: bool
     is_certain: bool
 
     @property
@@ -61,8 +64,9 @@ def settle(candidates: Sequence[Candidate]) -> list[Candidate]:
     ordered = sorted(candidates, key=_rank)
     standing: list[Candidate] = []
     for one in ordered:
-        if not any(_excludes(other, one) for other in standing) and not any(_is_said_by_part(one, other) for other in ordered):
-            standing.append(one)
+        if any(_excludes(other, one) for other in standing) or any(_is_said_by_part(one, other) for other in ordered):
+            continue
+        standing.append(one)
     return sorted(standing, key=lambda one: (one.start, one.end, one.concept_id))
 
 

@@ -25,7 +25,7 @@ _COMMA = re.compile(r"[,()\[\]{}\"“”„«»/、，&+*]")
 _LINE = re.compile(r"\r\n|\r|\n")
 # A point after one of these ends no sentence.
 _SHORTENED = frozenset(
-    "dr mr mrs ms prof st vs e.g i.e eg ie cf approx ca no fig al etc resp pt pts hx dx rx tab inj dott sig sra srta m mme "
+    "dr mr mrs ms prof st vs e.g i.e eg ie cf approx ca fig al etc resp pt pts hx dx rx tab inj dott sig sra srta m mme "
     "bzw z.b d.h u.a v.a ggf inkl evtl ca p.ej ej".split()
 )
 MOST_FORMS = 1 << 18
