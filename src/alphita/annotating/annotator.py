@@ -12,7 +12,7 @@ from alphita.annotating.context import Rules, load_rules
 from alphita.annotating.finding import Names, is_code
 from alphita.annotating.modifiers import modifiers_of
 from alphita.annotating.overlaps import Candidate, settle
-from alphita.annotating.spans import Annotated, Annotation, Document
+from alphita.annotating.spans import Annotated, Annotation, Document, Place
 from alphita.annotating.tokens import Sentence, sentences_of
 from alphita.annotating.windows import Windows, is_short_form
 from alphita.errors import UsageError
@@ -116,9 +116,13 @@ class Annotator:
         found = []
         for sentence in sentences_of(text):
             spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in self._names.find(text, sentence)}
+            names = list(spans)
             if not self.settings.exact:
                 for window in self._windows.of(text, sentence):
                     pieces = (window.place,)
+                    if window.is_joined and any(_is_within(one, window.place) for one in names):
+                        # "Curved fingers and severe scoliosis" is two things, one of which has a name.
+                        continue
                     if window.asked in defined and is_short_form(window.asked):
                         spans[pieces] = Span(pieces, defined[window.asked], None)
                     elif pieces not in spans and not is_code(window.asked):
@@ -133,3 +137,7 @@ class Annotator:
         if self.settings.precision is not None:
             return one.confidence >= self.settings.precision
         return one.confidence >= (self.settings.name_confidence if one.is_name else self.settings.phrase_confidence)
+
+
+def _is_within(pieces: Sequence[Place], place: Place) -> bool:
+    return pieces != (place,) and place.start <= pieces[0].start and pieces[-1].end <= place.end

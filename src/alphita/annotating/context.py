@@ -164,12 +164,7 @@ class Rules:
 
 
 def _reaches(
-    said: Sequence[_Said],
-    place: int,
-    end: int,
-    rule: Rule,
-    ends: Sequence[tuple[int, int, str]],
-    clause: int | None,
+    said: Sequence[_Said], place: int, end: int, rule: Rule, ends: Sequence[tuple[int, int, str]], clause: int | None
 ) -> Iterator[tuple[int, int]]:
     """Yield what a cue reaches, as first character and the one behind the last."""
     stops = [one for one in ends if one[2] in ("", rule.category)]

@@ -135,7 +135,11 @@ class Names:
         closest = self._closest(rows, [token.form for token in tokens], mention, is_joined)
         if closest is None or is_code(mention):
             return None
-        if len(roots) == 1 and closest[1] == Level.ROOTS and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing")):
+        if (
+            len(roots) == 1
+            and closest[1] == Level.ROOTS
+            and (len(mention) < SHORTEST_DERIVED or mention.endswith("ing"))
+        ):
             # "order" is no disorder of sorting, "imprinting" no finding.
             return None
         return Hit((Place(start, end),), mention, *closest)
@@ -214,7 +218,9 @@ def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
                 items, has_word = [[]], False
             else:
                 items.append([])
-        items[-1] = [*items[-1], token][-MOST_ITEM_TOKENS:] if len(items) == 1 else [*items[-1], token][:MOST_ITEM_TOKENS]
+        items[-1] = (
+            [*items[-1], token][-MOST_ITEM_TOKENS:] if len(items) == 1 else [*items[-1], token][:MOST_ITEM_TOKENS]
+        )
 
 
 def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:

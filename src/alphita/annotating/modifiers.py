@@ -6,15 +6,28 @@ from alphita.annotating.spans import Modifier
 from alphita.annotating.tokens import Sentence, bare
 
 _WORDS = {
-    ("laterality", "left"): "left left-sided lt sinistra sinistro links linke linker linkes linken gauche izquierda izquierdo",
-    ("laterality", "right"): "right right-sided rt destra destro rechts rechte rechter rechtes rechten droite droit derecha "
-    "derecho",
-    ("laterality", "bilateral"): "bilateral bilaterally both bilaterale bilaterali beidseits beidseitig beidseitige bilaterales",
+    (
+        "laterality",
+        "left",
+    ): "left left-sided lt sinistra sinistro links linke linker linkes linken gauche izquierda izquierdo",
+    (
+        "laterality",
+        "right",
+    ): "right right-sided rt destra destro rechts rechte rechter rechtes rechten droite droit derecha derecho",
+    (
+        "laterality",
+        "bilateral",
+    ): "bilateral bilaterally both bilaterale bilaterali beidseits beidseitig beidseitige bilaterales",
     ("laterality", "unilateral"): "unilateral unilaterally monolaterale einseitig einseitige unilaterale",
     ("severity", "mild"): "mild slight minor lieve lievi leicht leichte leichter leichtes leger legere leve leves",
-    ("severity", "moderate"): "moderate moderately moderata moderato massig massige mäßig moderee modere moderada moderado",
-    ("severity", "severe"): "severe severely marked profound grave gravi schwer schwere schwerer schweres severa severo "
-    "severes",
+    (
+        "severity",
+        "moderate",
+    ): "moderate moderately moderata moderato massig massige mäßig moderee modere moderada moderado",
+    (
+        "severity",
+        "severe",
+    ): "severe severely marked profound grave gravi schwer schwere schwerer schweres severa severo severes",
 }
 _VALUES = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 # Words before the mention, and behind it, that are looked at.

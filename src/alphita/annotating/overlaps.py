@@ -2,8 +2,8 @@
 
 The rule: of spans that overlap, the longest certain one stands; of those as long, the most confident. A span is certain
 if its answer may be accepted unseen, or if it is a name of the concept, letter for letter. Where none is certain, the
-most confident stands. But a span that says no more than a part of it does, the same concept, gives way to the part:
-"severe seizures" to "seizures". Spans that share a head ("short [and curved] fingers") overlap only where all of the one
+most confident stands. But a phrase, no name, that says no more than a part of it does, the same concept, gives way to the
+part: "seizures at night" to "seizures". Spans that share a head ("short [and curved] fingers") overlap only where all of the one
 lies within the parts of the other.
 """
 
@@ -88,7 +88,8 @@ def _within(inner: Sequence[Place], outer: Sequence[Place]) -> bool:
 
 def _is_said_by_part(one: Candidate, other: Candidate) -> bool:
     return (
-        other.concept_id == one.concept_id
+        not one.is_name
+        and other.concept_id == one.concept_id
         and other.length < one.length
         and _within(other.pieces, one.pieces)
         and (other.is_certain or not one.is_certain)

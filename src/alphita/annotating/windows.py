@@ -14,10 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alphita.annotating.function_words import INSIDE, OUTSIDE
+from alphita.annotating.function_words import CONJUNCTIONS, INSIDE, OUTSIDE
 from alphita.annotating.spans import Place
 from alphita.annotating.tokens import Sentence, Token, root
 from alphita.index.store import Index
+from alphita.normalizer.answering.tokens import whole_words
 from alphita.terminology.text import clean_many
 
 MOST_WORDS = 7
@@ -30,10 +31,11 @@ LONGEST_SHORT_FORM = 8
 
 
 class Window(NamedTuple):
-    """A phrase: its place and its words as one string."""
+    """A phrase: its place, its words as one string, and whether "and" or "or" is among them."""
 
     place: Place
     asked: str
+    is_joined: bool
 
 
 class Windows:
@@ -47,6 +49,7 @@ class Windows:
             knows: tells whether a word's root stands in a name.
         """
         self.index, self.knows = index, knows
+        self._common = frozenset(whole_words(index.model_path)[0])
 
     def of(self, text: str, sentence: Sentence) -> list[Window]:
         """Return the windows of a sentence that pass the screen of words."""
@@ -57,8 +60,12 @@ class Windows:
                 words = phrase[first : last + 1]
                 said = sum(known[first : last + 1])
                 place = Place(words[0].start, words[-1].end)
+                if first == last and words[0].form in self._common:
+                    # A common word that is no name means something else.
+                    continue
+                is_joined = any(token.form in CONJUNCTIONS for token in words)
                 if said >= KNOWN * len(words) or (first == last and is_short_form(text[place.start : place.end])):
-                    found.append(Window(place, text[place.start : place.end]))
+                    found.append(Window(place, text[place.start : place.end], is_joined))
         return found
 
     def near(self, asked: Sequence[str]) -> list[bool]:

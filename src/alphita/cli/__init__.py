@@ -14,6 +14,7 @@ import typer
 
 from alphita import __version__
 from alphita.cli import (
+    annotate,
     bitext,
     calibrate,
     evaluate,
@@ -69,6 +70,7 @@ app.command("index")(index.index)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(mappings.app, name="mappings")
 app.command("normalize")(normalize.normalize)
+app.command("annotate")(annotate.annotate)
 app.command("serve")(serve.serve)
 app.add_typer(review.app, name="review")
 app.add_typer(search.app, name="search")
