@@ -1,4 +1,4 @@
-"""The front door: `alphita.normalize`, `alphita.annotate`, `alphita.load` and `alphita.train`: the usual in one call."""
+"""The front door: `alphita.normalize`, `annotate`, `load` and `train`, which do the usual in one call."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Answers:
             return None
         index = self.normalizer.index
         segment = index.segment
-        terms = range(int(segment.offsets[span.hit.row]), int(segment.offsets[span.hit.row + 1]))
+        terms = list(range(int(segment.offsets[span.hit.row]), int(segment.offsets[span.hit.row + 1])))
         if self.normalizer.filters is not None:
             terms = [term for term in terms if self._allowed[int(segment.term_concept[term])]]
         if not terms:

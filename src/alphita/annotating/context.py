@@ -23,10 +23,9 @@ from __future__ import annotations
 import csv
 import importlib.resources
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast, get_args
+from typing import NamedTuple, get_args
 
 from alphita.annotating.spans import CATEGORIES, Category, Context, Place
 from alphita.annotating.tokens import Sentence, bare
@@ -140,7 +139,7 @@ class Rules:
             for rule in rules:
                 if rule.category not in CATEGORIES:
                     continue
-                category = cast(Category, rule.category)
+                category: Category = rule.category
                 start, stop = said[place].start, said[end - 1].end
                 context = Context(category, start, stop, text[start:stop])
                 cues += [_Cue(context, *one) for one in _reaches(said, place, end, rule, ends, clause)]

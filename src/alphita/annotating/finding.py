@@ -3,8 +3,8 @@
 A window of words is looked up by its key: the sorted roots of its words, without those that say nothing ("of", "the").
 So "fingers, short", "shortness of the fingers" and "short finger" are one key. A window grows word by word to the right
 for as long as each word's root stands in some name, as an automaton would go on from state to state, and no name is
-longer than `MOST_WORDS`; the time grows with the length of the text, whatever the number of names. How close the hit is,
-is told by `Level`: only roots that agree leave it to the normalizer what the words mean.
+longer than `MOST_WORDS`; the time grows with the length of the text, whatever the number of names. `Level` tells how
+close the hit is: where only the roots agree, the normalizer tells what the words mean.
 
 "Short and curved fingers" holds two names: what stands before "and" shares the head behind it, and in "cleft lip and
 palate" what stands behind it shares the beginning.
@@ -104,6 +104,8 @@ class Names:
         found: list[Hit] = []
         tokens = sentence.tokens
         for first, token in enumerate(tokens):
+            if first and tokens[first - 1].start == token.start:
+                continue
             roots: list[str] = []
             for last in range(first, min(first + MOST_TOKENS, len(tokens))):
                 token = tokens[last]
@@ -168,13 +170,14 @@ class Names:
     def _shared(self, text: str, tokens: Sequence[Token]) -> Iterator[Hit]:
         """Yield names whose parts are joined by "and": "short [and curved] fingers", "cleft [lip and] palate"."""
         for items in _joined(tokens):
-            last, first = items[-1], items[0]
-            for place, item in enumerate(items[:-1]):
+            first = items[0]
+            for place, item in enumerate(items):
                 own = [item[-size:] for size in range(1, MOST_SHARED + 1)] if place == 0 else [item]
-                for size in range(1, min(MOST_SHARED, len(last) - 1) + 1):
-                    yield from self._made(text, own, last[-size:])
-            for place, item in enumerate(items[1:], 1):
-                own = [item[:size] for size in range(1, MOST_SHARED + 1)] if place == len(items) - 1 else [item]
+                for other in items[place + 1 :]:
+                    for size in range(1, min(MOST_SHARED, len(other) - 1) + 1):
+                        yield from self._made(text, own, other[-size:])
+            for item in items[1:]:
+                own = [item[:size] for size in range(1, MOST_SHARED + 1)]
                 for size in range(1, min(MOST_SHARED, len(first) - 1) + 1):
                     for part in own:
                         yield from self._made(text, [first[-size - cut : len(first) - cut] for cut in (1, 2)], part)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from alphita.annotating.function_words import CONJUNCTIONS
 from alphita.annotating.spans import Modifier
 from alphita.annotating.tokens import Sentence, bare
 
@@ -30,6 +31,7 @@ _WORDS = {
     ): "severe severely marked profound grave gravi schwer schwere schwerer schweres severa severo severes",
 }
 _VALUES = {word: kind for kind, words in _WORDS.items() for word in words.split()}
+SEVERITY = "severity"
 # Words before the mention, and behind it, that are looked at.
 BEFORE, BEHIND = 3, 4
 
@@ -49,15 +51,19 @@ def modifiers_of(text: str, sentence: Sentence, start: int, end: int) -> tuple[M
         return ()
     first, last = inside[0], inside[-1]
     low = first
-    while low > max(0, first - BEFORE) and not tokens[low].joins:
+    while low > max(0, first - BEFORE) and not tokens[low].joins and tokens[low - 1].form not in CONJUNCTIONS:
         low -= 1
     high = last
     while high < min(len(tokens) - 1, last + BEHIND) and not tokens[high + 1].joins:
+        if tokens[high + 1].form in CONJUNCTIONS:
+            break
         high += 1
     near = sorted(range(low, high + 1), key=lambda place: max(first - place, place - last, 0))
     found: dict[str, Modifier] = {}
     for place in near:
         known = _VALUES.get(bare(tokens[place].form))
-        if known is not None and known[0] not in found:
+        # "Scoliosis, severe" is one thing, "scoliosis with severe pain" another.
+        is_behind = place > last and known is not None and known[0] == SEVERITY
+        if known is not None and known[0] not in found and not is_behind:
             found[known[0]] = Modifier(*known, tokens[place].start, tokens[place].end)
     return tuple(found.values())

@@ -128,12 +128,12 @@ class Texts:
         table = MentionFile(self.path, column=self._column(), code_column=self.id_column, encoding=self.encoding)
         for row in table.rows():
             if row.problem is not None or row.mention is None:
-                problem = row.problem or "no text"
-                yield Unusable(table.name, row.line, row.field or self.column, row.value, problem)
+                why = row.problem or "no text"
+                yield Unusable(table.name, row.line, row.field or self.column, row.value, why)
                 continue
-            problem = _problem(row.mention)
-            if problem is not None:
-                yield Unusable(table.name, row.line, self.column or DEFAULT_COLUMN, None, problem)
+            unfit = _problem(row.mention)
+            if unfit is not None:
+                yield Unusable(table.name, row.line, self.column or DEFAULT_COLUMN, None, unfit)
                 continue
             yield Document(row.code or str(row.number), row.mention, table.name, row.line)
 

@@ -15,19 +15,22 @@ from typing import NamedTuple
 from alphita.terminology.text import clean, plain_words
 
 # Combining marks and what prints nothing belong to the word that they follow.
-_MARKS = "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u00ad\u034f\u200b-\u200f\u2060\ufeff\ufe00-\ufe0f"
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f"
+    "\u00ad\u034f\u200b-\u200f\u2060\ufeff\ufe00-\ufe0f"
+)
 _WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
-_FORM = re.compile(r"[^\W_]+")
 # What ends a phrase: no name and no window goes across it.
 _BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|[\r\n]\s*[\r\n]|--+|\s[-–—]\s")
 # What ends a dictionary name's reach but not a sentence: brackets and commas.
 _COMMA = re.compile(r"[,()\[\]{}\"“”„«»/、，&+*]")
 _LINE = re.compile(r"\r\n|\r|\n")
 # A point after one of these ends no sentence.
-_SHORTENED = frozenset(
-    "dr mr mrs ms prof st vs e.g i.e eg ie cf approx ca fig al etc resp pt pts hx dx rx tab inj dott sig sra srta m mme "
-    "bzw z.b d.h u.a v.a ggf inkl evtl ca p.ej ej".split()
+_SHORT_WORDS = (
+    "dr mr mrs ms prof st vs e.g i.e eg ie cf approx ca fig al etc resp pt pts hx dx rx tab inj dott sig "
+    "sra srta m mme bzw z.b d.h u.a v.a ggf inkl evtl p.ej ej "
 )
+_SHORTENED = frozenset(_SHORT_WORDS.split())
 MOST_FORMS = 1 << 18
 
 
@@ -58,12 +61,12 @@ class Sentence(NamedTuple):
 @functools.lru_cache(maxsize=MOST_FORMS)
 def forms_of(word: str) -> tuple[str, ...]:
     """Return the words that cleaning makes of one word of a text."""
-    return tuple(_FORM.findall(clean(word)))
+    return tuple(_WORD.findall(clean(word)))
 
 
 def forms(cleaned: str) -> list[str]:
     """Return the words of a cleaned string, as `tokens_of` would cut it."""
-    return _FORM.findall(cleaned)
+    return _WORD.findall(cleaned)
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -134,16 +137,12 @@ def singular(form: str) -> str:
 
 
 # Ends of words that make noun, adjective, verb and British spelling of one root; the longest first.
-_ENDINGS = tuple(
-    sorted(
-        (
-            "ization isation izing ising ized ised ation ations ating ated ates ate ion ment ments ity ities ness "
-            "ically ical ically ally ously ous osis otic oses ysis ytic yses esis etic ia ias iae ic al ally ed ing "
-            "y ies ies e es ly is um us ae ary ar"
-        ).split(),
-        key=lambda ending: (-len(ending), ending),
-    )
+_ROOT_ENDS = (
+    "ization isation izing ising ized ised ation ations ating ated ates ate ion ment ments ity ities ness "
+    "ically ical ally ously ous osis otic oses ysis ytic yses esis etic ia ias iae ic al ed ing y ies e "
+    "es ly is um us ae ary ar "
 )
+_ENDINGS = tuple(sorted(_ROOT_ENDS.split(), key=lambda ending: (-len(ending), ending)))
 _SHORTEST_ROOT = 5
 
 

@@ -1,9 +1,8 @@
 """Phrases that are no name but may mean a concept, for the encoder and the ranker to judge.
 
-A window has at most `MOST_WORDS` words of one phrase, begins and ends with a word that says something, and holds no verb
-or pronoun (`function_words`). Two screens come before the encoder, for it is what takes time: the words (how many of
-the window's stand in names of the index), and the letters (how near the nearest name is by
-character n-grams).
+A window has at most `MOST_WORDS` words of one phrase, begins and ends with a word that says something, and holds no
+verb or pronoun (`function_words`). Two screens come before the encoder, for it is what takes time: the words (how many
+of the window's stand in names of the index), and the letters (how near the nearest name is by character n-grams).
 """
 
 from __future__ import annotations

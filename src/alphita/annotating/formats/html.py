@@ -7,6 +7,7 @@ The page stands alone and loads nothing. Beneath each text stands the list of it
 from __future__ import annotations
 
 import importlib.resources
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from string import Template
@@ -58,13 +59,15 @@ def _coloured(document: Annotated) -> str:
     text = document.document.text
     covering = [(start, end, one) for one in document.annotations for start, end in one.pieces]
     cues = {(said.start, said.end) for one in document.annotations for said in one.context}
-    cuts = sorted({0, len(text), *(end for part in (*covering, *cues) for end in part[:2])})
+    ends = [(start, end) for start, end, _ in covering] + list(cues)
+    cuts = sorted({0, len(text), *(place for part in ends for place in part)})
     begins: dict[int, list[tuple[int, Annotation]]] = {}
     for start, end, one in covering:
         begins.setdefault(start, []).append((end, one))
     cue_ends = {start: max(end for first, end in cues if first == start) for start, _ in cues}
-    found, open_, cue_until = [], [], 0
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    open_: list[tuple[int, Annotation]] = []
+    found, cue_until = [], 0
+    for start, end in itertools.pairwise(cuts):
         open_ = [one for one in open_ if one[0] > start] + begins.get(start, [])
         cue_until = max(cue_until, cue_ends.get(start, 0))
         part = _text(text[start:end])
@@ -107,7 +110,8 @@ def _table(annotations: Sequence[Annotation]) -> str:
     if not rows:
         return ""
     names = ("mention", "concept", "the text says", "side, severity", "confidence", "decision")
-    return f"<table><thead><tr>{''.join(f'<th>{one}</th>' for one in names)}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    head = "".join(f"<th>{one}</th>" for one in names)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def _text(string: str) -> str:
