@@ -5,10 +5,12 @@
     for result in alphita.normalize(["heart attack", "metformin 500 mg"], to="hpo"):
         print(result.mention, result.concept_id, result.concept_name, result.confidence, result.decision)
 
-The ten names that a user needs; `help(alphita.normalize)` and so on tell more of each:
+The eleven names that a user needs; `help(alphita.normalize)` and so on tell more of each:
 
     normalize       a list of strings, a series or a data frame -> answers
                         alphita.normalize(["heart attack"], to="hpo")[0].concept_id
+    annotate        a text, or a list of them -> mentions with their concepts and what is said of them
+                        alphita.annotate("no seizures", to="hpo")[0].said
     load            a Normalizer for a terminology, which answers again and again
                         alphita.load("hpo", error=0.02)
     train           an encoder of your own, taught on a terminology (needs alphita[train])
@@ -46,6 +48,7 @@ _PUBLIC = {
     "ProductSearch": "alphita.search",
     "TermEncoder": "alphita.encoder.encoder",
     "Terminology": "alphita.terminology.store",
+    "annotate": "alphita.front",
     "load": "alphita.front",
     "load_terminology": "alphita.terminology.store",
     "normalize": "alphita.front",
@@ -56,6 +59,7 @@ __all__ = sorted(_PUBLIC)
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder as TermEncoder
     from alphita.errors import AlphitaError as AlphitaError
+    from alphita.front import annotate as annotate
     from alphita.front import load as load
     from alphita.front import normalize as normalize
     from alphita.front import train as train

@@ -1,4 +1,4 @@
-"""The front door: `alphita.normalize`, `alphita.load` and `alphita.train`, which do the usual in one call."""
+"""The front door: `alphita.normalize`, `annotate`, `load` and `train`, which do the usual in one call."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from alphita.artefact import MANIFEST
 from alphita.errors import UsageError
 
 if TYPE_CHECKING:
+    from alphita.annotating.annotator import Annotator, Settings
+    from alphita.annotating.spans import Annotation
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.normalizer.answering.records import Result
 
@@ -91,6 +93,49 @@ def normalize(mentions: Any, to: Path | str, *, column: str | None = None, **opt
         return normalize_series(mentions, normalizer, **asked)
     found: list[Result] = normalizer.normalize(mentions, **asked)
     return found
+
+
+def annotate(texts: Any, to: Path | str, **options: Any) -> Any:  # noqa: ANN401
+    """Find the concepts of a terminology in free text, and what the text says of each.
+
+        >>> for found in alphita.annotate("No seizures. Short and curved fingers.", to="hpo"):
+        ...     print(found.mention, found.concept_id, found.said)
+        seizures HP:0001250 ('negated',)
+        Short and curved fingers HP:0001156 ('affirmed',)
+        curved fingers HP:0004095 ('affirmed',)
+
+    Args:
+        texts: one string, or a list of them.
+        to: see `alphita.load`. It is opened once, and kept for the next call.
+        **options: those of `alphita.annotating.annotator.Settings`: exact, precision, context_rules, ...; all others as
+            for `alphita.load`.
+
+    Returns:
+        For a string a list of `Annotation`; for a list of strings as many lists.
+
+    Raises:
+        UsageError: no string, no such terminology, or an option is wrong.
+        InputError: the terminology or the rules of context cannot be read.
+    """
+    from alphita.annotating.annotator import Settings
+    from alphita.annotating.spans import Document
+
+    some = [texts] if isinstance(texts, str) else texts
+    if not isinstance(some, list | tuple) or not all(isinstance(text, str) for text in some):
+        raise UsageError("give a string, or a list of strings")
+    asked = {name: options.pop(name) for name in Settings.__dataclass_fields__ if name in options}
+    annotator = _annotator(_kept(to, options), Settings(**asked))
+    documents = [Document(str(number), text) for number, text in enumerate(some, 1)]
+    found: list[list[Annotation]] = [list(one.annotations) for one in annotator.annotate(documents)]
+    return found[0] if isinstance(texts, str) else found
+
+
+@functools.lru_cache(maxsize=2)
+def _annotator(normalizer: Normalizer, settings: Settings) -> Annotator:
+    """Return the annotator of an earlier call, or a new one."""
+    from alphita.annotating.annotator import Annotator
+
+    return Annotator(normalizer, settings)
 
 
 def train(

@@ -14,6 +14,7 @@ import typer
 
 from alphita import __version__
 from alphita.cli import (
+    annotate,
     bitext,
     calibrate,
     evaluate,
@@ -70,6 +71,7 @@ app.command("index", cls=Brief)(index.index)
 app.command("calibrate")(calibrate.calibrate)
 app.add_typer(mappings.app, name="mappings")
 app.command("normalize", cls=Brief)(normalize.normalize)
+app.command("annotate", cls=Brief)(annotate.annotate)
 app.command("serve", cls=Brief)(serve.serve)
 app.add_typer(review.app, name="review")
 app.add_typer(search.app, name="search")

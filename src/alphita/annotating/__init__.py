@@ -1,0 +1,13 @@
+"""From a paragraph to concepts: mentions found in free text, what each means, and what the text says of it.
+
+texts.py        files -> documents
+tokens.py       a text -> sentences and words, with their places in the text as it was given
+finding.py      names of the index in a text, in any order and inflection; a shared head belongs to each part
+windows.py      other phrases that may mean a concept, for the encoder and the ranker to judge
+overlaps.py     which of several spans stands: one rule
+context.py      negated, possible, family, historical, hypothetical: rules in context_en.tsv and its like
+modifiers.py    side and severity
+annotator.py    all of it, in order
+formats/        what is written
+job.py          many documents, resumable
+"""

@@ -1,0 +1,145 @@
+"""Texts -> mentions with their concepts and their context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from alphita.annotating.answers import Answers, Span
+from alphita.annotating.context import Rules, load_rules
+from alphita.annotating.finding import Names, is_code
+from alphita.annotating.modifiers import modifiers_of
+from alphita.annotating.overlaps import Candidate, settle
+from alphita.annotating.spans import Annotated, Annotation, Document, Place
+from alphita.annotating.tokens import Sentence, sentences_of
+from alphita.annotating.windows import Windows, is_short_form
+from alphita.errors import UsageError
+from alphita.normalizer.abbreviations.schwartz_hearst import find_pairs
+from alphita.normalizer.answering.normalizer import Normalizer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is found, and what is kept of it.
+
+    Attributes:
+        exact: names of the terminology alone, without the encoder: quick, and without confidence.
+        precision: keep mentions of at least this confidence, 0 to 1: as far as the confidence holds for such texts, at
+            least this share of what is kept is right; None: the two thresholds below.
+        name_confidence: the least confidence of what is a name, but for order and inflection.
+        phrase_confidence: of other phrases.
+        context_rules: a file of rules in place of those that come with Alphita; None: these.
+    """
+
+    exact: bool = False
+    precision: float | None = None
+    name_confidence: float = 0.3
+    phrase_confidence: float = 0.8
+    context_rules: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            UsageError: one is no probability, or a precision is asked of what has no confidence.
+        """
+        for name in ("precision", "name_confidence", "phrase_confidence"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value <= 1.0:
+                raise UsageError(f"{name} must be between 0 and 1, not {value}")
+        if self.exact and self.precision is not None:
+            raise UsageError("exact mentions have no confidence to choose by; leave out either exact or precision")
+
+
+class _Asked(NamedTuple):
+    """A sentence and the spans that are asked for it."""
+
+    sentence: Sentence
+    spans: list[Span]
+
+
+class Annotator:
+    """Finds concepts in texts, with one normalizer."""
+
+    def __init__(self, normalizer: Normalizer, settings: Settings | None = None) -> None:
+        """Read the names of the normalizer's index and the rules of context.
+
+        Raises:
+            InputError: a rule of context is wrong.
+            UsageError: a precision is asked, and the index has no confidence.
+        """
+        self.normalizer, self.settings = normalizer, settings or Settings()
+        if self.settings.precision is not None and normalizer.calibration is None:
+            raise UsageError("a precision is chosen by the confidence, and this index has none: alphita calibrate")
+        self.rules: Rules = load_rules(self.settings.context_rules)
+        self._names = Names(normalizer.index)
+        self._windows = Windows(normalizer.index, self._names.knows)
+        self._answers = Answers(normalizer, self._windows)
+
+    def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
+        """Return the documents with their mentions, in order; their strings are asked together."""
+        asked = [self._asked(document.text) for document in documents]
+        spans = [span for some in asked for one in some for span in one.spans]
+        answers = iter(self._answers.look_up(spans) if self.settings.exact else self._answers.judge(spans))
+        found = []
+        for document, some in zip(documents, asked, strict=True):
+            contexts = self.rules.read(document.text, [one.sentence for one in some])
+            annotations: list[Annotation] = []
+            for place, one in enumerate(some):
+                candidates = [answer for _ in one.spans if (answer := next(answers)) is not None]
+                standing = settle([one for one in candidates if self._is_kept(one)])
+                mentions = [piece for candidate in standing for piece in candidate.pieces]
+                for candidate in standing:
+                    annotations.append(
+                        Annotation(
+                            candidate.start,
+                            candidate.end,
+                            document.text[candidate.start : candidate.end],
+                            candidate.pieces,
+                            candidate.concept_id,
+                            candidate.concept_name,
+                            candidate.matched_term,
+                            candidate.confidence,
+                            candidate.decision,
+                            candidate.method,
+                            contexts.of(place, candidate.pieces, mentions),
+                            modifiers_of(document.text, one.sentence, candidate.start, candidate.end),
+                        )
+                    )
+            found.append(Annotated(document, tuple(annotations)))
+        return found
+
+    def _asked(self, text: str) -> list[_Asked]:
+        """Return the sentences of a text, each with the spans to be asked."""
+        # What the text defines, "congestive heart failure (CHF)", it means from there on and before.
+        defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
+        found = []
+        for sentence in sentences_of(text):
+            spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in self._names.find(text, sentence)}
+            names = list(spans)
+            if not self.settings.exact:
+                for window in self._windows.of(text, sentence):
+                    pieces = (window.place,)
+                    if window.is_joined and any(_is_within(one, window.place) for one in names):
+                        # "Curved fingers and severe scoliosis" is two things, one of which has a name.
+                        continue
+                    if window.asked in defined and is_short_form(window.asked):
+                        spans[pieces] = Span(pieces, defined[window.asked], None)
+                    elif pieces not in spans and not is_code(window.asked):
+                        spans[pieces] = Span(pieces, window.asked, None)
+            found.append(_Asked(sentence, list(spans.values())))
+        return found
+
+    def _is_kept(self, one: Candidate) -> bool:
+        if one.confidence is None:
+            # Without calibration only what is a name can be told to be right.
+            return one.is_name
+        if self.settings.precision is not None:
+            return one.confidence >= self.settings.precision
+        return one.confidence >= (self.settings.name_confidence if one.is_name else self.settings.phrase_confidence)
+
+
+def _is_within(pieces: Sequence[Place], place: Place) -> bool:
+    return pieces != (place,) and place.start <= pieces[0].start and pieces[-1].end <= place.end

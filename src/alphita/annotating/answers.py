@@ -1,0 +1,130 @@
+"""What the spans of texts mean: asked of the normalizer, each distinct string once, or, exactly, of the index alone."""
+
+from __future__ import annotations
+
+import csv
+import importlib.resources
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from alphita.annotating.finding import Hit, Level
+from alphita.annotating.overlaps import Candidate
+from alphita.annotating.spans import Place
+from alphita.annotating.windows import Windows
+from alphita.index.store import Index
+from alphita.mappings.record import Decision
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.normalizer.answering.records import ABBREVIATION, EXACT, NEAREST, Result
+
+# Answers kept for strings that come again.
+MOST_KEPT = 200_000
+LEFT_OUT = "left_out.tsv"
+
+
+class Span(NamedTuple):
+    """What is asked for a place.
+
+    Attributes:
+        pieces: its parts in the text.
+        asked: the string to look up: the words themselves, or what the text defines them to stand for.
+        hit: the name that it is; None: it is a phrase.
+    """
+
+    pieces: tuple[Place, ...]
+    asked: str
+    hit: Hit | None
+
+
+class Answers:
+    """Answers spans with one normalizer; what was answered is remembered."""
+
+    def __init__(self, normalizer: Normalizer, windows: Windows) -> None:
+        """Answer with a normalizer; `windows` screens phrases by their letters first."""
+        self.normalizer, self._windows = normalizer, windows
+        self._left_out = frozenset() if normalizer.filters is not None else left_out(normalizer.index)
+        # None: screened out. Replaced when it is full.
+        self._known: dict[str, Result | None] = {}
+
+    def judge(self, spans: Sequence[Span]) -> list[Candidate | None]:
+        """Return what each span means, by candidates of the normalizer; None: nothing, or what is left out."""
+        if len(self._known) > MOST_KEPT:
+            self._known = {}
+        known = self._known
+        names = dict.fromkeys(one.asked for one in spans if one.hit is not None and one.asked not in known)
+        phrases = [one.asked for one in spans if one.hit is None]
+        phrases = [asked for asked in dict.fromkeys(phrases) if asked not in known and asked not in names]
+        near = self._windows.near(phrases)
+        known.update((asked, None) for asked, is_near in zip(phrases, near, strict=True) if not is_near)
+        asked = [*names, *(asked for asked, is_near in zip(phrases, near, strict=True) if is_near)]
+        known.update(zip(asked, self.normalizer.normalize(asked), strict=True))
+        return [self._candidate(one, known[one.asked]) for one in spans]
+
+    def _candidate(self, span: Span, result: Result | None) -> Candidate | None:
+        if result is None or result.concept_id is None or result.concept_id in self._left_out:
+            return None
+        by_abbreviation = result.method == ABBREVIATION
+        if by_abbreviation and span.asked.islower() and " " not in span.asked:
+            # "ie" and "ms" in small letters are words.
+            return None
+        is_name = span.hit is not None and span.hit.level < Level.ROOTS
+        return Candidate(
+            span.pieces,
+            span.asked,
+            result.concept_id,
+            str(result.concept_name),
+            str(result.matched_term),
+            result.confidence,
+            result.decision,
+            ABBREVIATION if by_abbreviation else EXACT if is_name else NEAREST,
+            is_name,
+            result.decision == "accept" or (span.hit is not None and span.hit.level == Level.SAME),
+        )
+
+    def look_up(self, spans: Sequence[Span]) -> list[Candidate | None]:
+        """Return the concept that each span is a name of, by the index alone, without confidence; others are None.
+
+        A name of one concept may be accepted; of a homonym, and of a borrowed name, the first is for review.
+        """
+        return [self._named(one) for one in spans]
+
+    def _named(self, span: Span) -> Candidate | None:
+        if span.hit is None or span.hit.level == Level.ROOTS:
+            return None
+        index = self.normalizer.index
+        segment = index.segment
+        terms = list(range(int(segment.offsets[span.hit.row]), int(segment.offsets[span.hit.row + 1])))
+        if self.normalizer.filters is not None:
+            terms = [term for term in terms if self._allowed[int(segment.term_concept[term])]]
+        if not terms:
+            return None
+        term = terms[0]
+        row = int(segment.term_concept[term])
+        concept = index.concept(row)
+        if concept.id in self._left_out:
+            return None
+        is_alone = len({int(segment.term_concept[other]) for other in terms}) == 1 and not segment.borrowed[term]
+        decision: Decision = "accept" if is_alone else "review"
+        written = segment.terms.column("string")[term].as_py()
+        return Candidate(
+            span.pieces, span.asked, concept.id, concept.name, written, None, decision, EXACT, True, is_alone
+        )
+
+    @property
+    def _allowed(self) -> np.ndarray:
+        filters = self.normalizer.filters
+        assert filters is not None
+        return filters.concepts(self.normalizer.index.segment)
+
+
+def left_out(index: Index) -> frozenset[str]:
+    """Return the concepts that name no finding by themselves ("left", "severe"): those of `left_out.tsv`."""
+    table = importlib.resources.files(__package__).joinpath(LEFT_OUT).read_text(encoding="utf-8")
+    found: set[str] = set()
+    for record in csv.DictReader(table.splitlines(), delimiter="\t"):
+        row = int(index.concept_rows([record["concept"]])[0])
+        if row >= 0:
+            below = index.segment.descendants(row).tolist() if record["below"] == "yes" else []
+            found.update(str(index.segment.concepts.column("id")[one].as_py()) for one in [row, *below])
+    return frozenset(found)

@@ -1,0 +1,168 @@
+"""A text as sentences of words, each with its place in the text as it was given.
+
+A word is a run of letters, digits and marks. Its form is what `clean` makes of it, so that text and index are compared
+alike; a word that cleaning makes several of ("10⁹" -> "10^9") gives as many tokens at one place. Nothing of the text is
+changed, so that text[start:end] is the mention for any Unicode.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from typing import NamedTuple
+
+from alphita.terminology.text import clean, plain_words
+
+# Combining marks and what prints nothing belong to the word that they follow.
+_MARKS = (
+    "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u0610-\u061a\u064b-\u065f"
+    "\u00ad\u034f\u200b-\u200f\u2060\ufeff\ufe00-\ufe0f"
+)
+_WORD = re.compile(rf"[^\W_](?:[^\W_]|[{_MARKS}])*")
+# What ends a phrase: no name and no window goes across it.
+_BREAK = re.compile(r"[.!?;:|•·…\t\x00\ud800-\udfff。！？；：]|[\r\n]\s*[\r\n]|--+|\s[-–—]\s")
+# What ends a dictionary name's reach but not a sentence: brackets and commas.
+_COMMA = re.compile(r"[,()\[\]{}\"“”„«»/、，&+*]")
+_LINE = re.compile(r"\r\n|\r|\n")
+# A point after one of these ends no sentence.
+_SHORT_WORDS = (
+    "dr mr mrs ms prof st vs e.g i.e eg ie cf approx ca fig al etc resp pt pts hx dx rx tab inj dott sig "
+    "sra srta m mme bzw z.b d.h u.a v.a ggf inkl evtl p.ej ej "
+)
+_SHORTENED = frozenset(_SHORT_WORDS.split())
+MOST_FORMS = 1 << 18
+
+
+class Token(NamedTuple):
+    """A word.
+
+    Attributes:
+        start: its first character in the text.
+        end: the character behind its last.
+        form: cleaned.
+        joins: how it stands to the token before: "" (spaces or a hyphen), "," (comma, bracket, slash) or "|" (a break).
+    """
+
+    start: int
+    end: int
+    form: str
+    joins: str
+
+
+class Sentence(NamedTuple):
+    """A sentence: its place and its words."""
+
+    start: int
+    end: int
+    tokens: list[Token]
+
+
+@functools.lru_cache(maxsize=MOST_FORMS)
+def forms_of(word: str) -> tuple[str, ...]:
+    """Return the words that cleaning makes of one word of a text."""
+    return tuple(_WORD.findall(clean(word)))
+
+
+def forms(cleaned: str) -> list[str]:
+    """Return the words of a cleaned string, as `tokens_of` would cut it."""
+    return _WORD.findall(cleaned)
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return the words of a text, from left to right."""
+    found: list[Token] = []
+    before = 0
+    for word in _WORD.finditer(text):
+        joins = _joint(text, before, word.start()) if found else "|"
+        for form in forms_of(word[0]):
+            found.append(Token(word.start(), word.end(), form, joins))
+            joins = ""
+        before = word.end()
+    return found
+
+
+def _joint(text: str, start: int, end: int) -> str:
+    gap = text[start:end]
+    if gap in (" ", "-"):
+        return ""
+    if "\n" in gap or "\r" in gap:
+        # A wrapped line goes on in lower case; an item of a list, a heading or a new sentence does not.
+        lines = _LINE.split(gap)
+        if len(lines) > 2 or any(map(str.strip, lines)) or not (text[end].islower() and text[start - 1].isalpha()):
+            return "|"
+    if _BREAK.search(gap):
+        # The point of a number ("1.5") or of initials.
+        return "" if gap == "." else "|"
+    return "," if _COMMA.search(gap) else ""
+
+
+def sentences_of(text: str) -> list[Sentence]:
+    """Return the sentences of a text.
+
+    A sentence ends at a full stop, a question or exclamation mark that is followed by space, and at the end of a
+    paragraph, of a list's item or of a line that the next does not go on. A semicolon ends none.
+    """
+    found: list[Sentence] = []
+    some: list[Token] = []
+    for token in tokens_of(text):
+        if some and token.joins == "|" and _ends(text, some[-1], token):
+            found.append(_sentence(some))
+            some = []
+        some.append(token)
+    if some:
+        found.append(_sentence(some))
+    return found
+
+
+def _sentence(tokens: list[Token]) -> Sentence:
+    return Sentence(tokens[0].start, tokens[-1].end, tokens)
+
+
+def _ends(text: str, before: Token, after: Token) -> bool:
+    gap = text[before.end : after.start]
+    if "\n" in gap or "\r" in gap or any(sign in gap for sign in "!?。！？•"):
+        return True
+    if "." not in gap:
+        return False
+    word = text[before.start : before.end].lower()
+    is_initial = len(word) == 1 and word.isalpha()
+    return not (word in _SHORTENED or is_initial) and not text[after.start].islower()
+
+
+@functools.lru_cache(maxsize=MOST_FORMS)
+def singular(form: str) -> str:
+    """Return a cleaned English word in the singular; "" for one that says nothing ("of", "the")."""
+    return plain_words(form)[0] if form else ""
+
+
+# Ends of words that make noun, adjective, verb and British spelling of one root; the longest first.
+_ROOT_ENDS = (
+    "ization isation izing ising ized ised ation ations ating ated ates ate ion ment ments ity ities ness "
+    "ically ical ally ously ous osis otic oses ysis ytic yses esis etic ia ias iae ic al ed ing y ies e "
+    "es ly is um us ae ary ar "
+)
+_ENDINGS = tuple(sorted(_ROOT_ENDS.split(), key=lambda ending: (-len(ending), ending)))
+_SHORTEST_ROOT = 5
+
+
+@functools.lru_cache(maxsize=MOST_FORMS)
+def root(form: str) -> str:
+    """Return what noun, adjective and verb of one meaning have in common: "hypoplastic" and "hypoplasia"."""
+    word = singular(form)
+    if len(word) <= _SHORTEST_ROOT or not word.isalpha():
+        return word
+    word = word.replace("ae", "e").replace("oe", "e").replace("our", "or")
+    word = re.sub("plastic$", "plasia", word)
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_ROOT - 1:
+            return word[: -len(ending)]
+    return word
+
+
+def bare(form: str) -> str:
+    """Return a cleaned word without accents, as the rules of context write theirs."""
+    if form.isascii():
+        return form
+    apart = unicodedata.normalize("NFD", form)
+    return "".join(sign for sign in apart if not unicodedata.combining(sign)).replace("ß", "ss")
