@@ -7,7 +7,6 @@ training run that was killed goes on from its last checkpoint.
 
 from __future__ import annotations
 
-import csv
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alphita import artefact, registry
+from alphita import artefact, registry, textio
 from alphita.errors import AlphitaError, Rejects, require
 from alphita.progress import say
 from alphita.quickstart import read_sample
@@ -378,8 +377,8 @@ def _show_examples(console: Any, answers: Path) -> None:  # noqa: ANN401 - rich'
     from rich import box
     from rich.table import Table
 
-    with open(answers, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    with Rejects(strict=True) as rejects:
+        rows = [row for _, row in textio.table(answers, ",", (), rejects)]
     chosen = sorted(random.Random(EXAMPLE_SEED).sample(range(len(rows)), min(EXAMPLES, len(rows))))
     table = Table(title=f"{len(chosen)} answers, drawn at random", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("mention", "concept", "matched term"):

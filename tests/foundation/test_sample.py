@@ -21,10 +21,10 @@ def test_as_spreadsheets_write_it(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("mention,concept_id\na,HP:1\nb\n", "row 2 lacks"),
-        ("mention,concept_id\na,\n", "row 1 lacks"),
+        ("mention,concept_id\na,HP:1\nb\n", "csv:3: 1 cells"),
+        ("mention,concept_id\na,\n", "csv:2: a row lacks"),
         ("mention,concept\na,HP:1\n", "needs the columns"),
-        ("mention,concept_id\n", "needs the columns"),
+        ("mention,concept_id\n", "needs rows"),
     ],
 )
 def test_a_bad_sample_stops_it_at_once(tmp_path, text, problem, job):
