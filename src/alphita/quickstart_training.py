@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alphita import artefact, registry, textio
 from alphita.errors import AlphitaError, Rejects, require
 from alphita.progress import say
 from alphita.quickstart import read_sample
+
+if TYPE_CHECKING:
+    from alphita.normalizer.answering.normalizer import Normalizer
 
 HELD_OUT_FRACTION = 0.3
 SPLIT_SEED = 42
@@ -222,10 +225,15 @@ def _train(paths: Paths, training: Mapping[str, Any]) -> str:
     return f"{settings.steps} steps of coder, loss {figures['loss']:.3f}"
 
 
+def ranking_of(normalizer: Normalizer, queries: Sequence[str], k: int) -> list[list[str | None]]:
+    """Return the ids of the `k` best concepts of each query, NIL or not: what is NIL is another question."""
+    results = normalizer.normalize(queries, top_k=k)
+    return [[candidate.concept_id for candidate in result.candidates] for result in results]
+
+
 def _evaluate(paths: Paths, sample: Path) -> str:
     from alphita.encoder.encoder import TermEncoder
     from alphita.evaluation.scoring.metrics import score
-    from alphita.evaluation.scoring.ranking import ranking_of
     from alphita.index.store import build
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.terminology.splits import Split
