@@ -72,7 +72,8 @@ def read_sample(path: Path) -> Sample:
         InputError: it lacks them, or a row lacks one of its cells.
     """
     sample = Sample([], [], [])
-    for line, (mention, concept, kind) in textio.columns(path, ("mention", "concept_id"), optional=("kind",)):
+    rows = textio.columns(path, ("mention", "concept_id"), optional=("kind",), strip=False)
+    for line, (mention, concept, kind) in rows:
         if not mention or not concept:
             remedy = "give every row a mention and a concept_id; NIL where it names nothing"
             raise InputError("a row lacks one of its cells", file=path, line=line, remedy=remedy)

@@ -13,8 +13,8 @@ from alphita.quickstart import Sample, measure, read_sample, run
 
 def test_as_spreadsheets_write_it(tmp_path):
     path = tmp_path / "sample.csv"
-    path.write_bytes(b"\xef\xbb\xbfmention,concept_id\r\nsore toe,HP:1\r\nnew address,NIL\r\n")
-    assert read_sample(path) == (["sore toe", "new address"], ["HP:1", None], ["", ""])
+    path.write_bytes(b"\xef\xbb\xbfmention,concept_id\r\n sore toe,HP:1\r\nnew address,NIL\r\n")
+    assert read_sample(path) == ([" sore toe", "new address"], ["HP:1", None], ["", ""])
 
 
 @pytest.mark.parametrize("job", [run, quickstart_training.run])
