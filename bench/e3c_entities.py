@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import arguments
+from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks._pair_files import read_table, read_text
 from alphita.progress import say
 
 TYPE, LAYER = "clinical", "layer2"
@@ -43,10 +43,7 @@ def read_texts(path: Path) -> dict[str, str]:
         InputError: a line is of another layout.
     """
     found = {}
-    # Not `splitlines`: a text may hold marks that it, too, takes for the end of a line.
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, line in textio.lines(path):
         try:
             one = json.loads(line)
             found[str(one["id"])] = str(one["text"])
@@ -61,16 +58,10 @@ def read_entities(path: Path) -> dict[str, dict[str, list[Entity]]]:
     Raises:
         InputError: a column or a field is missing, or an offset is no number.
     """
-    (_, header), *lines = read_table(path, "\t") or [(1, [])]
-    absent = [name for name in COLUMNS if name not in header]
-    if absent:
-        raise InputError(f"has no column {absent[0]!r}", file=path, line=1)
     found: dict[str, dict[str, list[Entity]]] = {part: defaultdict(list) for part in PARTS}
     parts = {name: part for part, name in PARTS.items()}
-    for number, cells in lines:
-        if len(cells) != len(header):
-            raise InputError(f"has {len(cells)} fields, not {len(header)}", file=path, line=number)
-        row = dict(zip(header, cells, strict=True))
+    for number, cells in textio.columns(path, COLUMNS, "\t", quotes=None):
+        row = dict(zip(COLUMNS, cells, strict=True))
         if row["layer"] != LAYER or row["set"] not in parts:
             continue
         if not (row["begin"].isdecimal() and row["end"].isdecimal() and row["mention"]):

@@ -1,7 +1,7 @@
 """What FastHPOCR finds in texts -> a file for `bench/annotate.py --fasthpocr`; run in an environment of its own.
 
-    pip install FastHPOCR==0.1.4
-    python bench/peers/fasthpocr_found.py HP.obo FOLDER_OF_TEXTS FOUND.jsonl
+pip install FastHPOCR==0.1.4
+python bench/peers/fasthpocr_found.py HP.obo FOLDER_OF_TEXTS FOUND.jsonl
 """
 
 from __future__ import annotations

@@ -6,13 +6,12 @@ a page to read, and measures the answers to the strings whose concept is known.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from alphita import artefact, registry, shipped
+from alphita import artefact, registry, shipped, textio
 from alphita.errors import InputError, Rejects
 from alphita.progress import say
 
@@ -72,19 +71,18 @@ def read_sample(path: Path) -> Sample:
     Raises:
         InputError: it lacks them, or a row lacks one of its cells.
     """
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
-    if not rows or not {"mention", "concept_id"} <= set(rows[0]):
-        raise InputError("needs the columns mention and concept_id, and rows", file=path)
-    for number, row in enumerate(rows, 1):
-        if not row["mention"] or not row["concept_id"]:
+    sample = Sample([], [], [])
+    rows = textio.columns(path, ("mention", "concept_id"), optional=("kind",), strip=False)
+    for line, (mention, concept, kind) in rows:
+        if not mention or not concept:
             remedy = "give every row a mention and a concept_id; NIL where it names nothing"
-            raise InputError(f"row {number} lacks one of its cells", file=path, remedy=remedy)
-    return Sample(
-        [row["mention"] for row in rows],
-        [None if row["concept_id"] == "NIL" else row["concept_id"] for row in rows],
-        [row.get("kind") or "" for row in rows],
-    )
+            raise InputError("a row lacks one of its cells", file=path, line=line, remedy=remedy)
+        sample.mentions.append(mention)
+        sample.concepts.append(None if concept == "NIL" else concept)
+        sample.kinds.append(kind)
+    if not sample.mentions:
+        raise InputError("needs rows with a mention and a concept_id", file=path)
+    return sample
 
 
 def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, Any]:
@@ -111,14 +109,13 @@ def run(folder: Path, sample: Path, *, threads: int | None = None) -> dict[str, 
 
 
 def _asked(codes: Path, sample: Sample) -> Asked:
-    with open(codes, encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = [cells for _, cells in textio.columns(codes, ("description", "code", "count", "note"), strip=False)]
     n = len(sample.mentions)
     return Asked(
-        [row["description"] for row in rows] + sample.mentions,
-        [row["code"] for row in rows] + [None] * n,
-        [int(row["count"]) for row in rows] + [None] * n,
-        [row["note"] or None for row in rows] + [None] * n,
+        [description for description, _, _, _ in rows] + sample.mentions,
+        [code for _, code, _, _ in rows] + [None] * n,
+        [int(count) for _, _, count, _ in rows] + [None] * n,
+        [note or None for _, _, _, note in rows] + [None] * n,
     )
 
 
@@ -244,8 +241,9 @@ def _show_answers(console: Any, answers: Path) -> None:  # noqa: ANN401 - rich's
     from rich import box
     from rich.table import Table
 
-    with open(answers, encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["rank"] == "1"][:SHOWN]
+    with Rejects(strict=True) as rejects:
+        every = [row for _, row in textio.table(answers, ",", (), rejects)]
+    rows = [row for row in every if row["rank"] == "1"][:SHOWN]
     table = Table(title=f"The first {len(rows)} answers", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("mention", "concept", "decision"):
         table.add_column(column)

@@ -7,18 +7,20 @@ training run that was killed goes on from its last checkpoint.
 
 from __future__ import annotations
 
-import csv
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from alphita import artefact, registry
+from alphita import artefact, registry, textio
 from alphita.errors import AlphitaError, Rejects, require
 from alphita.progress import say
 from alphita.quickstart import read_sample
+
+if TYPE_CHECKING:
+    from alphita.normalizer.answering.normalizer import Normalizer
 
 HELD_OUT_FRACTION = 0.3
 SPLIT_SEED = 42
@@ -223,10 +225,15 @@ def _train(paths: Paths, training: Mapping[str, Any]) -> str:
     return f"{settings.steps} steps of coder, loss {figures['loss']:.3f}"
 
 
+def ranking_of(normalizer: Normalizer, queries: Sequence[str], k: int) -> list[list[str | None]]:
+    """Return the ids of the `k` best concepts of each query, NIL or not: what is NIL is another question."""
+    results = normalizer.normalize(queries, top_k=k)
+    return [[candidate.concept_id for candidate in result.candidates] for result in results]
+
+
 def _evaluate(paths: Paths, sample: Path) -> str:
     from alphita.encoder.encoder import TermEncoder
     from alphita.evaluation.scoring.metrics import score
-    from alphita.evaluation.scoring.ranking import ranking_of
     from alphita.index.store import build
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.terminology.splits import Split
@@ -378,8 +385,8 @@ def _show_examples(console: Any, answers: Path) -> None:  # noqa: ANN401 - rich'
     from rich import box
     from rich.table import Table
 
-    with open(answers, encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    with Rejects(strict=True) as rejects:
+        rows = [row for _, row in textio.table(answers, ",", (), rejects)]
     chosen = sorted(random.Random(EXAMPLE_SEED).sample(range(len(rows)), min(EXAMPLES, len(rows))))
     table = Table(title=f"{len(chosen)} answers, drawn at random", box=box.SIMPLE_HEAD, title_justify="left")
     for column in ("mention", "concept", "matched term"):

@@ -11,7 +11,6 @@ import pytest
 
 from alphita.evaluation.benchmarks import load_benchmark
 from tests.bench.commands import alphita
-from tests.bench.test_italian_scripts import Script, check_alphita
 from tests.search.conftest import products_of
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
@@ -67,31 +66,6 @@ def test_the_text_is_that_of_the_training_files_each_once_and_without_labels(
 def test_the_tasks_are_the_benchmarks_sets() -> None:
     for benchmark, name, _ in blue.TASKS:
         assert name in load_benchmark(benchmark).SETS
-
-
-def test_the_script_pretrains_scores_and_goes_on(data: Path, tmp_path: Path) -> None:
-    script, out = Script("electra_chinese_open.sh", tmp_path), tmp_path / "out"
-    done, calls = script.run(data, out, SEEDS="0 3", STEPS="40", THREADS="1", TUNE="runs=2 epochs=1")
-    assert done.returncode == 0, done.stderr
-    check_alphita(calls)
-    assert [call[3] for call in calls if call[:3] == ["alphita", "terminology", "import"]] == ["obo", "babelon"]
-    trained = [call for call in calls if call[:2] == ["alphita", "train"]]
-    assert [call[call.index("--output") + 1] for call in trained] == [
-        str(out / row / str(seed)) for seed in (0, 3) for row in ("base", "em")
-    ]
-    base, em = ({word for word in call if "=" in word} for call in trained[:2])
-    assert base - em == {"entities=false", "segmenter=none"}
-    assert em - base == {"segmenter=jieba"}
-    assert {"rho=0", "steps=40", "warmup_steps=4", "seed=0", "languages=zh"} <= base & em
-    scored = [call for call in calls if call[:2] == ["alphita", "evaluate"]]
-    assert len(scored) == 4
-    assert set(scored[0]) >= {"ner.runs=2", "retrieval.split_dev=true", "answer_ranking.split_dev=true"}
-    assert "ner.split_dev=true" not in scored[0]
-    assert [call[2] for call in calls if Path(call[1]).name == "chineseblue.py"] == ["text", *["table"] * 4]
-
-    done, calls = script.run(data, out, ROWS="em", SEEDS="3")
-    assert done.returncode == 0, done.stderr
-    assert not [call for call in calls if call[0] == "alphita"]
 
 
 @pytest.fixture(scope="module")

@@ -71,46 +71,6 @@ def words(made: Path, out: Path, *more: str, rows: str = "base,ms", steps: int =
     ]
 
 
-def test_a_row_and_the_encoder_are_trained_scored_and_told_and_not_done_again(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    given = words(made, out, "--seeds", "3,1")
-    assert ablation.main(given) == 0
-    # Seeds are the outer loop, and the encoder is scored once.
-    assert [call[0] for call in CALLS] == ["evaluate", "train", "evaluate", "train", "evaluate"]
-    # What is asked is held out of every training.
-    trained = [call for call in CALLS if call[0] == "train"]
-    assert [call[call.index("--split") + 1] for call in trained] == [str(made / "t.split")] * 2
-    table = json.loads((out / "table.json").read_text())
-    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [("base", [3]), ("ms", [1, 3])]
-    ms = table["rows"][1]["figures"]
-    assert set(ms) == {"mcsm_mean", "mcsm_cls", "rows_per_step", "seconds"}
-    assert ms["rows_per_step"]["1"] == pytest.approx(32)
-    # Every figure is the one of its report, looked up here by hand.
-    entry = json.loads((out / "ms" / "3" / "mcsm" / "report.json").read_text())["benchmarks"][0]
-    by_name = {one["name"]: one["figures"] for one in entry["systems"]}
-    (value,) = [f["value"] for f in by_name["cls"] if (f["metric"], f["subset"]) == ("MCSM", "mean of types")]
-    assert ms["mcsm_cls"]["3"] == value != ms["mcsm_mean"]["3"]
-    told = json.loads((out / "ms" / "3" / "training.json").read_text())
-    assert (told["training"]["config"]["mu"], told["provenance"]["seed"]) == (0, 3)
-    assert not list(out.glob("*/*/model"))
-
-    done = len(CALLS)
-    assert ablation.main(given) == 0
-    assert len(CALLS) == done
-    # A damaged report is made again, and the model under it, which was not kept.
-    (out / "ms" / "1" / "mcsm" / "report.json").write_text("{}")
-    assert ablation.main(["table", str(out)]) == 0
-    assert "| MS | 1 |" in capsys.readouterr().out
-    assert ablation.main(given) == 0
-    assert [call[0] for call in CALLS[done:]] == ["train", "evaluate"]
-    again = json.loads((out / "table.json").read_text())["rows"][1]["figures"]
-    assert again["mcsm_mean"] == ms["mcsm_mean"]
-    assert ablation.main(words(made, out, "--seeds", "1", steps=3)) == 2
-    assert "begun with other data or settings" in capsys.readouterr().err
-
-
 def test_a_failed_row_is_told_and_the_others_go_on(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

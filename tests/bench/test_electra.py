@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphita import artefact, config
+from alphita import config
 from alphita.recipes.electra_em_pap import Config
-from alphita.terminology.splits import Split
 from tests.bench.commands import CALLS, in_process
 from tests.search.conftest import products_of
-from tests.tiny import tiny_model
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 cells = importlib.import_module("cells")
@@ -108,98 +106,6 @@ def finished(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_rows_are_trained_and_scored(made: Path, finished: Path) -> None:
-    calls = json.loads((finished / "calls.json").read_text())
-    assert [call[:2] for call in calls[:4]] == [["train", "electra_em_pap"], ["evaluate", "attribute_ranking"]] * 2
-    assert len(calls) == 2 * (2 * 2 + 3)
-    # Seeds are the outer loop.
-    trained = [Path(call[call.index("--output") + 1]) for call in calls if call[0] == "train"]
-    assert [(path.parts[-3], path.parts[-2]) for path in trained] == [
-        ("em", "0"),
-        ("em_pap", "0"),
-        ("em", "1"),
-        ("em_pap", "1"),
-        ("base", "1"),
-        ("em_128", "1"),
-        ("rho_15", "1"),
-    ]
-    # No row sees what is asked, and all are asked the same.
-    split = str(finished / "qtrel" / qtrel.SPLIT)
-    assert all(call[call.index("--split") + 1] == split for call in calls if call[0] == "train")
-    assert all(f"attribute_ranking.held_out={split}" in call for call in calls if call[0] == "evaluate")
-    manifest = artefact.open_manifest(finished / "em_pap" / "1" / "model", "model")
-    assert manifest["products"]["held_out_triples"] == len(Split.load(Path(split)).triples) > 0
-    assert (manifest["config"]["seed"], manifest["config"]["steps"], manifest["config"]["layers"]) == (1, 40, 2)
-
-    table = json.loads((finished / "table.json").read_text())
-    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [
-        ("base", [1]),
-        ("em", [0, 1]),
-        ("em_pap", [0, 1]),
-        ("em_128", [1]),
-        ("rho_15", [1]),
-    ]
-    by_name = {row["name"]: row["figures"] for row in table["rows"]}
-    # The figures are those that training, report and sets tell, looked up here by hand.
-    assert by_name["em_pap"]["auc"]["1"] == manifest["figures"]["dev_replaced_auc"]
-    assert by_name["em_pap"]["attribute_dev"]["1"] == manifest["figures"]["dev_attribute_acc1"]
-    (report,) = json.loads((finished / "em_pap" / "1" / "ranking" / "report.json").read_text())["benchmarks"]
-    (value,) = [
-        one["value"]
-        for one in report["systems"][0]["figures"]
-        if (one["metric"], one["subset"]) == ("accuracy@1", "all")
-    ]
-    assert by_name["em_pap"]["ranking_1"]["1"] == value
-    assert {"frequency_ranking_1", "ranking_apart", "ranking_mrr", "ranking_10"} <= set(by_name["base"])
-    assert by_name["base"]["frequency_ranking_1"]["1"] == by_name["em_pap"]["frequency_ranking_1"]["1"]
-    searched = json.loads((finished / "em" / "0" / "qtrel.json").read_text())
-    assert len(searched["fine_tuned"]["QTRel-hard"]["f1"]) == 2
-    assert by_name["em"]["hard_f1"]["0"] == pytest.approx(np.mean(searched["fine_tuned"]["QTRel-hard"]["f1"]))
-    assert by_name["em"]["hard_best"]["0"] == max(searched["fine_tuned"]["QTRel-hard"]["f1"])
-    assert (
-        by_name["em"]["missing|QTRel-hard|fused|recall@10"]["0"]
-        == (searched["search"]["missing"]["QTRel-hard"]["fused"]["recall@10"])
-    )
-    # Only PAP trains a projection.
-    assert "attribute_dev" not in by_name["em"]
-    assert "known|QTRel-easy|predicted|mrr" in by_name["em_pap"]
-    assert "known|QTRel-easy|predicted|mrr" not in by_name["em"]
-    assert not any(key.startswith(("hard", "known")) for key in by_name["rho_15"])
-    # As many sequences by an eighth of the steps.
-    assert by_name["em_128"]["sequences"]["1"] == by_name["em_pap"]["sequences"]["1"] == 40 * 16
-    # Models that no case is told of go; what they told of themselves stays.
-    assert not (finished / "rho_15" / "1" / "model").exists()
-    assert (finished / "rho_15" / "1" / "log.jsonl").is_file()
-    assert {path.parts[-3] for path in finished.glob("*/*/model")} == {"base", "em", "em_pap", "em_128"}
-    assert not list(finished.glob("*/*/model.*"))
-
-
-def test_rows_may_start_from_an_encoder(made: Path, tmp_path: Path) -> None:
-    encoder, out = tiny_model(tmp_path / "tiny"), tmp_path / "out"
-    given = ["--encoder", str(encoder), "--rows", "start,em_pap", "--seeds", "2,3", "--qtrel-rows", "start"]
-    assert electra.main(words(made, out, *given)) == 0
-    trained = [call for call in CALLS if call[0] == "train"]
-    assert len(trained) == 2
-    for call in trained:
-        assert call[call.index("--encoder") + 1] == str(encoder)
-        assert "scratch=false" in call
-    weights = (encoder / "model.safetensors").read_bytes()
-    table = json.loads((out / "table.json").read_text())
-    # It is the same whatever the seed, so it is scored once.
-    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [("start", [2]), ("em_pap", [2, 3])]
-    start, pap = (row["figures"] for row in table["rows"])
-    assert start["sequences"] == {"2": 0}
-    assert start["frequency_ranking_1"]["2"] == pap["frequency_ranking_1"]["2"]
-    assert "hard_f1" in start
-    assert "hard_f1" not in pap
-    assert "auc" not in start
-    asked = [call for call in CALLS if call[0] == "evaluate"]
-    assert [call[call.index("--model") + 1] == f"{encoder},name=model" for call in asked] == [True, False, False]
-    # Nothing of the encoder's own was touched, and a folder keeps to it.
-    assert (encoder / "model.safetensors").read_bytes() == weights
-    assert electra.main(words(made, out, "--rows", "em_pap", "--seeds", "2")) == 2
-
-
 def test_the_table_says_what_holds(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert electra.main(["table", str(finished)]) == 0
     shown = capsys.readouterr().out
@@ -217,28 +123,6 @@ def test_the_table_says_what_holds(finished: Path, capsys: pytest.CaptureFixture
     assert judged["mean"] == pytest.approx(
         np.mean([hard[seed] - em_hard[seed] - (easy[seed] - em_easy[seed]) for seed in "01"])
     )
-
-
-def test_what_is_there_is_not_made_again(made: Path, finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = words(made, finished, "--seeds", "1", "--rows", "em_pap,rho_15", "--qtrel-rows", "em_pap")
-    before = json.loads((finished / "table.json").read_text())["rows"]
-    assert electra.main(given) == 0
-    assert CALLS == []
-    # A report that is damaged is made again, with the model that is still there.
-    report = finished / "em_pap" / "1" / "ranking" / "report.json"
-    report.write_text("{}")
-    assert electra.main(given) == 0
-    assert [call[0] for call in CALLS] == ["evaluate"]
-    # Where the model is gone, that too.
-    (finished / "rho_15" / "1" / "ranking" / "report.json").write_text("{}")
-    assert electra.main(given) == 0
-    assert [call[0] for call in CALLS] == ["evaluate", "train", "evaluate"]
-    again = json.loads((finished / "table.json").read_text())["rows"]
-    assert again[4]["figures"]["ranking_mrr"]["1"] == pytest.approx(before[4]["figures"]["ranking_mrr"]["1"])
-    # Another training does not come into the same folder.
-    capsys.readouterr()
-    assert electra.main([*given, "--set", "dropout=0.2"]) == 2
-    assert "begun with other data or settings" in capsys.readouterr().err
 
 
 def test_cases_lie_side_by_side(made: Path, finished: Path) -> None:

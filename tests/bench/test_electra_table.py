@@ -98,3 +98,14 @@ def test_figures_stand_where_the_reports_have_them() -> None:
         }
     )
     assert set(table.figures_in(trained, {}, {})) == {"sequences", "auc", "attribute_dev"}
+
+
+def test_the_numbers_to_match_stand_in_the_papers_script() -> None:
+    from alphita.evaluation.benchmarks import _chineseblue
+
+    text = (Path(__file__).parents[2] / "runs" / "electra_em_pap_paper.sh").read_text(encoding="utf-8")
+    printed = " ".join(_chineseblue.TABLE_5.values()).split()
+    for name in ("BERT-Base", "ELECTRA-Base", "ELECTRA+EM"):
+        printed += _chineseblue.TABLE_4[name].split()
+    assert len(printed) == 3 * 4 + 3 * 8
+    assert [one for one in printed if one not in text] == []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alphita import artefact, config, registry
+from alphita import config, registry
 from alphita.errors import InputError, UsageError
 from alphita.graph.store import EntityVectors
 from alphita.terminology.store import Terminology, load_terminology
@@ -70,14 +70,8 @@ def made(tmp_path_factory) -> Path:
     return folder
 
 
-SMALL_GRAPH = ["dim=8", "epochs=2", "batch_size=16", "negatives=8", "rare=2", "test=0.2", "validation=0.1"]
 FAST = ["precision=fp32", "log_every=1"]
 MARGIN = [*FAST, "prototypes=4", "positives=4", "negatives=6", "accumulation=1"]
-
-
-def graph_words(made: Path, out: Path, *more: str) -> list[str]:
-    sets = [word for item in SMALL_GRAPH for word in ("--set", item)]
-    return ["graph", "--terminology", str(made / "t.terminology"), "-o", str(out), "--data", str(made), *sets, *more]
 
 
 def run_words(made: Path, out: Path, graph: Path, *more: str) -> list[str]:
@@ -129,45 +123,6 @@ def graph(made: Path, tmp_path_factory) -> Path:
     return folder
 
 
-def test_graph_models_are_trained_scored_and_told_and_not_made_again(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "graph"
-    words = graph_words(made, out, "--models", "transe,complex", "--seeds", "0,1", "--score", "mcsm.k=5")
-    assert italian.main(words) == 0
-    assert [call[:3] for call in CALLS[:3]] == [
-        ["graph", "train", "transe"],
-        ["evaluate", "mcsm", "--model"],
-        ["evaluate", "relatedness", "--model"],
-    ]
-    assert "mcsm.k=5" in CALLS[1]
-    written = json.loads((out / "table.json").read_text())
-    transe, compl = written["graphs"]
-    assert (transe["name"], transe["title"], transe["seeds"]) == ("transe", "TransE", [0, 1])
-    assert set(compl["figures"]) == {"hits@1", "hits@3", "hits@10", "MR", "MRR", "MCSM", "UMNSRS relatedness", "CUIs"}
-    # The figures are those that the training and the reports tell, looked up here by hand.
-    facts = artefact.open_manifest(out / "transe" / "1" / "vectors", "graph_vectors")["facts"]
-    assert transe["figures"]["MRR"]["1"] == facts["figures"]["test"]["MRR"]
-    assert facts["config"]["seed"] == 1
-    (scored,) = json.loads((out / "complex" / "0" / "types" / "report.json").read_text())["benchmarks"]
-    (value,) = [
-        one["value"]
-        for one in scored["systems"][0]["figures"]
-        if (one["metric"], one["subset"]) == ("MCSM", "mean of types")
-    ]
-    assert compl["figures"]["MCSM"]["0"] == value
-    assert "| ComplEx | 2 |" in (out / "table.md").read_text()
-    done = len(CALLS)
-    assert italian.main(words) == 0
-    assert len(CALLS) == done
-    capsys.readouterr()
-    assert italian.main(["table", str(out)]) == 0
-    assert "| TransE | 2 |" in capsys.readouterr().out
-    # Another training does not come into the same folder.
-    assert italian.main([*words, "--set", "dim=12"]) == 2
-    assert "begun with other data or settings" in capsys.readouterr().err
-
-
 def test_a_cui_has_the_vectors_of_its_concepts(tmp_path: Path) -> None:
     source = tmp_path / "x.obo"
     text = ["format-version: 1.2", "ontology: x", ""]
@@ -192,57 +147,6 @@ def test_a_cui_has_the_vectors_of_its_concepts(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["C14"], found["C11"])
     graphs.write_cuis(found, tmp_path / "cui.csv")
     assert (tmp_path / "cui.csv").read_text().splitlines()[0] == "C10,0.5,0.5"
-
-
-def test_rows_are_trained_scored_and_told_and_not_made_again(
-    made: Path, graph: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    words = run_words(made, out, graph, "--rows", "base,v1,v3,pipelined_cls,pipelined", "--seeds", "0")
-    assert italian.main(words) == 0
-    table = json.loads((out / "table.json").read_text())
-    assert [(row["name"], row["seeds"]) for row in table["rows"]] == [
-        ("base", [0]),
-        ("v1", [0]),
-        ("v3", [0]),
-        ("pipelined", [0]),
-        ("pipelined_cls", [0]),
-    ]
-    wanted = {"mcsm", "f1", "theta", "f1_tuned", "theta_tuned", "umnsrs", "synonyms_1", "synonyms_5", "average"}
-    for row in table["rows"]:
-        assert {name for name in row["figures"] if not name.startswith("MCSM type=")} == wanted
-        assert sum(name.startswith("MCSM type=disorder of the") for name in row["figures"]) == len(SITES)
-    assert {one["verdict"] for one in table["orderings"]} == {"one seed"}
-    trained = [call for call in CALLS if call[0] == "train"]
-    # What a row starts from is made first, and once; mentions are found with the extended encoder.
-    assert [call[1] for call in trained] == ["ext_bert", *["kge_margin"] * 2, "kge_injection", *["kge_margin"] * 2]
-    assert next(call for call in CALLS if call[0] == "mentions")[5] == str(out / "ext" / "0" / "model")
-    assert len([call for call in CALLS if call[0] == "mentions"]) == 1
-    assert [call[call.index("--encoder") + 1] for call in trained] == [
-        str(made / "encoder"),
-        *[str(out / "ext" / "0" / "model")] * 3,
-        *[str(out / "injected" / "0" / "model")] * 2,
-    ]
-    assert f"graph={graph / 'complex' / '0' / 'vectors'}" in trained[2]
-    assert not any(item.startswith("graph=") for item in trained[1])
-    # Models that nothing starts from go; those of ext and injected stay.
-    assert sorted(path.parts[-3] for path in out.glob("*/*/model")) == ["ext", "injected"]
-    assert not list(out.glob("*/*/model.*"))
-    shown = capsys.readouterr().out
-    assert "| MS loss v3 | 1 |" in shown
-    assert "Which of the paper's orderings hold" in shown
-
-    done = len(CALLS)
-    assert italian.main(words) == 0
-    assert len(CALLS) == done
-    # A report that is damaged is made again, and the model under it.
-    (out / "v1" / "0" / "report" / "report.json").write_text("{}")
-    assert italian.main(words) == 0
-    assert [call[0] for call in CALLS[done:]] == ["train", "evaluate"]
-    again = json.loads((out / "table.json").read_text())
-    assert again["rows"][1]["figures"]["mcsm"] == pytest.approx(table["rows"][1]["figures"]["mcsm"])
-    assert italian.main([*words, "--margin", "beta=40"]) == 2
-    assert "begun with other data or settings" in capsys.readouterr().err
 
 
 def test_what_has_no_seed_is_scored_once(made: Path, graph: Path, tmp_path: Path) -> None:

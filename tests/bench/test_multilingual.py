@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -12,14 +11,12 @@ import polars as pl
 import pytest
 
 from alphita.errors import InputError
-from alphita.recipes import multilingual
 from alphita.terminology import store
 from alphita.terminology.concept_splits import hold_out_concepts
 from alphita.terminology.model import Tables
 from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from tests.doubles import HashEncoder
-from tests.tiny import tiny_model
 
 PROGRAM = Path(__file__).parents[2] / "bench" / "multilingual.py"
 
@@ -178,58 +175,3 @@ def test_gains_and_means_are_those_of_the_numbers(monkeypatch) -> None:
     plain = bench.rows_of_table(given, before, [])
     assert "gain" not in plain[0]
     assert bench.means(plain)[0]["before"] == pytest.approx([0.125, 0.25])
-
-
-def test_models_are_scored_once_and_told(terminology: Terminology, tmp_path: Path, capsys, monkeypatch) -> None:
-    model = tiny_model(tmp_path / "base")
-    split = held(terminology, "T:1")
-    split.save(tmp_path / "t.split")
-    config = multilingual.Config(steps=2, batch=4, precision="fp32", learning_rate=1e-3, log_every=1, pooling="mean")
-    models = []
-    for seed in (0, 1):
-        models.append(tmp_path / f"seed{seed}")
-        multilingual.train(terminology, str(model), models[-1], config.model_copy(update={"seed": seed}), split=split)
-    out = tmp_path / "out"
-    words = [
-        "--terminology",
-        str(terminology.path),
-        "--split",
-        str(tmp_path / "t.split"),
-        "--before",
-        str(model),
-        *(word for one in models for word in ("--after", str(one))),
-        "-o",
-        str(out),
-        "--threads",
-        "1",
-    ]
-    assert bench.main(words) == 0
-    printed = capsys.readouterr().out
-    assert printed.strip() == (out / "table.md").read_text().strip()
-    written = json.loads((out / "table.json").read_text())
-    origin = written["provenance"]
-    assert origin["data"]["terminology"] == terminology.content_hash
-    assert origin["data"]["split"] == split.hash
-    assert origin["data"]["sources"][0]["version"] == "2026"
-    assert {"commit", "machine", "packages", "command", "seed"} <= set(origin)
-    assert [one["training"]["seed"] for one in written["models"]["after"]] == [0, 1]
-    by_group = {row["group"]: row for row in written["rows"]}
-    assert by_group["it"]["queries"] == 1
-    assert len(by_group["it"]["after"]) == 2
-    for part in ("| it | 4 | 1 | 1 |", "after, 2 seed(s)", "t 2026", "commit"):
-        assert part in printed
-    assert len(list((out / "scores").iterdir())) == 3
-
-    def never(*_: object) -> None:
-        raise AssertionError("scored again")
-
-    monkeypatch.setattr(bench, "score", never)
-    assert bench.main(words) == 0
-    again = json.loads((out / "table.json").read_text())
-    assert again["rows"] == written["rows"]
-    monkeypatch.undo()
-
-    held(terminology, "T:2").save(tmp_path / "other.split")
-    words[3] = str(tmp_path / "other.split")
-    assert bench.main(words) == 1
-    assert "trained with another split" in capsys.readouterr().err

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import gzip
 import importlib
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -77,21 +75,3 @@ def test_definitions_of_an_open_graph_add_no_term(written: Path) -> None:
     texts = read.side_table("definitions")
     assert texts["concept"].to_pylist() == [read.resolve("A:1")] * 2
     assert set(texts["text"].to_pylist()) == {'What it "is".', "What it is by others."}
-
-
-def test_the_script_makes_one_graph_of_the_tables(written: Path) -> None:
-    script = Path(__file__).parents[2] / "runs" / "open_graph.sh"
-    programs = {"ALPHITA": f"{sys.executable} -m alphita", "PYTHON": sys.executable}
-    words = ["bash", str(script), str(written), str(written / "graph.terminology")]
-    subprocess.run(words, env=os.environ | programs, check=True, capture_output=True)
-    made = load_terminology(written / "graph.terminology")
-    # A:2 and B:2 are one, and the Italian name is left out.
-    assert made.n_concepts == 2
-    assert made.resolve("B:2") == made.resolve("A:2")
-    assert set(made.terms["string"].to_pylist()) == {'a "quoted" name', "wide", "second", "the same"}
-    assert made.side_table("definitions").num_rows == 2
-    (written / "definitions.tsv").unlink()
-    done = subprocess.run(words, env=os.environ | programs, check=False, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "there is no" in done.stderr
-    assert "definitions.tsv" in done.stderr

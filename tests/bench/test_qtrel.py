@@ -158,51 +158,6 @@ def test_products_that_a_route_does_not_know_have_no_place() -> None:
     assert bench.found_at(np.array([1.0, -np.inf]), ["a", "b"], {"b"}) == (0.0, 0.0)
 
 
-def test_models_are_fine_tuned_and_searched_with(terminology: Terminology, tmp_path: Path, capsys) -> None:
-    model = tiny_model(tmp_path / "tiny")
-    words = [
-        "-t",
-        str(terminology.path),
-        "-o",
-        str(tmp_path / "out"),
-        "--attribute",
-        "indication",
-        "--most",
-        "16",
-        "--model",
-        str(model),
-        "--threads",
-        "1",
-    ]
-    for one in ("runs=2", "epochs=1", "max_length=32", "batch_size=8"):
-        words += ["--set", one]
-    assert bench.main(words) == 0
-    printed = capsys.readouterr().out
-    table = json.loads((tmp_path / "out" / "table.json").read_text())
-    (one,) = table["models"]
-    for name in bench.SETS:
-        figures = one["fine_tuned"][name]
-        assert [len(figures[measure]) for measure in ("accuracy", "f1")] == [2, 2]
-        for setting in (bench.KNOWN, bench.MISSING):
-            assert list(one["search"][setting][name]) == ["fused", "titles", "values"]
-        # A value that stands in the table is found by it, and one that was taken out is not.
-        known, missing = (one["search"][setting][name]["values"] for setting in (bench.KNOWN, bench.MISSING))
-        assert known["recall@10"] == known["mrr"] == 1.0
-        assert missing["mrr"] < 1.0
-        assert f"{100 * np.mean(figures['f1']):.2f}/{100 * max(figures['f1']):.2f}" in printed
-    (file,) = (tmp_path / "out" / "scores").iterdir()
-    before = file.stat().st_mtime_ns
-    assert bench.main(words) == 0
-    assert file.stat().st_mtime_ns == before
-    # The same search, and no more; it does not pass for the whole.
-    assert bench.main([*words, "--search-only"]) == 0
-    told = json.loads((tmp_path / "out" / "table.json").read_text())
-    assert told["models"][0]["search"] == one["search"]
-    assert "fine_tuned" not in told["models"][0]
-    assert "Average/maximum" not in capsys.readouterr().out.rpartition("# Query-title relevance")[2]
-    assert len(list((tmp_path / "out" / "scores").iterdir())) == 2
-
-
 def test_accuracy_is_that_of_the_benchmark(made: Path, tmp_path: Path) -> None:
     from alphita.evaluation.scoring.results import figures_of
     from alphita.evaluation.systems import load_system

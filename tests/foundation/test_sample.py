@@ -13,18 +13,18 @@ from alphita.quickstart import Sample, measure, read_sample, run
 
 def test_as_spreadsheets_write_it(tmp_path):
     path = tmp_path / "sample.csv"
-    path.write_bytes(b"\xef\xbb\xbfmention,concept_id\r\nsore toe,HP:1\r\nnew address,NIL\r\n")
-    assert read_sample(path) == (["sore toe", "new address"], ["HP:1", None], ["", ""])
+    path.write_bytes(b"\xef\xbb\xbfmention,concept_id\r\n sore toe,HP:1\r\nnew address,NIL\r\n")
+    assert read_sample(path) == ([" sore toe", "new address"], ["HP:1", None], ["", ""])
 
 
 @pytest.mark.parametrize("job", [run, quickstart_training.run])
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("mention,concept_id\na,HP:1\nb\n", "row 2 lacks"),
-        ("mention,concept_id\na,\n", "row 1 lacks"),
+        ("mention,concept_id\na,HP:1\nb\n", "csv:3: 1 cells"),
+        ("mention,concept_id\na,\n", "csv:2: a row lacks"),
         ("mention,concept\na,HP:1\n", "needs the columns"),
-        ("mention,concept_id\n", "needs the columns"),
+        ("mention,concept_id\n", "needs rows"),
     ],
 )
 def test_a_bad_sample_stops_it_at_once(tmp_path, text, problem, job):

@@ -201,7 +201,7 @@ def test_a_column_that_stands_twice_is_refused(tmp_path):
     source.write_text("mention,concept_id,concept_id\nFever,HP:0001945,\n")
     error = run(source, "-o", tmp_path / "out.jsonl").exception
     assert isinstance(error, InputError)
-    assert "column 'concept_id' stands more than once" in str(error)
+    assert "has the column 'concept_id' twice" in str(error)
 
 
 def test_of_an_unclosed_quote_one_row_is_lost(tmp_path):

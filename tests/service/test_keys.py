@@ -90,9 +90,10 @@ def test_a_bad_keys_file_is_told_of_without_what_might_be_a_key(path, text, prob
 def test_a_keys_file_that_is_not_there_or_no_text(path):
     with pytest.raises(InputError, match="cannot be read"):
         keys.load(path)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="cannot be read"):
+    path.write_bytes(b"my-secret-key\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8") as error:
         keys.load(path)
+    assert "my-secret-key" not in str(error.value)
 
 
 def test_a_key_is_not_added_to_another_file_or_for_no_name(path, tmp_path):

@@ -85,7 +85,7 @@ def test_a_new_key_is_printed_once(tmp_path, capsys):
     ("options", "kind", "problem"),
     [
         ({"host": "0.0.0.0"}, UsageError, "give --keys FILE"),
-        ({"keys": "no-such.tsv"}, InputError, "the keys cannot be read"),
+        ({"keys": "no-such.tsv"}, InputError, "the keys: cannot be read"),
         ({"keys": "k.tsv", "trust_user_header": "X-User"}, UsageError, "not both"),
         ({"new_key": "ann"}, UsageError, "--keys FILE"),
         ({"demo": True}, UsageError, "--demo brings its own"),

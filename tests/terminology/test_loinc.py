@@ -233,7 +233,7 @@ def test_lines_are_right_after_cells_of_several_lines_and_bad_bytes(load: Load, 
     terminology, rejects = load(loinc, write("Loinc.csv", head + rows))
     assert [(row[1], row[4].partition(":")[0]) for row in rejects] == [
         ("5", "not UTF-8"),
-        ("6", "not a row of CSV"),
+        ("6", "not a row of this format"),
         ("8", "not a LOINC number"),
     ]
     assert terminology.concept_names.to_pylist() == ["One\r\n, two", "Four"]

@@ -15,7 +15,8 @@ with one. At each place the longest phrase counts, and what it covers counts for
                 one, up to the next blank line or heading
     reach       words, at most; empty: to the end of the sentence
 
-A cue that is part of the mention itself ("absence of the thumb") says nothing of it.
+A cue that is part of the mention itself ("absence of the thumb") says nothing of it. The rules of all languages hold
+for every text; a phrase that several have ("possible") is read as the text's own language has it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[
 _SIGNS = frozenset("?;:()-+.,")
 _HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")
 _BLANK = re.compile(r"\n[ \t\r]*\n")
+# Characters by which a text's language is told.
+LOOKED_AT = 2_000
 COMMA, SEMICOLON, STOP = ",", ";", "."
 
 
@@ -103,13 +106,13 @@ class Contexts:
 class Rules:
     """The rules of context, as one list."""
 
-    def __init__(self, rules: Iterable[tuple[str, Rule]]) -> None:
-        """Take phrases with their rules; a phrase may have several."""
-        self._rules: dict[tuple[str, ...], list[Rule]] = {}
+    def __init__(self, rules: Iterable[tuple[str, str, Rule]]) -> None:
+        """Take languages and phrases with their rules; a phrase may have several."""
+        self._rules: dict[tuple[str, ...], dict[str, list[Rule]]] = {}
         self._longest: dict[str, int] = {}
-        for phrase, rule in rules:
+        for language, phrase, rule in rules:
             words = tuple(one.word for one in _words(phrase))
-            some = self._rules.setdefault(words, [])
+            some = self._rules.setdefault(words, {}).setdefault(language, [])
             if rule not in some:
                 some.append(rule)
             self._longest[words[0]] = max(len(words), self._longest.get(words[0], 0))
@@ -119,21 +122,24 @@ class Rules:
         found: list[list[_Cue]] = []
         section: list[Context] = []
         before = 0
+        language = language_of(text)
         for sentence in sentences:
             gap = text[before : sentence.start]
             is_heading = ("\n" in gap or before == 0) and _HEADING.match(text, sentence.start) is not None
             if is_heading or (_BLANK.search(gap) and found and not _is_alone(found[-1], sentences[len(found) - 1])):
                 section = []
-            cues, headed = self._sentence(text, sentence, at_line=before == 0 or "\n" in gap)
+            cues, headed = self._sentence(text, sentence, language, at_line=before == 0 or "\n" in gap)
             found.append(cues + [_Cue(one, sentence.start, sentence.end) for one in section])
             section = section + headed
             before = sentence.end
         return Contexts(found)
 
-    def _sentence(self, text: str, sentence: Sentence, *, at_line: bool) -> tuple[list[_Cue], list[Context]]:
+    def _sentence(
+        self, text: str, sentence: Sentence, language: str, *, at_line: bool
+    ) -> tuple[list[_Cue], list[Context]]:
         """Return the cues of a sentence, and those of them that are the heading of a section."""
         said = _said(text, sentence)
-        matches = list(self._matches(said))
+        matches = list(self._matches(said, language))
         if not any(rule.category in CATEGORIES for _, _, rules in matches for rule in rules):
             return [], []
         ends = [(place, end, rule.direction) for place, end, rules in matches for rule in rules if rule.category == END]
@@ -153,7 +159,7 @@ class Rules:
                     headed.append(context)
         return cues, headed
 
-    def _matches(self, said: Sequence[_Said]) -> Iterator[tuple[int, int, list[Rule]]]:
+    def _matches(self, said: Sequence[_Said], language: str) -> Iterator[tuple[int, int, list[Rule]]]:
         """Yield the phrases of a sentence from left to right, the longest at each place: first word, end, rules."""
         place = 0
         while place < len(said):
@@ -161,7 +167,7 @@ class Rules:
             while size:
                 rules = self._rules.get(tuple(one.word for one in said[place : place + size]))
                 if rules is not None:
-                    yield place, place + size, rules
+                    yield place, place + size, rules.get(language) or next(iter(rules.values()))
                     break
                 size -= 1
             place += max(size, 1)
@@ -246,10 +252,22 @@ def load_rules(path: Path | None = None) -> Rules:
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or "it is no UTF-8 text"
             raise InputError(f"the rules of context cannot be read: {problem}", file=path) from None
-        return Rules(_parsed(text, str(path)))
+        return Rules(("", *rule) for rule in _parsed(text, str(path)))
     folder = importlib.resources.files(__package__)
-    names = [f"context_{language}.tsv" for language in LANGUAGES]
-    return Rules(rule for name in names for rule in _parsed(folder.joinpath(name).read_text(encoding="utf-8"), name))
+    names = {language: f"context_{language}.tsv" for language in LANGUAGES}
+    return Rules(
+        (language, *rule)
+        for language, name in names.items()
+        for rule in _parsed(folder.joinpath(name).read_text(encoding="utf-8"), name)
+    )
+
+
+def language_of(text: str) -> str:
+    """Return in which of `LANGUAGES` a text is likeliest to be, by its first characters."""
+    import py3langid
+
+    py3langid.set_languages(list(LANGUAGES))
+    return str(py3langid.classify(text[:LOOKED_AT])[0])
 
 
 def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:

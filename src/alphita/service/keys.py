@@ -21,6 +21,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from alphita import textio
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.service.failures import Refusal, refuse
 from alphita.service.limits import TOO_MANY, Pause, Rate
@@ -59,12 +60,13 @@ def load(path: Path) -> list[Key]:
     """
     remedy = "a line is: name, tab, SHA-256 of the key, and perhaps tab, last day; make one by --new-key NAME"
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the keys cannot be read: {error}", file=path, remedy=remedy) from None
+        lines = list(textio.lines(path))
+    except InputError as error:
+        # Without the value, which might be a key itself.
+        raise InputError(f"the keys: {error.problem}", file=path, line=error.line, remedy=remedy) from None
     keys: dict[str, Key] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("#"):
+    for number, line in lines:
+        if line.startswith("#"):
             continue
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) not in (2, 3):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.index.store import Index
 from alphita.mappings.formats import Header, TargetInfo
@@ -156,6 +157,5 @@ def told(path: Path) -> list[dict[str, str]]:
     """Return the first rows that were set aside, without their values."""
     if not path.exists():
         return []
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = [row for _, row in zip(range(TOLD), csv.DictReader(file), strict=False)]
-    return [{name: row[name] for name in ("line", "field", "problem")} for row in rows]
+    names = ("line", "field", "problem")
+    return [{name: row[name] for name in names} for _, row in islice(textio.table(path, ",", names, Rejects()), TOLD)]

@@ -7,14 +7,14 @@ follow ("zh-Hant", "pt-BR"). A code beyond the table is refused, for it is more 
 
 from __future__ import annotations
 
-import csv
 import functools
-import importlib.resources
 import re
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import AfterValidator
+
+from alphita import textio
 
 _TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 # Set aside by ISO 639-2 for private use, from "qaa" to "qtz".
@@ -40,8 +40,7 @@ class LanguageRow:
 @functools.cache
 def table() -> dict[str, LanguageRow]:
     """Return the table's rows by tag."""
-    text = importlib.resources.files(__package__).joinpath("languages.tsv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    rows = textio.packaged(__package__, "languages.tsv")
     return {row["tag"]: LanguageRow(row["tag"], tuple(row["iso639_2"].split()), row["name"]) for row in rows}
 
 

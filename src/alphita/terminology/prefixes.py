@@ -5,11 +5,11 @@ A blank cell means that the value is not known for certain, never that it does n
 
 from __future__ import annotations
 
-import csv
 import functools
-import importlib.resources
 import re
 from dataclasses import dataclass
+
+from alphita import textio
 
 # DOID and SYMP date their references: SNOMEDCT_US_2016_03_01, ICD9CM_2005.
 _DATED = re.compile(r"(.+?)_(?:19|20)\d\d(?:_\d\d){0,2}")
@@ -45,8 +45,6 @@ class Prefix:
 @functools.cache
 def table() -> dict[str, Prefix]:
     """Return the table, by prefix."""
-    text = importlib.resources.files(__package__).joinpath("prefixes.tsv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     return {
         row["prefix"]: Prefix(
             row["prefix"],
@@ -56,7 +54,7 @@ def table() -> dict[str, Prefix]:
             row["omop_vocabulary_id"],
             tuple(filter(None, row["aliases"].split("|"))),
         )
-        for row in rows
+        for row in textio.packaged(__package__, "prefixes.tsv")
     }
 
 

@@ -8,13 +8,13 @@ subject or object is a string without id (`rdfs literal`), and one that says tha
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from alphita import textio
 from alphita.errors import InputError, Rejects
 from alphita.terminology import prefixes
 from alphita.terminology.loaders import _files, _lines
@@ -76,7 +76,7 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
             header = _header(path, number, line)
         elif line.strip():
             of_all = {name: metadata[name] for name in TYPES if name in metadata and name not in header}
-            row = of_all | dict(zip(header, _cells(line), strict=False))
+            row = of_all | dict(zip(header, textio.line_cells(line, "\t"), strict=False))
             _add(found, path, number, row, curie_map, rejects)
     if not header:
         raise InputError("no line of column names: not an SSSOM/TSV file", file=path)
@@ -90,7 +90,7 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
 
 
 def _header(path: Path, number: int, line: str) -> list[str]:
-    header = [name.strip() for name in _cells(line)]
+    header = [name.strip() for name in textio.line_cells(line, "\t")]
     missing = [name for name in NEEDED if name not in header]
     if missing:
         raise InputError(
@@ -101,13 +101,6 @@ def _header(path: Path, number: int, line: str) -> list[str]:
             remedy="its first line that does not begin with # must name the columns, separated by tabs",
         )
     return header
-
-
-def _cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line], delimiter="\t", strict=True), [])
-    except csv.Error:  # a quote that is not closed: then quotes mean nothing here
-        return line.split("\t")
 
 
 def _add(

@@ -5,7 +5,6 @@ The choices hold together; several values of one choice are alternatives. What i
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -16,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from alphita import textio
 from alphita.errors import Rejects, UsageError, shorten
 from alphita.registry import unknown
 from alphita.terminology import prefixes, reading
@@ -113,11 +113,7 @@ def read_list(path: Path, terminology: Terminology, rejects: Rejects) -> list[st
 
 
 def _first_cell(line: str) -> str:
-    delimiter = "\t" if "\t" in line else ","
-    try:
-        cells = next(csv.reader([line], delimiter=delimiter), [])
-    except csv.Error:
-        cells = line.split(delimiter)
+    cells = textio.line_cells(line, "\t" if "\t" in line else ",")
     return cells[0].strip() if cells else ""
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.evaluation.benchmarks import Source, _pair_files, mednli_s, relatedness, sts
 from alphita.evaluation.benchmarks._concept_names import read_names
-from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.scoring import pairs, results
 from alphita.evaluation.scoring.pairs import Pairs
 from alphita.evaluation.scoring.results import Result, figures_of
@@ -23,6 +22,7 @@ from alphita.evaluation.systems.tfidf import TfidfSystem
 from alphita.terminology.loaders import obo
 from alphita.terminology.store import Terminology, load_terminology, save
 from alphita.terminology.text import DEFAULT_RULES
+from alphita.textio import read_text
 from tests.doubles import HashEncoder
 from tests.reference import pairs as slow
 
@@ -243,7 +243,7 @@ def test_relatedness_of_a_gzipped_file(copied) -> None:
         ("Mean,CUI1,CUI2,TERM1,TERM2\ninf,C1,C2,a,b\n", "the score is not a number"),
         ("Mean,CUI1,CUI2,TERM1,TERM2\n,C1,C2,a,b\n", "holds no pair"),
         ("", "has no column"),
-        ('Mean,CUI1,CUI2,TERM1,TERM2\n1,C1,C2,"a"b,c\n', "not a table"),
+        ('Mean,CUI1,CUI2,TERM1,TERM2\n1,C1,C2,"a"b,c\n', "not a row of a table"),
     ],
 )
 def test_relatedness_of_another_layout(copied, text, message) -> None:

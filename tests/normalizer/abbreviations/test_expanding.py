@@ -304,8 +304,8 @@ def test_a_circle_is_shown(tmp_path, rows, circle, line):
     ("text", "problem", "line", "field"),
     [
         ("", "is empty", None, None),
-        ("short,lang\nA,b\n", "unknown column 'long'; did you mean 'lang'", 1, "long"),
-        ("short,long,long\nAB,b,c\n", "stands twice", 1, "long"),
+        ("short,lang\nA,b\n", "has no column 'long'; did you mean 'lang'", 1, "long"),
+        ("short,long,long\nAB,b,c\n", "has the column 'long' twice", 1, "long"),
         ("short,long\nAB,alpha bone\n,beta\n", "an empty cell", 3, "short"),
         ("short,long\nAB, \n", "an empty cell", 2, "long"),
         ("short,long\nAB,--\n", "no letter or digit", 2, "long"),
@@ -323,11 +323,11 @@ def test_a_bad_list_is_refused(tmp_path, text, problem, line, field):
 
 
 def test_a_list_that_is_no_text_or_not_there_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"cannot read the list.*No such file"):
+    with pytest.raises(InputError, match=r"cannot be read: No such file"):
         Abbreviations().with_list(tmp_path / "none.csv")
     path = tmp_path / "latin.csv"
     path.write_bytes("short,long\nÄB,ärger\n".encode("latin-1"))
-    with pytest.raises(InputError, match="no UTF-8 text"):
+    with pytest.raises(InputError, match="not UTF-8"):
         Abbreviations().with_list(path)
 
 

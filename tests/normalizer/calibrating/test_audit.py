@@ -246,8 +246,8 @@ class TestBad:
     @pytest.mark.parametrize(
         ("content", "message"),
         [
-            ("", "no column 'row'"),
-            ("row,wright\n", r":1: no column 'right'; did you mean 'wright'"),
+            ("", "the file is empty"),
+            ("row,wright\n", r":1: has no column 'right'; did you mean 'wright'"),
             ("row,right,accepted_rows,sample_rows,output,output_hash\n", "no rows"),
             ("row,right,accepted_rows,sample_rows,output,output_hash\n1,yes\n", ":2: 2 cells, but the header has 6"),
             (
@@ -256,7 +256,7 @@ class TestBad:
             ),
             ("row,right,accepted_rows,sample_rows,output,output_hash\n1,yes,9.0,1,o,h\n", "'accepted_rows'.*'9.0'"),
             ("row,right,accepted_rows,sample_rows,output,output_hash\n1,yes,0,1,o,h\n", "1 rows, but 1 of 0"),
-            ('row,right,accepted_rows,sample_rows,output,output_hash\n"1"x,yes,1,1,o,h\n', "not CSV"),
+            ('row,right,accepted_rows,sample_rows,output,output_hash\n"1"x,yes,1,1,o,h\n', r":2: not a row of a table"),
         ],
     )
     def test_not_an_audit(self, tmp_path, content, message):
@@ -266,5 +266,5 @@ class TestBad:
             read_audit(path)
 
     def test_not_there(self, tmp_path):
-        with pytest.raises(InputError, match="cannot read the audit"):
+        with pytest.raises(InputError, match="cannot be read: No such file"):
             read_audit(tmp_path / "none.csv")

@@ -30,14 +30,18 @@ def test_tabs_by_the_name(tmp_path, name):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("mention,id\na,T:1\n", ["has no column 'concept_id'", "['mention', 'id']", "mention and concept_id"]),
+        (
+            "mention,id\na,T:1\n",
+            ["has no column 'concept_id'", "value 'mention, id'", "needs the columns mention, concept_id"],
+        ),
         ("mention;concept_id\na;T:1\n", ["has no column 'mention'"]),
-        ("", ["has no column 'mention'"]),
+        ("", ["the file is empty"]),
         ("mention,concept_id\n", ["holds no labelled mention"]),
         ("mention,concept_id\na,T:1\n,T:2\n", ["x.csv:3:", "'mention'", "a row without a value"]),
-        ('mention,concept_id\na,T:1\n"b\nc", \n', ["x.csv:4:", "'concept_id'", "NIL says that no concept fits"]),
-        ("mention,concept_id\na\n", ["x.csv:2:", "'concept_id'"]),
-        (b"mention,concept_id\n\xff,T:1\n", ["cannot be read as a table"]),
+        ('mention,concept_id\na,T:1\n"b\nc", \n', ["x.csv:3:", "'concept_id'", "NIL says that no concept fits"]),
+        ("mention,concept_id\na\n", ["x.csv:2:", "1 cells, but the header has 2"]),
+        ("mention,concept_id\na, dry,T:1\n", ["x.csv:2:", "3 cells, but the header has 2"]),
+        (b"mention,concept_id\n\xff,T:1\n", ["x.csv:2:", "not UTF-8"]),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path, content, says):
@@ -49,5 +53,5 @@ def test_what_is_wrong_is_said(tmp_path, content, says):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="cannot be read as a table"):
+    with pytest.raises(InputError, match="cannot be read: No such file"):
         read_labels(tmp_path / "none.csv")

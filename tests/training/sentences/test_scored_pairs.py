@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alphita.errors import InputError, Rejects, UsageError
+from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs
 from alphita.training.sentences.scored_pairs import ScoredPairs, Tasks, Triples, read
 
 MULTI_MT = 'A dog runs.,"A dog, running.",4.5\n"He said ""no"".",He refused.,3.0\nIt rains.,It is dry.,0\n'
@@ -45,6 +46,15 @@ def test_sts_b_as_the_benchmark_lays_it_out(tmp_path) -> None:
     made = read(written(tmp_path, BENCHMARK, "sts-train.csv"), Rejects())
     assert (made.left, made.right) == (['A "hard" cough.', "A cough."], ["A severe cough.", "A rash."])
     np.testing.assert_allclose(made.scores, [1, 0.25])
+
+
+def test_quotes_of_the_text_itself_stay_as_evaluation_reads_them(tmp_path) -> None:
+    text = '"bulbs" and "onions"\t"the ""old"" drug"\t5\nan ""odd"" one\t"\t0\n'
+    path = written(tmp_path, "sentence1\tsentence2\tscore\n" + text)
+    made = read(path, Rejects())
+    assert (made.left, made.right) == (['"bulbs" and "onions"', 'an ""odd"" one'], ['the "old" drug', '"'])
+    pairs, _ = read_pairs([path], "x", Layout("\t", "sentence1", "sentence2", "score"))
+    assert (pairs.left, pairs.right) == (made.left, made.right)
 
 
 @pytest.mark.parametrize(("part", "scores"), [("train", [1, 0.25]), ("dev", [0.75]), ("test", [0])])
@@ -124,7 +134,7 @@ def test_gzip_is_unpacked_and_damage_named(tmp_path) -> None:
     with pytest.raises(InputError, match="cannot be read"):
         read(tmp_path / "none.csv", Rejects())
     path.write_bytes("naïve,é,3".encode("latin-1"))
-    with pytest.raises(InputError, match="not UTF-8"):
+    with pytest.raises(InputError, match="damaged"):
         read(path, Rejects())
 
 
@@ -136,7 +146,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path, text) -> None:
 
 
 def test_a_broken_table_and_one_of_no_pair_are_refused(tmp_path) -> None:
-    with pytest.raises(InputError, match="not a table"):
+    with pytest.raises(InputError, match="not a row of a table"):
         read(written(tmp_path, 'a,b,3\n"c" d,e,2\n'), Rejects())
     with pytest.raises(InputError, match="holds no scored pair"):
         read(written(tmp_path, "sentence1\tsentence2\tscore\n\tb\t3\n"), Rejects())

@@ -21,10 +21,10 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Published, Source, _pair_files
-from alphita.evaluation.benchmarks._pair_files import read_table
+from alphita.evaluation.benchmarks import Published, Source
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding, FineTuningSettings, count_columns, mean_f1, runs_f1
 from alphita.evaluation.scoring.results import Figure, Metric, Result
@@ -242,7 +242,7 @@ def read_examples(path: Path, counts: Counter[str], columns: Sequence[str], *, b
     Raises:
         InputError: another layout, or no line is left.
     """
-    table = read_table(path, "\t")
+    table = list(textio.rows(path, "\t"))
     with_header = path.name.removesuffix(".gz").endswith(".tsv")
     wanted = ("label", *columns)
     layout = (
@@ -250,11 +250,7 @@ def read_examples(path: Path, counts: Counter[str], columns: Sequence[str], *, b
     )
     places = list(range(len(wanted)))
     if with_header:
-        header = [cell.lower() for cell in table[0][1]] if table else []
-        absent = [name for name in wanted if name not in header]
-        if absent:
-            raise InputError(f"has no column {absent[0]!r}", file=path, line=1, remedy=layout)
-        places, table = [header.index(name) for name in wanted], table[1:]
+        places, table = textio.places(table[0][1] if table else [], wanted, path, remedy=layout), table[1:]
     queries: dict[str, list[Example]] = {}
     for number, cells in table:
         if len(cells) <= max(places) or (not with_header and len(cells) != len(wanted)):
@@ -286,8 +282,8 @@ def read_pairs(path: Path, counts: Counter[str], columns: tuple[str, str], *, by
 
 
 def unquoted(cell: str, counts: Counter[str]) -> str:
-    """Return a field without a spreadsheet's quotes, counted; see `_pair_files.unquoted`."""
-    plain = _pair_files.unquoted(cell)
+    """Return a field without a spreadsheet's quotes, counted; see `textio.unquoted`."""
+    plain = textio.unquoted(cell)
     if plain != cell:
         counts["fields freed of quotes"] += 1
     return plain

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import registry
+from alphita import registry, textio
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks._pair_files import read_table
 from alphita.terminology.language_ranges import among
 from alphita.terminology.store import Terminology
 
@@ -42,7 +41,7 @@ def read_names(path: Path) -> tuple[list[str], list[str]]:
         InputError: it cannot be read, a line is not of two fields, a field is empty, or there is no name.
     """
     ids, names = [], []
-    for number, row in read_table(path, "\t"):
+    for number, row in textio.rows(path, "\t"):
         if number == 1 and row[0].lower() in HEADS:
             continue
         if len(row) != 2 or not all(row):

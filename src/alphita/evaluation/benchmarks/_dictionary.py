@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import _pair_files
 from alphita.evaluation.scoring.linking import Targets
 
 BETWEEN = "||"
@@ -86,7 +86,7 @@ def read(path: Path) -> Dictionary:
     Raises:
         InputError: it cannot be read, is of another layout, or holds no name.
     """
-    lines = _pair_files.read_text(path).split("\n")
+    lines = textio.read_text(path).split("\n")
     first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
     dictionary = _of_medic(path, lines) if BETWEEN in first and "\t" not in first else _of_ctd(path, lines)
     if not dictionary.names:

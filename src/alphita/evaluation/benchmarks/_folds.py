@@ -12,8 +12,9 @@ from typing import Any
 
 import polars as pl
 
+from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Source, _pair_files
+from alphita.evaluation.benchmarks import Source
 from alphita.evaluation.scoring import linking
 from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.evaluation.scoring.results import Figure, Result, merge_notes
@@ -147,20 +148,17 @@ def read_pairs(path: Path, quoted: set[str]) -> tuple[list[str], list[str]]:
         InputError: the file cannot be read, a line is not of two fields, or a field is empty.
     """
     ids, strings = [], []
-    for number, line in enumerate(_pair_files.read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, line in textio.lines(path):
         fields = [field.strip() for field in line.split("\t")]
         if len(fields) != 2 or not all(fields):
             raise InputError("not an id, a tab and a string", file=path, line=number, value=line)
-        one, string = fields
-        if len(string) > 1 and string[0] == string[-1] == '"':
-            string = string[1:-1].replace('""', '"').strip()
+        plain = textio.unquoted(fields[1])
+        if plain != fields[1]:
             quoted.add(line)
-            if not string:
-                raise InputError("nothing between the quotes", file=path, line=number, value=line)
-        ids.append(one)
-        strings.append(string)
+        if not plain.strip():
+            raise InputError("nothing between the quotes", file=path, line=number, value=line)
+        ids.append(fields[0])
+        strings.append(plain.strip())
     if not ids:
         raise InputError("holds no line", file=path)
     return ids, strings

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import math
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from alphita import textio
 from alphita.errors import InputError
 from alphita.evaluation.scoring.pairs import Pairs
 
@@ -68,64 +65,6 @@ class Counts:
         return {note: count for note, count in counted.items() if count}
 
 
-def read_text(path: Path) -> str:
-    """Return the text of a file, gzipped or not.
-
-    Raises:
-        InputError: it cannot be read, is damaged, or is not UTF-8.
-    """
-    try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before, after = error.object[: error.start], error.object[error.start :]
-        line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
-        raise InputError(
-            f"not UTF-8: {error.reason}",
-            file=path,
-            line=before.count(b"\n") + 1,
-            value=line.decode(errors="replace"),
-            remedy="save the file as UTF-8",
-        ) from None
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
-    except (EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again") from None
-
-
-def read_table(path: Path, delimiter: str, *, strip: bool = True) -> list[tuple[int, list[str]]]:
-    """Return the lines that are not blank, each with its number (from 1), as fields.
-
-    Args:
-        path: the file, gzipped or not.
-        delimiter: "," or a tab.
-        strip: take white space around fields away; without it a place in a field is the one in the file.
-
-    Raises:
-        InputError: it cannot be read, or is no table.
-    """
-    text = io.StringIO(read_text(path), newline="")
-    if delimiter == ",":
-        reader = csv.reader(text, strict=True)
-    else:
-        reader = csv.reader(text, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    try:
-        rows = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
-    except csv.Error as error:
-        raise InputError(f"not a table: {error}", file=path, line=reader.line_num) from None
-    return [(number, [cell.strip() for cell in row]) for number, row in rows] if strip else rows
-
-
-def unquoted(cell: str) -> str:
-    """Return a field without the quotes that a spreadsheet put around it and doubled inside it.
-
-    Where one inside is not doubled, the outer ones are the text's own: "bulbs" and "onions".
-    """
-    inner = cell[1:-1]
-    whole = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
-    return inner.replace('""', '"') if whole else cell
-
-
 def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str | None = None) -> tuple[Pairs, Counts]:
     """Read one set out of its files.
 
@@ -143,7 +82,7 @@ def read_pairs(paths: Sequence[Path], name: str, layout: Layout, *, split: str |
     left, right, gold = [], [], []
     concepts: list[tuple[str | None, str | None]] = []
     for path in paths:
-        lines = read_table(path, layout.delimiter)
+        lines = list(textio.rows(path, layout.delimiter))
         columns = _columns(path, lines, layout)
         for number, row in lines[1:] if layout.header else lines:
             if len(row) <= max(columns.values()):
@@ -174,13 +113,12 @@ def _columns(path: Path, lines: Sequence[tuple[int, list[str]]], layout: Layout)
         wanted |= dict(zip(("concept1", "concept2"), layout.concepts, strict=True))
     if layout.split is not None:
         wanted["split"] = layout.split[0]
-    header = [cell.lower() for cell in lines[0][1]] if lines else []
-    places = {}
-    for key, column in wanted.items():
-        if isinstance(column, str) and column.lower() not in header:
-            raise InputError(f"has no column {column!r}", file=path, line=1, remedy=_wanted(layout))
-        places[key] = header.index(column.lower()) if isinstance(column, str) else column
-    return places
+    if not layout.header:
+        return {key: int(column) for key, column in wanted.items()}
+    header = lines[0][1] if lines else []
+    return dict(
+        zip(wanted, textio.places(header, [*map(str, wanted.values())], path, remedy=_wanted(layout)), strict=True)
+    )
 
 
 def _wanted(layout: Layout) -> str:
@@ -201,7 +139,7 @@ def _wanted(layout: Layout) -> str:
 def _plain(cell: str, layout: Layout, counts: Counts) -> str:
     if layout.delimiter != "\t":
         return cell
-    plain = unquoted(cell)
+    plain = textio.unquoted(cell)
     counts.quoted += plain != cell
     return plain.strip()
 

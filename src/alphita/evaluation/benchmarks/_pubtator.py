@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import _folds, _pair_files
+from alphita.evaluation.benchmarks import _folds
 from alphita.evaluation.benchmarks._dictionary import Dictionary, bare
 from alphita.evaluation.scoring.linking import Queries
 
@@ -96,15 +97,14 @@ def documents(path: Path) -> list[Document]:
     """
     found: list[Document] = []
     known: set[str] = set()
-    for number, line in enumerate(_pair_files.read_text(path).split("\n"), 1):
-        line = line.rstrip("\r")
+    for number, line in textio.lines(path):
         text = _TEXT.match(line)
         if text and text[2] == "t":
             found.append(Document(text[1], text[1] in known, line[text.end() :]))
             known.add(text[1])
         elif text and found:
             found[-1].text += f" {line[text.end() :]}"
-        if text or not line.strip():
+        if text:
             continue
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) == 4 and not cells[1].isdigit():

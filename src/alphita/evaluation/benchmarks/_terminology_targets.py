@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
-from alphita import progress
+from alphita import progress, textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Source, _pair_files
+from alphita.evaluation.benchmarks import Source
 from alphita.evaluation.scoring import linking
 from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.evaluation.scoring.results import Metric, Result
@@ -148,7 +148,7 @@ def refuse_filter(options: NameFilter) -> None:
 def _of_file(source: Source, gold: Sequence[str]) -> Dictionary:
     path = source.files(*NAME_FILES)[0]
     ids, names, empty = [], [], 0
-    for _, (cui, name) in read_columns(path, NAME_COLUMNS):
+    for _, (cui, name) in textio.columns(path, NAME_COLUMNS, "\t", quotes=None):
         if cui and name:
             ids.append(cui)
             names.append(name)
@@ -319,31 +319,6 @@ def strings_of(terminology: Terminology, rows: NDArray[Any]) -> list[str]:
 def listed(values: str) -> tuple[str, ...]:
     """Return the values of an option that is a list with commas."""
     return tuple(filter(None, (value.strip() for value in values.split(","))))
-
-
-def read_columns(path: Path, names: Sequence[str], delimiter: str = "\t") -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, the named columns' values) of a table with a head line.
-
-    Raises:
-        InputError: a column is missing, or a line has another number of fields than the head.
-    """
-    head, *lines = _pair_files.read_table(path, delimiter) or [(1, [])]
-    missing = [name for name in names if name not in head[1]]
-    if missing:
-        raise InputError(
-            f"has no column {missing[0]!r}",
-            file=path,
-            line=head[0],
-            value=delimiter.join(head[1]),
-            remedy=f"needs the columns {', '.join(names)}",
-        )
-    places = [head[1].index(name) for name in names]
-    for number, fields in lines:
-        if len(fields) != len(head[1]):
-            raise InputError(
-                f"has {len(fields)} fields, not {len(head[1])}", file=path, line=number, value=delimiter.join(fields)
-            )
-        yield number, [fields[place] for place in places]
 
 
 def repeated(queries: Queries) -> dict[str, int]:

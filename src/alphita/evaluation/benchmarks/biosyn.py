@@ -20,8 +20,6 @@ one column.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -32,9 +30,10 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source, _folds, _pair_files, _terminology_targets
+from alphita.evaluation.benchmarks import Info, Published, Source, _folds, _terminology_targets
 from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
@@ -290,9 +289,7 @@ def _gather(paths: Iterable[Path], reader: Reader) -> Strings:
 
 def _fields(path: Path, count: Iterable[int], what: str) -> Iterable[list[str]]:
     """Yield the fields of the lines of a file with || between."""
-    for number, line in enumerate(_pair_files.read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, line in textio.lines(path):
         fields = [cell.strip() for cell in line.split(BETWEEN)]
         if len(fields) not in count or not all(fields):
             raise InputError(f"not {what}", file=path, line=number, value=line)
@@ -328,18 +325,13 @@ def _run(path: Path) -> Strings:
     return _table(path, ",", "ae", "term_code")
 
 
-def _table(path: Path, delimiter: str, mention: str, one: str) -> Strings:
-    reader = csv.DictReader(io.StringIO(_pair_files.read_text(path), newline=""), delimiter=delimiter)
-    missing = [name for name in (mention, one) if name not in (reader.fieldnames or ())]
-    if missing:
-        raise InputError(f"has no column {missing[0]!r}", file=path, line=1, remedy=f"needs {mention!r} and {one!r}")
+def _table(path: Path, delimiter: str, *names: str) -> Strings:
     strings = Strings([], [])
-    for row in reader:
-        string, ids = (row[mention] or "").strip(), (row[one] or "").strip()
-        if not string or not ids:
-            raise InputError(f"a row without {mention!r} or {one!r}", file=path, line=reader.line_num)
-        strings.parts.append((string,))
-        strings.ids.append(frozenset([ids]))
+    for line, (mention, one) in textio.columns(path, names, delimiter):
+        if not mention or not one:
+            raise InputError(f"a row without {names[0]!r} or {names[1]!r}", file=path, line=line)
+        strings.parts.append((mention,))
+        strings.ids.append(frozenset([one]))
     if not strings.parts:
         raise InputError("holds no row", file=path)
     return strings

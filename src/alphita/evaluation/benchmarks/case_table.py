@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Info, Source
@@ -99,10 +100,7 @@ def _drawn(terminology: Terminology, options: Options) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", file=path, remedy="give a UTF-8 file, one query a line") from None
+    lines = [line.strip() for _, line in textio.lines(path)]
     queries = [line for line in lines if clean(line)]
     if not queries:
         raise InputError("holds no query", file=path, remedy="give one query a line")

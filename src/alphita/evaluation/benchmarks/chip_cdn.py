@@ -17,9 +17,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Source, _pair_files
+from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data
 from alphita.evaluation.scoring.linking import Queries, Targets
@@ -90,7 +91,7 @@ def _file(source: Source, name: str) -> Path:
 
 def _codes(path: Path) -> list[str]:
     found = []
-    for number, fields in _pair_files.read_table(path, "\t"):
+    for number, fields in textio.rows(path, "\t"):
         if len(fields) != 2 or not all(fields):
             raise InputError("is not a code, a tab and a name", file=path, line=number, value="\t".join(fields))
         found.append(fields[1])
@@ -101,7 +102,7 @@ def _codes(path: Path) -> list[str]:
 
 def _symptoms(path: Path) -> list[str]:
     try:
-        content = json.loads(_pair_files.read_text(path))
+        content = json.loads(textio.read_text(path))
     except ValueError as error:
         raise InputError(f"not JSON: {error}", file=path) from None
     table = content[0] if isinstance(content, list) and content else None
@@ -115,7 +116,7 @@ def _read(path: Path) -> tuple[list[str], list[Sequence[str]], int]:
     mentions: list[str] = []
     gold: list[Sequence[str]] = []
     empty = 0
-    for _, (mention, standard) in names.read_columns(path, COLUMNS):
+    for _, (mention, standard) in textio.columns(path, COLUMNS, "\t", quotes=None):
         labels = list(dict.fromkeys(filter(None, (name.strip() for name in standard.split(SEPARATOR)))))
         if not mention or not labels:
             empty += 1

@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from alphita import textio
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
@@ -49,7 +50,7 @@ def load(source: Source, options: Options) -> Data:
     """
     path = source.files("e3c_*.tsv")[0]
     mentions, gold, layers, left_out = [], [], [], {"without a CUI": 0, "CUILESS": 0, "malformed CUI": 0}
-    for number, (layer, mention, cui) in names.read_columns(path, ("layer", "mention", "cui")):
+    for number, (layer, mention, cui) in textio.columns(path, ("layer", "mention", "cui"), "\t", quotes=None):
         if layer not in ("layer1", "layer2"):
             raise InputError("is neither layer1 nor layer2", file=path, line=number, field="layer", value=layer)
         if not mention:

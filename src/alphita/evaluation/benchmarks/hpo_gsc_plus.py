@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 
+from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Source, _pair_files
+from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.scoring.linking import Queries
@@ -43,9 +44,7 @@ def load(source: Source, options: Options) -> Data:
     mentions, gold = [], []
     terminology = source.require_terminology()
     for path in source.files("ann/*", "GSC+/ann/*"):
-        for number, line in enumerate(_pair_files.read_text(path).splitlines(), 1):
-            if not line.strip():
-                continue
+        for number, line in textio.lines(path):
             found = _LINE.fullmatch(line.rstrip())
             if not found:
                 raise InputError("is not [from::to], a tab, HP_... | mention", file=path, line=number, value=line)

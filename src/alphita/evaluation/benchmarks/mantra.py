@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Published, Source, _pair_files
+from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.scoring.linking import Queries
@@ -145,7 +146,7 @@ def _unpacked(path: Path) -> Path:
 
 
 def _read_table(path: Path) -> Iterator[Annotation]:
-    for number, (language, corpus, unit, span, mention, cui, group) in names.read_columns(path, _TABLE):
+    for number, (language, corpus, unit, span, mention, cui, group) in textio.columns(path, _TABLE, "\t", quotes=None):
         if not (mention and unit and span):
             raise InputError("has no mention, unit or span", file=path, line=number)
         # A span begins with its concept: "C0030705 3 11".
@@ -165,7 +166,7 @@ def _read_brat(path: Path) -> Iterator[Annotation]:
     language, corpus = path.parts[-3], path.parts[-2].split("_")[0]
     bounds: dict[str, tuple[str, str, str]] = {}
     groups: dict[str, str] = {}
-    for number, line in enumerate(_pair_files.read_text(path).splitlines(), 1):
+    for number, line in textio.lines(path):
         fields = line.split("\t")
         if line.startswith("T"):
             cui, _, span = fields[1].partition(" ") if len(fields) == 3 else ("", "", "")
@@ -186,7 +187,7 @@ def _read_xml(path: Path) -> Iterator[Annotation]:
     corpus, _, language = _unpacked(path).name.removesuffix("_man.xml").split("_")
     code, name = _code(_LANGUAGES.get(language, language), path), _corpus(corpus, path)
     try:
-        root = ElementTree.fromstring(_pair_files.read_text(path))
+        root = ElementTree.fromstring(textio.read_text(path))
     except ElementTree.ParseError as error:
         raise InputError(f"not XML: {error}", file=path) from None
     for unit in root.iter("unit"):

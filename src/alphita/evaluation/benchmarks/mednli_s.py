@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Published, Source
-from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.benchmarks.sts import cut_strings
 from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import System
@@ -104,9 +104,7 @@ def load(source: Source, options: Options) -> Data:
 def _read(path: Path) -> list[tuple[str, str, str]]:
     """Return premise, hypothesis and label of each line."""
     rows = []
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if not line.strip():
-            continue
+    for number, line in textio.lines(path):
         try:
             entry = json.loads(line)
             premise, hypothesis, label = (entry[key] for key in ("sentence1", "sentence2", "gold_label"))

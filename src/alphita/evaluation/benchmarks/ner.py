@@ -31,10 +31,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from alphita import textio
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease
 from alphita.evaluation.benchmarks._chineseblue import Data, Set, unquoted
-from alphita.evaluation.benchmarks._pair_files import read_table, read_text
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
 from alphita.evaluation.scoring.results import Metric, Result
@@ -117,7 +117,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Sentence]]:
     """
     if path.name.removesuffix(".gz").endswith(".tsv"):
         sentences, remedy = _read_spans(path, counts), COLUMNS
-    elif _pubtator.TITLE.match(read_text(path)):
+    elif _pubtator.TITLE.match(textio.read_text(path)):
         sentences, remedy = _read_pubtator(path, counts), _pubtator.REMEDY
     else:
         sentences, remedy = _read_lines(path, counts), LINES
@@ -130,7 +130,7 @@ def _read_lines(path: Path, counts: Counter[str]) -> list[Sentence]:
     sentences: list[Sentence] = []
     words: list[str] = []
     tags: list[str] = []
-    for number, line in enumerate([*read_text(path).split("\n"), ""], 1):
+    for number, line in enumerate([*textio.read_text(path).split("\n"), ""], 1):
         line = line.rstrip("\r")
         if not line.strip():
             if words:
@@ -150,7 +150,7 @@ def _read_lines(path: Path, counts: Counter[str]) -> list[Sentence]:
 
 def _read_spans(path: Path, counts: Counter[str]) -> list[Sentence]:
     # White space at the head of a text is counted by the places of its entities.
-    table = read_table(path, "\t", strip=False)
+    table = list(textio.rows(path, "\t", strip=False))
     header = [cell.strip().lower() for cell in table[0][1]] if table else []
     if "query" not in header or "entities" not in header:
         raise InputError("has no columns query and entities", file=path, line=1, remedy=COLUMNS)

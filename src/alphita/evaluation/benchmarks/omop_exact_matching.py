@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from alphita import textio
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
@@ -67,7 +68,7 @@ def load(source: Source, options: Options) -> Data:
     predicates: list[str] = []
     own: dict[tuple[str, str], None] = {}
     without_target = 0
-    for number, fields in names.read_columns(path, COLUMNS, ","):
+    for number, fields in textio.columns(path, COLUMNS, ","):
         term, *both = fields
         if not term:
             raise InputError("is empty", file=path, line=number, field="source_term")

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks._concept_names import terms_in
-from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs, read_table
+from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs
 from alphita.evaluation.scoring import pairs
 from alphita.evaluation.scoring.pairs import Pairs
 from alphita.evaluation.scoring.results import Result
@@ -181,7 +182,7 @@ def _with_coverage(one: Pairs, terminology: Terminology) -> Pairs:
 
 def _translated(sets: list[Pairs], path: Path, notes: dict[str, Any]) -> list[Pairs]:
     """Return the sets in translation, without the pairs that have none; these are counted in `notes`."""
-    lines = read_table(path, ",")
+    lines = list(textio.rows(path, ","))
     header = [cell.lower() for cell in lines[0][1]] if lines else []
     for column in TRANSLATED:
         if column.lower() not in header:

@@ -20,12 +20,12 @@ import polars as pl
 from numpy.typing import NDArray
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
 from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks._concept_names import read_names
-from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
 from alphita.evaluation.scoring import relation_classifier
 from alphita.evaluation.scoring.relation_classifier import ClassifierSettings, Examples, macro_f1
@@ -204,7 +204,7 @@ def _read_whole(path: Path) -> list[Triple]:
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    lines = [line.removesuffix("\r") for line in read_text(path).split("\n")]
+    lines = [line.removesuffix("\r") for line in textio.read_text(path).split("\n")]
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:

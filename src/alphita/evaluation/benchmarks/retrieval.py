@@ -21,10 +21,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from alphita import textio
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Source, _chineseblue
 from alphita.evaluation.benchmarks._chineseblue import Data, Example, Set
-from alphita.evaluation.benchmarks._pair_files import read_text
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding
 from alphita.evaluation.scoring.results import Metric, Result
@@ -67,9 +67,7 @@ def read(path: Path, counts: Counter[str]) -> list[list[Example]]:
     if path.name.removesuffix(".gz").endswith(".tsv"):
         queries = _chineseblue.read_examples(path, counts, ("query", "title"), by_query=True)
     else:
-        # Not `splitlines`: JSON may hold U+2028 and U+0085 as they are.
-        lines = enumerate(read_text(path).split("\n"), 1)
-        queries = [_query(path, number, line, counts) for number, line in lines if line.strip()]
+        queries = [_query(path, number, line, counts) for number, line in textio.lines(path)]
     for query in queries:
         for one in query:
             if not _is_number(one.label):

@@ -12,8 +12,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from alphita import textio
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source, _pair_files
+from alphita.evaluation.benchmarks import Info, Published, Source
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.scoring.linking import Queries
@@ -78,9 +79,7 @@ def load(source: Source, options: Options) -> Data:
         language = path.name.split("_")[0]
         if language not in LANGUAGES:
             raise InputError("is no language of XL-BEL", file=path, value=language)
-        for number, line in enumerate(_pair_files.read_text(path).splitlines(), 1):
-            if not line.strip():
-                continue
+        for number, line in textio.lines(path):
             cuis, bars, mention = line.partition("||")
             ids = tuple(one.strip() for one in cuis.split("|"))
             if not bars or not mention.strip() or not all(ids):

@@ -84,7 +84,6 @@ def synonym_map(
     names: Sequence[str],
     out: Path | str,
     *,
-    titles: tuple[str, str] = ("Before training", "After training"),
     seed: int = 0,
 ) -> tuple[float, float]:
     """Draw the terms of some concepts before and after training: t-SNE of the cosines, one colour and marker a concept.
@@ -98,7 +97,6 @@ def synonym_map(
         concept: (n,) which of the concepts each term names, 0 to len(names) - 1.
         names: the concepts' names, at most 12, for the legend.
         out: the PNG to write.
-        titles: of the two panels.
         seed: of t-SNE.
 
     Returns:
@@ -111,7 +109,9 @@ def synonym_map(
     concept = np.asarray(concept)
     _check_labels(concept, names)
     # A concept has some ten terms here: a neighbourhood of that size shows whether they lie together.
-    scores = _maps([*zip(titles, (before, after), strict=True)], concept, names, out, perplexity=12, seed=seed)
+    scores = _maps(
+        [("Before training", before), ("After training", after)], concept, names, out, perplexity=12, seed=seed
+    )
     return scores[0], scores[1]
 
 

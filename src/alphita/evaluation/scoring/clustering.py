@@ -93,11 +93,11 @@ class Sweep:
         places = np.searchsorted(-self.similarity, -np.asarray(thetas, np.float64), side="left")
         return np.r_[0.0, self.predicted][places], np.r_[0.0, self.right][places]
 
-    def curves(self, points: int = POINTS) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
+    def curves(self) -> dict[str, tuple[Sequence[float], Sequence[float]]]:
         """Return "theta F1", "theta precision" and "theta recall" at evenly spaced thresholds."""
         if not len(self.similarity):
             return {}
-        thetas = np.linspace(self.floor, float(self.similarity[0]), points)
+        thetas = np.linspace(self.floor, float(self.similarity[0]), POINTS)
         predicted, right = self.at(thetas)
         some = predicted > 0
         f1 = 2 * right / np.maximum(predicted + self.positives, 1)

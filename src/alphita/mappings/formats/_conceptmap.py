@@ -15,9 +15,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
+from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, _curies, _losses, _rows
+from alphita.mappings.formats import Header, Problem, _curies, _losses
 from alphita.mappings.record import Mapping
 
 Target = dict[str, Any]
@@ -307,7 +308,7 @@ def _check(found: Any, path: str, texts: Sequence[str]) -> None:  # noqa: ANN401
         raise InputError("must be an object", field=path, value=found)
     for name in texts:
         value = found.get(name)
-        if value is not None and not (isinstance(value, str) and _rows.is_text(value)):
+        if value is not None and not (isinstance(value, str) and textio.is_text(value)):
             raise InputError("must be a string of valid text", field=f"{path}.{name}", value=value)
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 from alphita.mappings.record import COLUMNS, Mapping
 
+T = TypeVar("T")
 # Rounded to two or three decimals is not lost.
 _ROUNDED = 0.0051
 # The row is numbered anew by whoever reads, and belongs to no format.
@@ -27,6 +31,19 @@ def count(pairs: Iterable[tuple[Mapping, Mapping]]) -> dict[str, int]:
                 continue
             counts[name] += 1
     return dict(counts)
+
+
+def telling_unread(
+    rows: Iterable[tuple[int, Dictionary[str, T]]], known: Collection[str], path: Path, tell: Callable[[str], None]
+) -> Iterator[tuple[int, Dictionary[str, T]]]:
+    """Yield the rows of a file; after the last, tell which columns with values are none of `known`."""
+    unread: Counter[str] = Counter()
+    for line, cells in rows:
+        unread.update(name for name, cell in cells.items() if cell and name not in known)
+        yield line, cells
+    if unread:
+        columns = ", ".join(f"{name} ({number:,})" for name, number in unread.items())
+        tell(f"{path}: columns that are not read, and how many values each has: {columns}")
 
 
 def is_target(mapping: Mapping) -> bool:

@@ -10,8 +10,9 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from alphita import textio
 from alphita.errors import InputError, Rejects
-from alphita.mappings.formats import Header, _rows
+from alphita.mappings.formats import Header
 from alphita.mappings.record import COLUMNS, Mapping, MappingType, Method, Relation, Status
 from alphita.registry import unknown
 
@@ -79,8 +80,8 @@ def value(name: str, found: object) -> object:
     if kind is str:
         if not isinstance(found, str):
             raise ValueError("must be a string")
-        if not _rows.is_text(found):
-            raise ValueError(_rows.NO_TEXT)
+        if not textio.is_text(found):
+            raise ValueError(textio.NO_TEXT)
         if name in _ALLOWED and found not in _ALLOWED[name]:
             raise ValueError(f"must be one of {list(_ALLOWED[name])}")
         return found

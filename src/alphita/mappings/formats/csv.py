@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
+from alphita import textio
 from alphita.errors import Rejects
-from alphita.mappings.formats import Header, Problem, _plain, _rows
+from alphita.mappings.formats import Header, Problem, _losses, _plain
 from alphita.mappings.record import COLUMNS, Mapping
 
 DESCRIPTION = "comma-separated, with a header"
@@ -66,8 +67,8 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; columns that are no field are passed over, and told."""
-    rows = _rows.delimited(path, ",", _plain.NEEDED, rejects)
-    for line, cells in _rows.telling_unread(rows, COLUMNS, path, header.tell):
+    rows = textio.table(path, ",", _plain.NEEDED, rejects)
+    for line, cells in _losses.telling_unread(rows, COLUMNS, path, header.tell):
         mapping = _plain.mapping(cells, path, line, rejects)
         if mapping is not None:
             yield mapping

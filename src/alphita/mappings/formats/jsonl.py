@@ -12,8 +12,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from alphita import textio
 from alphita.errors import Rejects
-from alphita.mappings.formats import Header, Problem, _plain, _rows
+from alphita.mappings.formats import Header, Problem, _losses, _plain
 from alphita.mappings.record import COLUMNS, Mapping
 
 DESCRIPTION = "JSON Lines, one object a line"
@@ -62,7 +63,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; keys that are no field are passed over, and told. A key may be missing, but not everywhere."""
     lacking = set(_plain.NEEDED)
     last: Dictionary[str, object] = {}
-    for line, found in _rows.telling_unread(_objects(path, rejects), COLUMNS, path, header.tell):
+    for line, found in _losses.telling_unread(_objects(path, rejects), COLUMNS, path, header.tell):
         lacking -= found.keys()
         last = found
         mapping = _plain.mapping(found, path, line, rejects)
@@ -74,7 +75,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 def _objects(path: Path, rejects: Rejects) -> Iterator[tuple[int, Dictionary[str, Any]]]:
     """Yield the objects of a file with their lines."""
-    for line, text in _rows.lines(path):
+    for line, text in textio.streamed(path):
         if not text.strip():
             continue
         try:

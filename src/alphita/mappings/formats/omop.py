@@ -24,9 +24,10 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, _losses, _omop, _rows
+from alphita.mappings.formats import Header, Problem, _losses, _omop
 from alphita.mappings.record import Mapping
 
 DESCRIPTION = "OMOP SOURCE_TO_CONCEPT_MAP, comma-separated"
@@ -186,7 +187,7 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     """Read a file; concepts are named by OMOP's numbers (`OMOP:4329847`). Rows with an invalid_reason are set aside."""
     number, last = 0, None
-    for line, cells in _rows.delimited(path, ",", ("source_code", "target_concept_id"), rejects):
+    for line, cells in textio.table(path, ",", ("source_code", "target_concept_id"), rejects):
         source = (cells["source_code"], cells.get("source_code_description"))
         number += source != last
         last = source
@@ -203,7 +204,7 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
 
 def _rows_of(part: Path) -> Iterator[list[str]]:
     with open(part, encoding="utf-8", newline="") as file:
-        yield from csv.reader(file, strict=True)
+        yield from (record.cells for record in textio.records(file, ","))
 
 
 def _with_and_without(part: Path) -> set[str]:

@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, _curies, _losses, _rows
+from alphita.mappings.formats import Header, Problem, _curies, _losses
 from alphita.mappings.record import Mapping
 from alphita.terminology import prefixes
 
@@ -207,8 +208,8 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     metadata, curies, n_lines = _read_metadata(path)
     needed = ("predicate_id", "mapping_justification")
     number, last = 0, None
-    rows = _rows.delimited(path, "\t", needed, rejects, after=n_lines)
-    for line, cells in _rows.telling_unread(rows, SLOTS, path, header.tell):
+    rows = textio.table(path, "\t", needed, rejects, after=n_lines)
+    for line, cells in _losses.telling_unread(rows, SLOTS, path, header.tell):
         slots = {**{name: metadata.get(name, "") for name in PROPAGATED}, **cells}
         subject = (slots.get("subject_id"), slots.get("subject_label"))
         number += subject != last
@@ -430,7 +431,7 @@ def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, str], int]:
     metadata: dict[str, str] = {}
     curies: dict[str, str] = {}
     section, number = "", 0
-    for number, line in _rows.lines(path):
+    for number, line in textio.streamed(path):
         if not line.startswith("#"):
             return metadata, curies, number - 1
         entry = re.fullmatch(r"#(\s*)[\"']?([\w.\-]+)[\"']?:\s*(.*?)\s*", line.rstrip("\r\n"))
@@ -439,7 +440,7 @@ def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, str], int]:
         section = entry[2] if len(entry[1]) <= 1 else section
         of = curies if section == "curie_map" and len(entry[1]) > 1 else metadata
         # Concepts are named by it.
-        if of is curies and not _rows.is_text(entry[3]):
-            raise InputError(_rows.NO_TEXT, file=path, line=number, field=entry[2], value=entry[3])
+        if of is curies and not textio.is_text(entry[3]):
+            raise InputError(textio.NO_TEXT, file=path, line=number, field=entry[2], value=entry[3])
         of[entry[2]] = entry[3].strip("'\"")
     raise InputError("no line of column names: not an SSSOM/TSV file", file=path, line=number)

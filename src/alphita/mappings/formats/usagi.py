@@ -28,8 +28,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
+from alphita import textio
 from alphita.errors import InputError, Rejects
-from alphita.mappings.formats import Header, Problem, _losses, _omop, _rows
+from alphita.mappings.formats import Header, Problem, _losses, _omop
 from alphita.mappings.record import Mapping, MappingType
 
 DESCRIPTION = "Usagi's mapping file, for review in Usagi"
@@ -228,8 +229,8 @@ def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
     autos: list[str] = []
     template: Mapping | None = None
     needed = ("sourceCode", "sourceName", "mappingStatus", "conceptId")
-    rows = _rows.delimited(path, ",", needed, rejects)
-    for line, cells in _rows.telling_unread(rows, READ + REDUNDANT, path, header.tell):
+    rows = textio.table(path, ",", needed, rejects)
+    for line, cells in _losses.telling_unread(rows, READ + REDUNDANT, path, header.tell):
         source = (cells["sourceCode"], cells["sourceName"])
         if source != last:
             yield from _candidates(template, autos)

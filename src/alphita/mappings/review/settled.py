@@ -14,6 +14,8 @@ _FOUND = """
 SELECT p.name, p.source, r.id, r.code, r.mention, d.concept_id, d.concept_name, d.relation
 FROM project p CROSS JOIN row r ON r.project = p.id JOIN decision d ON d.id = r.settled_by
 WHERE d.kind <> 'reject' AND """
+# To wait for another program that is writing.
+SECONDS = 10.0
 
 
 class Settled(NamedTuple):
@@ -45,9 +47,9 @@ class Settled(NamedTuple):
 class SettledMappings:
     """Looks up in the file of a store, which sees every decision as soon as it is stored."""
 
-    def __init__(self, path: Path, timeout: float = 10.0) -> None:
-        """Look up in the store at `path`, waiting up to `timeout` seconds for it."""
-        self._connections = Connections(path, timeout)
+    def __init__(self, path: Path) -> None:
+        """Look up in the store at `path`, waiting up to `SECONDS` for it."""
+        self._connections = Connections(path, SECONDS)
 
     def close(self) -> None:
         """Close it."""

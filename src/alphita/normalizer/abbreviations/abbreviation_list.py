@@ -12,19 +12,17 @@ HFpEF is "heart failure with preserved ejection fraction".
 
 from __future__ import annotations
 
-import csv
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from alphita import textio
 from alphita.errors import InputError
 from alphita.normalizer.abbreviations.short_forms import MOST_TOKENS, TOKEN, Meaning, ShortForms, is_shouted, written
-from alphita.registry import unknown
 from alphita.terminology.text import clean
 
 COLUMNS = ("short", "long")
-TABS = (".tsv", ".tab")
 # Meanings of one short form after expansion, and the length of each.
 MOST_MEANINGS = 8
 MOST_CHARACTERS = 1_000
@@ -91,51 +89,13 @@ def _meanings(string: str, forms: Sequence[ShortForms], shouted: bool) -> list[M
 
 
 def _rows(path: Path) -> Iterator[_Row]:
-    delimiter = "\t" if path.suffix.lower() in TABS else ","
-    line = 1
-    try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            header = [name.strip().lower() for name in next(reader, [])]
-            places = _places(path, header)
-            for cells in reader:
-                start, line = line + 1, reader.line_num
-                if cells:
-                    yield _row(path, start, header, places, cells)
-    except OSError as error:
-        raise InputError(f"cannot read the list of abbreviations: {error.strerror}", file=path) from None
-    except UnicodeDecodeError:
-        raise InputError("this is no UTF-8 text", file=path, remedy="save it as CSV in UTF-8") from None
-    except csv.Error as error:
-        raise InputError(f"not a row of this format: {error}", file=path, line=line + 1) from None
+    remedy = "begin the file with: short,long; put a cell that holds the delimiter in quotes"
+    for line, cells in textio.columns(path, COLUMNS, optional=("language",), remedy=remedy):
+        yield _row(path, line, cells)
 
 
-def _places(path: Path, header: list[str]) -> list[int]:
-    if not header:
-        raise InputError("the list of abbreviations is empty", file=path, remedy="begin it with: short,long")
-    for name in COLUMNS:
-        if header.count(name) != 1:
-            problem = "a column stands twice" if name in header else unknown("column", name, header)
-            raise InputError(
-                f"a list of abbreviations has the columns short and long: {problem}",
-                file=path,
-                line=1,
-                field=name,
-                remedy="begin the file with: short,long",
-            )
-    return [header.index(name) for name in COLUMNS]
-
-
-def _row(path: Path, line: int, header: list[str], places: list[int], cells: list[str]) -> _Row:
-    if len(cells) != len(header):
-        raise InputError(
-            f"{len(cells)} cells, but the header has {len(header)}",
-            file=path,
-            line=line,
-            value=",".join(cells),
-            remedy="put a cell that holds the delimiter in quotes",
-        )
-    short, long = (" ".join(cells[place].split()) for place in places)
+def _row(path: Path, line: int, cells: list[str]) -> _Row:
+    short, long = (" ".join(cell.split()) for cell in cells[:2])
     for name, cell in zip(COLUMNS, (short, long), strict=True):
         if not clean(cell) or not TOKEN.search(clean(cell)):
             raise InputError(
@@ -155,8 +115,7 @@ def _row(path: Path, line: int, header: list[str], places: list[int], cells: lis
             value=long,
             remedy="give the long form, or take the row out",
         )
-    language = cells[header.index("language")].strip() if "language" in header else ""
-    return _Row(line, Meaning(short, long, (), language or None))
+    return _Row(line, Meaning(short, long, (), cells[2] or None))
 
 
 def _expanded(path: Path, rows: Sequence[_Row], forms: ShortForms) -> list[Meaning]:

@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from alphita import textio
 from alphita.artefact import atomic_file, hash_file
 from alphita.errors import InputError
 from alphita.mappings.record import Mapping
 from alphita.normalizer.confidence.limits import DELTA, finite_upper_limit
-from alphita.registry import unknown
 
 ACCEPT = "accept"
 ANSWER = "right"
@@ -43,6 +43,7 @@ YES = frozenset({"yes", "y", "true", "1"})
 NO = frozenset({"no", "n", "false", "0"})
 # What an error says when the sample cannot be written.
 WRITTEN = "the output itself is written"
+COLUMNS_REMEDY = "give a file that --audit wrote, with all its columns"
 REMEDY = "draw a new sample with: alphita normalize … --audit N"
 
 
@@ -172,8 +173,10 @@ def read_audit(path: Path | str, *, output: Path | None = None, delta: float = D
     path = Path(path)
     answers: dict[int, bool | None] = {}
     ties: tuple[str, ...] | None = None
-    for line, cells in _lines(path):
-        own = tuple(cells[name] for name in TIES)
+    # Only mentions are not ASCII, and they are not looked at: a spreadsheet's own encoding does no harm.
+    rows = textio.columns(path, ("row", ANSWER, *TIES), ",;\t", remedy=COLUMNS_REMEDY, errors="replace")
+    for line, (number, answer, *own_ties) in rows:
+        own = tuple(own_ties)
         if ties is not None and own != ties:
             name = next(name for name, one, other in zip(TIES, own, ties, strict=True) if one != other)
             raise InputError(
@@ -181,14 +184,14 @@ def read_audit(path: Path | str, *, output: Path | None = None, delta: float = D
                 file=path,
                 line=line,
                 field=name,
-                value=cells[name],
+                value=dict(zip(TIES, own, strict=True))[name],
                 remedy="give the rows of one sample only",
             )
         ties = own
-        row = _count(cells["row"], path, line, "row")
+        row = _count(number, path, line, "row")
         if row in answers:
             raise InputError("a row stands twice", file=path, line=line, field="row", value=row)
-        answers[row] = _answer(cells[ANSWER], path, line)
+        answers[row] = _answer(answer, path, line)
     if ties is None:
         raise InputError("no rows", file=path, remedy=REMEDY)
     accepted, sampled = (_count(ties[place], path, 2, TIES[place]) for place in (0, 1))
@@ -207,40 +210,6 @@ def read_audit(path: Path | str, *, output: Path | None = None, delta: float = D
     return Audit(
         ties[2], accepted, sampled, wrong, unanswered, (wrong + unanswered) / sampled, most, most / accepted, 1 - delta
     )
-
-
-def _lines(path: Path) -> Iterable[tuple[int, dict[str, str]]]:
-    """Yield the rows with the lines they begin at."""
-    try:
-        # Only mentions are not ASCII, and they are not looked at: a spreadsheet's own encoding does no harm.
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            header = file.readline()
-            file.seek(0)
-            delimiter = max(",;\t", key=header.count)
-            reader = csv.reader(file, delimiter=delimiter, strict=True)
-            names = [name.strip() for name in next(reader, [])]
-            for wanted in ("row", ANSWER, *TIES):
-                if wanted not in names:
-                    raise InputError(
-                        unknown("column", wanted, names).replace("unknown", "no", 1),
-                        file=path,
-                        line=1,
-                        remedy="give a file that --audit wrote, with all its columns",
-                    )
-            while True:
-                line = reader.line_num + 1
-                cells = next(reader, None)
-                if cells is None:
-                    return
-                if not any(cell.strip() for cell in cells):
-                    continue
-                if len(cells) != len(names):
-                    raise InputError(f"{len(cells)} cells, but the header has {len(names)}", file=path, line=line)
-                yield line, dict(zip(names, cells, strict=True))
-    except OSError as error:
-        raise InputError(f"cannot read the audit: {error.strerror}", file=path) from None
-    except csv.Error as error:
-        raise InputError(f"not CSV: {error}", file=path) from None
 
 
 def _answer(cell: str, path: Path, line: int) -> bool | None:

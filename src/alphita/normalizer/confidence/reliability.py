@@ -153,13 +153,13 @@ def figures(confidence: Float, right: Bool, *, resamples: int = RESAMPLES, seed:
     return found
 
 
-def reliability_svg(confidence: Float, right: Bool, *, bins: int = BINS) -> str:
+def reliability_svg(confidence: Float, right: Bool) -> str:
     """Return the reliability plot as an SVG file: share right over confidence, in bins of equal mass."""
-    table = reliability(confidence, right, bins)
-    error = expected_calibration_error(confidence, right, bins)
+    table = reliability(confidence, right)
+    error = expected_calibration_error(confidence, right)
     drawing = Drawing(
         "Reliability",
-        f"expected calibration error {100 * error:.1f}%, {len(right):,} answers in {bins} bins of equal mass",
+        f"expected calibration error {100 * error:.1f}%, {len(right):,} answers in {BINS} bins of equal mass",
         x_label="confidence",
         y_label="share right",
     )

@@ -324,15 +324,6 @@ def curve(score: Float, right: Bool) -> Curve:
     return Curve(values, accepted / len(right), wrong / accepted)
 
 
-def coverage_at_error(score: Float, right: Bool, error: float) -> float:
-    """Return the largest coverage at which the error measured on these very data is at most `error`, or 0.
-
-    It is chosen on the data that it is measured on, so it promises nothing: it compares scores at equal error.
-    """
-    drawn = curve(score, right)
-    return float(drawn.coverage[drawn.risk <= error].max(initial=0.0))
-
-
 def risk_coverage_svg(
     confidence: Float, right: Bool, *, certificates: Mapping[float, Certificate] | None = None
 ) -> str:

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from alphita import workbooks
-from alphita.csv_lines import Record, records
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
+from alphita.textio import Record, records
 
 STDIN = "-"
 SUFFIXES = {

@@ -20,6 +20,7 @@ from alphita.errors import InputError, Rejects
 from alphita.terminology.loaders._files import Member
 
 BLOCK_BYTES = 32 * 2**20
+DELIMITER = "\t"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -47,10 +48,9 @@ def read_unquoted(
     rejects: Rejects,
     *,
     optional: Sequence[str] = (),
-    delimiter: str = "\t",
     prepare: Callable[[pl.DataFrame], pl.DataFrame] = lambda frame: frame,
 ) -> pl.DataFrame:
-    """Read the columns of that name, and the column `line`, of a file with a header and without quoting.
+    """Read the columns of that name, and the column `line`, of a file with tabs, a header and no quoting.
 
     A line with more or fewer cells than the header, that is not UTF-8, or that has a NUL byte goes to `rejects`.
 
@@ -59,14 +59,13 @@ def read_unquoted(
         columns: those that must be there; the header's spelling may differ in case.
         rejects: takes bad lines.
         optional: columns that are "" throughout where the file lacks them.
-        delimiter: between cells.
         prepare: applied to each block of rows, to make it small before the blocks are put together.
 
     Raises:
         InputError: the file cannot be read, is empty or cut short, or lacks a column.
     """
     with member.open() as file:
-        header = _header(file, member, delimiter)
+        header = _header(file, member)
         names = [name.casefold() for name in header]
         missing = [name for name in columns if name.casefold() not in names]
         if missing:
@@ -77,7 +76,7 @@ def read_unquoted(
                 remedy="is it another kind of file?",
             )
         wanted = {name: names.index(name.casefold()) for name in (*columns, *optional) if name.casefold() in names}
-        parser = _Parser(member, delimiter, len(header), wanted, rejects)
+        parser = _Parser(member, len(header), wanted, rejects)
         frames = [prepare(parser.frame(block)) for block in _blocks(file, member)]
     if not frames:
         frames = [prepare(parser.empty())]
@@ -86,7 +85,7 @@ def read_unquoted(
     return frame.with_columns(pl.lit("").alias(name) for name in lacking) if lacking else frame
 
 
-def _header(file: IO[bytes], member: Member, delimiter: str) -> list[str]:
+def _header(file: IO[bytes], member: Member) -> list[str]:
     raw = file.readline(2**20)
     if raw.startswith(_UTF16):
         raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
@@ -96,7 +95,7 @@ def _header(file: IO[bytes], member: Member, delimiter: str) -> list[str]:
         line = raw.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError:
         raise InputError("its first line is not UTF-8: not a file of the format", file=member.place, line=1) from None
-    return [name.strip() for name in line.rstrip("\r\n").split(delimiter)]
+    return [name.strip() for name in line.rstrip("\r\n").split(DELIMITER)]
 
 
 def _blocks(file: IO[bytes], member: Member) -> Iterator[bytes]:
@@ -118,13 +117,13 @@ def _blocks(file: IO[bytes], member: Member) -> Iterator[bytes]:
 class _Parser:
     """Turns blocks of lines into frames, counting lines on the way."""
 
-    def __init__(self, member: Member, delimiter: str, n_cells: int, wanted: dict[str, int], rejects: Rejects) -> None:
-        self.member, self.delimiter, self.n_cells, self.rejects = member, delimiter, n_cells, rejects
+    def __init__(self, member: Member, n_cells: int, wanted: dict[str, int], rejects: Rejects) -> None:
+        self.member, self.n_cells, self.rejects = member, n_cells, rejects
         # By the place in the file, as polars returns them. Two wanted names are never one place.
         self.wanted = dict(sorted(wanted.items(), key=lambda item: item[1]))
-        marks = delimiter.encode() + b"\n"
+        marks = DELIMITER.encode() + b"\n"
         self.others = bytes(set(range(256)) - set(marks))
-        self.marks_of_a_line = delimiter.encode() * (n_cells - 1) + b"\n"
+        self.marks_of_a_line = DELIMITER.encode() * (n_cells - 1) + b"\n"
         self.line = 2
 
     def empty(self) -> pl.DataFrame:
@@ -143,7 +142,7 @@ class _Parser:
         lines, good = self._good_lines(block, first)
         if not lines:
             return self.empty()
-        rows = [line.split(self.delimiter) for line in good]
+        rows = [line.split(DELIMITER) for line in good]
         columns = {name: [row[place] for row in rows] for name, place in self.wanted.items()}
         return pl.DataFrame({**columns, "line": lines}, schema={**dict.fromkeys(columns, pl.String), "line": pl.Int64})
 
@@ -159,7 +158,7 @@ class _Parser:
             has_header=False,
             schema=schema,
             columns=places,
-            separator=self.delimiter,
+            separator=DELIMITER,
             quote_char=None,
             empty_string_is_null=False,
         )
@@ -189,7 +188,7 @@ class _Parser:
             line = raw.decode()
         except UnicodeDecodeError as error:
             return f"not UTF-8: byte 0x{raw[error.start]:02x}", ""
-        n_cells = line.count(self.delimiter) + 1
+        n_cells = line.count(DELIMITER) + 1
         if n_cells != self.n_cells:
             return f"{n_cells} cells, but the header has {self.n_cells}", ""
         return "", line

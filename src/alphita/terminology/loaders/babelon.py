@@ -17,11 +17,12 @@ from typing import Any
 
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, shorten
 from alphita.terminology import languages, model, prefixes, reading
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _lines, _tsv
+from alphita.terminology.loaders import _files, _lines
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
@@ -87,10 +88,14 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     return tables
 
 
-def _header(lines: _tsv.Lines) -> tuple[int, list[str]]:
+def _header(lines: Iterator[tuple[int, str]]) -> tuple[int, list[str]]:
     """Return the line of the header and the names in it; no names where there is none."""
     first = next(((number, line) for number, line in lines if line.strip() and not line.startswith("#")), None)
-    return (0, []) if first is None else (first[0], [name.lower().replace(" ", "_") for name in _tsv.cells(first[1])])
+    return (
+        (0, [])
+        if first is None
+        else (first[0], [name.lower().replace(" ", "_") for name in textio.tab_cells(first[1])])
+    )
 
 
 @dataclass
@@ -125,11 +130,11 @@ class _Reader:
         place, header = _header(lines)
         if not header:
             raise InputError("no header in this file", file=member.place, remedy=_REMEDY)
-        _tsv.check_header(header, NEEDED, member.place, place, _REMEDY)
-        rows = _tsv.rows(lines, header, member.place, self.rejects)
+        textio.check_header(header, NEEDED, member.place, place, _REMEDY)
+        rows = textio.line_rows(lines, header, member.place, self.rejects)
         version = None
         if "predicate_id" in header:
-            _tsv.check_header(header, ("translation_language", "translation_status"), member.place, place, _REMEDY)
+            textio.check_header(header, ("translation_language", "translation_status"), member.place, place, _REMEDY)
             version = self._babelon(rows)
         else:
             self._synonyms(rows)

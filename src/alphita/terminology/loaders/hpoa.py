@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -17,11 +17,12 @@ from typing import Any
 
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects
 from alphita.terminology import model, prefixes, reading
 from alphita.terminology.languages import Language
-from alphita.terminology.loaders import _files, _lines, _tsv
+from alphita.terminology.loaders import _files, _lines
 from alphita.terminology.loaders._columns import Columns
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.loaders._look import Look
@@ -102,7 +103,7 @@ def load(paths: Sequence[Path], options: Options, rejects: Rejects) -> Tables:
     return tables
 
 
-def _header(lines: _tsv.Lines, remarks: dict[str, str]) -> tuple[int, list[str]]:
+def _header(lines: Iterator[tuple[int, str]], remarks: dict[str, str]) -> tuple[int, list[str]]:
     """Return the line of the header, and the names in it, none where there is no header.
 
     Args:
@@ -110,7 +111,7 @@ def _header(lines: _tsv.Lines, remarks: dict[str, str]) -> tuple[int, list[str]]
         remarks: takes those before the header.
     """
     for number, line in lines:
-        header = [name.lower().replace("_", "") for name in _tsv.cells(line.removeprefix("#"))]
+        header = [name.lower().replace("_", "") for name in textio.tab_cells(line.removeprefix("#"))]
         if "databaseid" in header or (line.strip() and not line.startswith("#")):
             return number, header
         key, _, value = line.removeprefix("#").partition(":")
@@ -147,8 +148,8 @@ class _Reader:
         place, header = _header(lines, remarks)
         if not header:
             raise InputError("no header in this file", file=self.file, remedy=_REMEDY)
-        _tsv.check_header(header, NEEDED, self.file, place, _REMEDY)
-        for number, row in _tsv.rows(lines, header, self.file, self.rejects):
+        textio.check_header(header, NEEDED, self.file, place, _REMEDY)
+        for number, row in textio.line_rows(lines, header, self.file, self.rejects):
             self._row(number, row)
         version = remarks.get("version") or remarks.get("date")
         return _files.source(member, name=member.name.split(".")[0] + ".hpoa", version=version)

@@ -17,6 +17,7 @@ from pathlib import Path
 import polars as pl
 from pydantic import Field
 
+from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, model
@@ -169,10 +170,6 @@ class _Reader:
         cells: dict[str, list[str]] = {name: [] for name in places}
         lines: list[int] = []
         for line, row in rows:
-            if len(row) != len(header):
-                problem = f"{len(row)} cells, but the header has {len(header)}"
-                self.rejects.add(problem, file=member.place, line=line, value=",".join(row)[:100])
-                continue
             lines.append(line)
             for name, place in places.items():
                 cells[name].append(row[place])
@@ -439,25 +436,19 @@ def _rows(member: Member, rejects: Rejects) -> Iterator[tuple[int, list[str]]]:
     data = _release.text_of(member).getvalue()
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError("this file is UTF-16; the format is UTF-8", file=member.place)
-    reader = csv.reader(io.StringIO(_text(data, member, rejects), newline=""), strict=True)
-    first = True
-    while True:
-        start = reader.line_num + 1
-        try:
-            row = next(reader)
-        except StopIteration:
-            break
-        except csv.Error as error:
-            if first:
-                problem = f"its first line is no header: {error}"
-                raise InputError(problem, file=member.place, line=start) from None
-            rejects.add(f"not a row of CSV: {error}; a quote that is not closed?", file=member.place, line=start)
-            continue
-        if row:
-            first = False
-            yield start, row
-    if first:
+    rows = textio.records(io.StringIO(_text(data, member, rejects), newline=""), ",")
+    try:
+        _, line, header, _, _ = next(rows)
+    except csv.Error as error:
+        raise InputError(f"its first line is no header: {error}", file=member.place, line=1) from None
+    if not header:
         raise InputError("the file is empty", file=member.place)
+    yield line, header
+    for row in rows:
+        if row.problem:
+            rejects.add(row.problem, file=member.place, line=row.line, value=row.value)
+        else:
+            yield row.line, row.cells
 
 
 def _text(data: bytes, member: Member, rejects: Rejects) -> str:

@@ -134,9 +134,7 @@ def wrong(answer: str, longest: int = MOST_CHARACTERS) -> str | None:
     return None
 
 
-def read_generated(
-    path: Path | str, terminology: Terminology, rejects: Rejects | None = None, *, longest: int = MOST_CHARACTERS
-) -> dict[str, str]:
+def read_generated(path: Path | str, terminology: Terminology, rejects: Rejects | None = None) -> dict[str, str]:
     """Read generated definitions: JSONL of {"concept_id", "text"}.
 
     Set aside, with their lines: lines of another form, concepts that the terminology does not have, answers that are
@@ -147,7 +145,6 @@ def read_generated(
         path: the file.
         terminology: what it is of; alternative ids will do.
         rejects: where lines are set aside; None to leave them out silently.
-        longest: characters of a text.
 
     Returns:
         The concept's id in this terminology -> its text.
@@ -161,7 +158,7 @@ def read_generated(
         concept_id, text = entry.get("concept_id"), entry.get("text")
         if not isinstance(concept_id, str) or not isinstance(text, str | None):
             aside.add('needs "concept_id" and "text", both strings', file=path, line=number, value=json.dumps(entry))
-        elif problem := wrong(text or "", longest):
+        elif problem := wrong(text or ""):
             aside.add(f"the text is {problem}", file=path, line=number, field="text", value=text)
         else:
             lines.append((number, concept_id, str(text).strip()))

@@ -15,12 +15,8 @@ a file holds is told by its first line (`LAYOUTS`):
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import json
 import math
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +24,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import registry
+from alphita import registry, textio
 from alphita.errors import InputError, Rejects, UsageError
 
 Int64 = NDArray[np.int64]
-GZIP_MAGIC = b"\x1f\x8b"
 TRIPLE_COLUMNS = ("premise", "entailed", "contradicted")
 TURNS = ("proportional", "equal")
 LABELS = ("entailment", "contradiction", "neutral")
@@ -116,11 +111,11 @@ def read(
         InputError: the file cannot be read or is of no known layout, a score is out of range, all scores of a table
             are at most 1 and its scale is not given, or nothing is left.
     """
-    text = _text(path)
     if path.name.removesuffix(".gz").endswith(".jsonl"):
-        return _inference(path, text, rejects)
+        return _inference(path, rejects)
+    text = textio.read_text(path)
     delimiter = "\t" if "\t" in text.lstrip("\n").partition("\n")[0] else ","
-    rows = list(_rows(path, text, delimiter))
+    rows = list(_rows(path, delimiter))
     header = [cell.lower() for cell in rows[0][1]] if rows else []
     if set(TRIPLE_COLUMNS) <= set(header):
         return _triples(path, rows[1:], header, rejects)
@@ -146,36 +141,10 @@ def read(
     return ScoredPairs(left, right, ((scores - low) / (high - low)).astype(np.float32))
 
 
-def _text(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if content[:2] == GZIP_MAGIC else content).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"not UTF-8: {error}", file=path) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", file=path) from None
-
-
-def _rows(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines that are not blank: the number (from 1) and the fields, without white space around."""
-    lines = io.StringIO(text, newline="")
-    if delimiter == ",":
-        reader = csv.reader(lines, strict=True)
-    else:
-        # Here quotes are text; but those around a whole field are a spreadsheet's.
-        reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    try:
-        for row in reader:
-            cells = [cell.strip() for cell in row]
-            if any(cells):
-                yield reader.line_num, [_unquoted(cell) for cell in cells] if delimiter == "\t" else cells
-    except csv.Error as error:
-        raise InputError(f"not a table: {error}", file=path, line=reader.line_num) from None
-
-
-def _unquoted(cell: str) -> str:
-    whole = len(cell) > 1 and cell[0] == cell[-1] == '"'
-    return cell[1:-1].replace('""', '"').strip() if whole else cell
+def _rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    for line, cells in textio.rows(path, delimiter):
+        # Quotes between tabs are text; but those around a whole field are a spreadsheet's.
+        yield line, [textio.unquoted(cell).strip() for cell in cells] if delimiter == "\t" else cells
 
 
 def _layout_of(path: Path, header: Sequence[str], delimiter: str) -> str:
@@ -257,15 +226,13 @@ def _triples(path: Path, rows: Sequence[tuple[int, list[str]]], header: Sequence
     return _columns(path, found, 0)
 
 
-def _inference(path: Path, text: str, rejects: Rejects) -> Triples:
+def _inference(path: Path, rejects: Rejects) -> Triples:
     """Return the triples of a file of natural language inference.
 
     The first hypothesis that follows from a premise goes with the first that contradicts it, and so on.
     """
     premises: dict[str, dict[str, list[str]]] = {}
-    for line, entry in enumerate(text.split("\n"), 1):
-        if not entry.strip():
-            continue
+    for line, entry in textio.lines(path):
         try:
             fields = json.loads(entry)
             premise, hypothesis, label = (fields[key] for key in ("sentence1", "sentence2", "gold_label"))

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alphita import artefact
+from alphita import artefact, textio
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.terminology import languages, prefixes
 from alphita.terminology.concept_splits import names_of
 from alphita.terminology.language_ranges import speaks
-from alphita.terminology.loaders import _lines, _tsv
+from alphita.terminology.loaders import _lines
 from alphita.terminology.loaders._files import Member
 from alphita.terminology.reading import rows_of
 from alphita.terminology.text import clean_many
@@ -135,9 +135,9 @@ def _table(member: Member, rejects: Rejects) -> Iterator[tuple[int, Cells]]:
     """Yield (line, cells by column) of a TSV file."""
     lines = _lines.lines(member, "utf-8", rejects)
     number, first = next(lines, (1, ""))
-    header = _tsv.cells(first)
-    _tsv.check_header(header, COLUMNS, member.place, number, REMEDY)
-    yield from _tsv.rows(lines, header, member.place, rejects)
+    header = textio.tab_cells(first)
+    textio.check_header(header, COLUMNS, member.place, number, REMEDY)
+    yield from textio.line_rows(lines, header, member.place, rejects)
 
 
 def _jsonl(member: Member, rejects: Rejects) -> Iterator[tuple[int, Cells]]:

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from alphita.evaluation.scoring.ranking import ranking_of
 from alphita.index.store import Index, build
 from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.quickstart_training import ranking_of
 from tests.doubles import HashEncoder, small_terminology
 
 

@@ -1,0 +1,409 @@
+"""The one reader of delimited text and of word lists.
+
+    read_text   the text of a file
+    lines       the lines of a word list
+    rows        the rows of a table in a file, as they stand
+    columns     some columns of a table with a header; what is wrong in it raises
+    table       all columns of a table with a header, row by row; what is wrong is set aside
+    records     the rows of lines that come from elsewhere; what is wrong is told with each
+    line_rows   the rows of a table in which a line is a row, whatever it holds
+
+Commas stand between cells that may be in quotes. Between tabs quotes are text, unless the caller says otherwise; those
+that a spreadsheet put around a whole cell are taken off by `unquoted`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.resources
+import io
+import math
+import zlib
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from alphita.errors import InputError, Rejects
+
+# A quote that is never closed would swallow the rows after it into one cell.
+MAX_CELL_CHARACTERS = 1_000_000
+UNCLOSED = "a quote is opened, and where it is closed the row does not end"
+NO_TEXT = "not valid UTF-8 text"
+GZIP_MAGIC = b"\x1f\x8b"
+TAB_SUFFIXES = (".tsv", ".tab")
+
+
+# --- whole files: what is wrong raises -------------------------------------------------------------------------------
+
+
+def read_text(path: Path, *, errors: str = "strict") -> str:
+    """Return the text of a file, gzipped or not.
+
+    Args:
+        path: the file.
+        errors: what becomes of bytes that are not UTF-8, as `bytes.decode` has it.
+
+    Raises:
+        InputError: it cannot be read, is damaged, or is not UTF-8.
+    """
+    try:
+        content = path.read_bytes()
+        is_packed = path.suffix == ".gz" or content.startswith(GZIP_MAGIC)
+        return (gzip.decompress(content) if is_packed else content).decode("utf-8-sig", errors)
+    except UnicodeDecodeError as error:
+        before, after = error.object[: error.start], error.object[error.start :]
+        line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
+        raise InputError(
+            f"not UTF-8: {error.reason}",
+            file=path,
+            line=before.count(b"\n") + 1,
+            value=line.decode(errors="replace"),
+            remedy="save the file as UTF-8",
+        ) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again") from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end) of a word list; lines of white space are passed over.
+
+    Raises:
+        InputError: see `read_text`.
+    """
+    # Not `splitlines`: a string may hold U+2028, U+0085 and the like.
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        if line.strip():
+            yield number, line.removesuffix("\r")
+
+
+def rows(
+    path: Path, delimiter: str = ",", *, quotes: bool | None = None, strip: bool = True, errors: str = "strict"
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield (number of its first line, cells) of each row that is not blank; rows may differ in length.
+
+    Args:
+        path: the file, gzipped or not.
+        delimiter: between cells; of several, the one that the first line has most of.
+        quotes: whether cells may stand in quotes; None: unless the delimiter is a tab.
+        strip: take white space around cells away; without it a place in a cell is the one in the file.
+        errors: see `read_text`.
+
+    Raises:
+        InputError: it cannot be read, or is no table.
+    """
+    text = read_text(path, errors=errors)
+    delimiter = max(delimiter, key=text.partition("\n")[0].count)
+    lines = io.StringIO(text, newline="")
+    if delimiter != "\t" if quotes is None else quotes:
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    else:
+        reader = csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE)
+    csv.field_size_limit(MAX_CELL_CHARACTERS)
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            problem = f"not a row of a table: {error}; a quote that is not closed?"
+            raise InputError(problem, file=path, line=line) from None
+        if cells is None:
+            return
+        if any(map(str.strip, cells)):
+            yield line, [cell.strip() for cell in cells] if strip else cells
+
+
+def columns(
+    path: Path,
+    needed: Sequence[str],
+    delimiter: str = "",
+    *,
+    optional: Sequence[str] = (),
+    remedy: str = "",
+    quotes: bool | None = True,
+    strip: bool = True,
+    errors: str = "strict",
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield (number of its first line, cells of the columns asked for) of each row of a table with a header.
+
+    Args:
+        path: the file, gzipped or not.
+        needed: columns that must be there, by their names; case does not count where no other is named so.
+        delimiter: as `rows` takes it; "": a tab where the file is named .tsv or .tab, else a comma.
+        optional: columns that come after the needed ones; "" where the table lacks them.
+        remedy: what the file should hold.
+        quotes: as `rows` takes it.
+        strip: as `rows` takes it.
+        errors: see `read_text`.
+
+    Raises:
+        InputError: it cannot be read, lacks a column, or a row has another number of cells than the header.
+    """
+    by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(TAB_SUFFIXES) else ","
+    found = rows(path, delimiter or by_name, quotes=quotes, strip=strip, errors=errors)
+    first, header = next(found, (1, []))
+    if not header:
+        raise InputError("the file is empty", file=path, remedy=remedy or None)
+    where: list[int | None] = [*places(header, needed, path, first, remedy)]
+    where += [header.index(name) if name in header else None for name in optional]
+    for line, cells in found:
+        if len(cells) != len(header):
+            problem = f"{len(cells)} cells, but the header has {len(header)}"
+            raise InputError(problem, file=path, line=line, value=", ".join(cells), remedy=remedy or None)
+        yield line, ["" if place is None else cells[place] for place in where]
+
+
+def places(
+    header: Sequence[str], needed: Sequence[str], file: str | Path, line: int = 1, remedy: str = ""
+) -> list[int]:
+    """Return the places of columns in a header; case does not count where none is named so to the letter.
+
+    Raises:
+        InputError: one is not there, or stands there twice.
+    """
+    names, lower = [name.strip() for name in header], [name.strip().lower() for name in header]
+    remedy = remedy or f"needs the columns {', '.join(needed)}"
+    found = []
+    for name in needed:
+        among, wanted = (names, name) if name in names else (lower, name.lower())
+        _check_number(name, among.count(wanted), header, file, line, remedy)
+        found.append(among.index(wanted))
+    return found
+
+
+def check_header(header: Sequence[str], needed: Sequence[str], file: str | Path, line: int, remedy: str = "") -> None:
+    """See that the needed columns are there to the letter, and none of the header twice.
+
+    Raises:
+        InputError: they are not.
+    """
+    counts = Counter(header)
+    for name in [*needed, *filter(None, counts)]:
+        _check_number(name, counts[name], header, file, line, remedy or f"needs the columns {', '.join(needed)}")
+
+
+def _check_number(name: str, number: int, header: Sequence[str], file: str | Path, line: int, remedy: str) -> None:
+    if number != 1:
+        near = "".join(f"; did you mean {one!r}?" for one in get_close_matches(name, header, n=1, cutoff=0.5))
+        problem = f"has the column {name!r} twice" if number else f"has no column {name!r}{near}"
+        remedy = "rename or remove all but one" if number else remedy
+        shown = ", ".join(header) or None
+        raise InputError(problem, file=file, line=line, field=name, value=shown, remedy=remedy)
+
+
+def packaged(package: str, name: str) -> list[dict[str, str]]:
+    """Return the rows of a table with tabs and a header that lies in a package of ours."""
+    text = importlib.resources.files(package).joinpath(name).read_text(encoding="utf-8")
+    header, *found = (line.split("\t") for line in text.split("\n") if line)
+    return [dict(zip(header, cells, strict=True)) for cells in found]
+
+
+# --- cells of one line -----------------------------------------------------------------------------------------------
+
+
+def unquoted(cell: str) -> str:
+    """Return a cell without the quotes that a spreadsheet put around it and doubled inside it.
+
+    Where one inside is not doubled, the outer ones are the text's own: "bulbs" and "onions".
+    """
+    inner = cell[1:-1]
+    whole = len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if whole else cell
+
+
+def tab_cells(line: str) -> list[str]:
+    """Return the cells between the tabs of a line, stripped and `unquoted`."""
+    return [unquoted(cell.strip()) for cell in line.split("\t")]
+
+
+def line_cells(line: str, delimiter: str) -> list[str]:
+    """Return the cells of a line, of which one in quotes may hold the delimiter; an open quote means nothing."""
+    try:
+        return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+    except csv.Error:
+        return line.split(delimiter)
+
+
+# --- row by row: what is wrong is set aside --------------------------------------------------------------------------
+
+
+def line_rows(
+    lines: Iterable[tuple[int, str]], header: Sequence[str], file: str, rejects: Rejects
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line, cells by name) of lines with tabs; quotes stand around a cell or mean nothing.
+
+    Spreadsheets and scripts quote some cells of such files and leave lone quotes in others, so that a reader of CSV
+    would run over the ends of lines. Blank lines are passed over, rows of another length go to `rejects`.
+    """
+    for number, line in lines:
+        if not line or line.isspace():
+            continue
+        cells = tab_cells(line)
+        if len(cells) != len(header):
+            problem = f"{len(cells)} cells, but the header has {len(header)}"
+            rejects.add(problem, file=file, line=number, value=line)
+            continue
+        yield number, dict(zip(header, cells, strict=True))
+
+
+def streamed(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (1-based number, line with its end), decoded from UTF-8; bytes that are no text become lone surrogates.
+
+    Raises:
+        InputError: the file cannot be read, or is empty.
+    """
+    number = 0
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
+            for number, line in enumerate(file, 1):
+                yield number, line
+    except OSError as error:
+        raise InputError(f"cannot read it: {error.strerror or error}", file=path) from None
+    if not number:
+        raise InputError("the file is empty", file=path)
+
+
+def table(
+    path: Path, delimiter: str, needed: Sequence[str], rejects: Rejects, *, after: int = 0
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (line, cells by column name) of a delimited file with a header and quotes where needed.
+
+    Args:
+        path: the file.
+        delimiter: between cells.
+        needed: columns that must be there.
+        rejects: takes rows with too many or too few cells, or text that is not UTF-8; of a quote that is never closed,
+            the first line.
+        after: lines to pass over before the header.
+
+    Raises:
+        InputError: the file cannot be read, or lacks a column that is needed.
+    """
+    found = records((line for number, line in streamed(path) if number > after), delimiter, after + 1)
+    try:
+        header = next(found).cells
+    except csv.Error as error:
+        raise InputError(f"the header cannot be read: {error}", file=path, line=after + 1) from None
+    check_header(header, needed, path, after + 1)
+    for _, line, cells, problem, value in found:
+        if problem:
+            rejects.add(problem, file=path, line=line, value=value)
+        elif all(map(is_text, cells)):
+            yield line, dict(zip(header, cells, strict=True))
+        else:
+            name, cell = next(pair for pair in zip(header, cells, strict=True) if not is_text(pair[1]))
+            rejects.add(NO_TEXT, file=path, line=line, field=name, value=cell)
+
+
+def is_text(cell: str) -> bool:
+    """Return whether a string has no lone surrogates, which stand for bytes that were no UTF-8."""
+    try:
+        cell.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class Record(NamedTuple):
+    """A row, its first line, and its cells; or why it is none, with the offending text."""
+
+    number: int
+    line: int
+    cells: list[str]
+    problem: str = ""
+    value: str = ""
+
+
+def records(lines: Iterator[str], delimiter: str, first: int = 1) -> Iterator[Record]:
+    """Yield the header, as row 0, and the rows that are not empty.
+
+    Args:
+        lines: of the file, with their ends.
+        delimiter: between cells.
+        first: number of the first of the lines.
+
+    Raises:
+        csv.Error: the header cannot be read.
+    """
+    csv.field_size_limit(MAX_CELL_CHARACTERS)
+    given = CsvLines(lines, first)
+    reader = csv.reader(given, delimiter=delimiter, strict=True)
+    header = next(reader, [])
+    yield Record(0, first, header)
+    given.cells = len(header)
+    number = 0
+    while True:
+        line = given.begin_row()
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            number += 1
+            problem = UNCLOSED if len(given.row) > 1 else str(error)
+            yield Record(number, line, [], f"not a row of this format: {problem}", given.take_back())
+            continue
+        if not cells:
+            continue
+        number += 1
+        if len(cells) != len(header) and any(later.count(delimiter) == len(header) - 1 for later in given.row[1:]):
+            yield Record(number, line, [], f"not a row of this format: {UNCLOSED}", given.take_back())
+            continue
+        if len(cells) != len(header):
+            problem = f"{len(cells)} cells, but the header has {len(header)}"
+            if len(given.row) > 1:
+                problem += f" (lines {line} to {line + len(given.row) - 1})"
+            yield Record(number, line, [], problem, delimiter.join(cells))
+            continue
+        yield Record(number, line, cells)
+
+
+class CsvLines:
+    """Hands lines to a CSV reader, and takes back those that it took for more of one row.
+
+    Attributes:
+        row: the lines of the row being read.
+        cells: how many a row has.
+    """
+
+    def __init__(self, lines: Iterator[str], first: int = 1) -> None:
+        """Hand out these lines, the first of which has the number `first`."""
+        self._lines = lines
+        self._ahead: deque[str] = deque()
+        self._line = first
+        self._closing = 0
+        self.row: list[str] = []
+        self.cells: float = math.inf
+
+    def __iter__(self) -> Iterator[str]:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> str:
+        """Return the next line of the row being read."""
+        # Each of these lines ends a cell. To the reader the input ends here, within quotes: an error that it gets over.
+        # Without it, lines that each close a quote and open one would be read again from every one of them on.
+        if self._closing > self.cells:
+            raise StopIteration
+        line = self._ahead.popleft() if self._ahead else next(self._lines)
+        if self.row and '"' in line.replace('""', ""):
+            self._closing += 1
+        self.row.append(line)
+        return line
+
+    def begin_row(self) -> int:
+        """Begin the next row; return the number of its first line."""
+        self._line += len(self.row)
+        self.row.clear()
+        self._closing = 0
+        return self._line
+
+    def take_back(self) -> str:
+        """Let the row be its first line alone, which is returned; the others are read again."""
+        self._ahead.extendleft(reversed(self.row[1:]))
+        del self.row[1:]
+        return self.row[0].rstrip("\r\n")

@@ -1,0 +1,169 @@
+"""Delimited text: numbers of lines, quotes, headers, and what is said of a wrong file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+
+import pytest
+
+from alphita import textio
+from alphita.errors import InputError, Rejects
+from alphita.textio import UNCLOSED, Record, records
+
+BAD = f"not a row of this format: {UNCLOSED}"
+
+
+def read(text: str, delimiter: str = ",", first: int = 1) -> list[Record]:
+    return list(records(iter(text.splitlines(keepends=True)), delimiter, first))
+
+
+def test_the_header_is_row_0_and_empty_lines_are_none():
+    assert read('a,b\n1,"two\nlines"\n\n"3,",4\n') == [
+        Record(0, 1, ["a", "b"]),
+        Record(1, 2, ["1", "two\nlines"]),
+        Record(2, 5, ["3,", "4"]),
+    ]
+
+
+def test_lines_may_be_counted_from_a_later_one():
+    assert read('a\tb\n"1\n2"\t3\t4\n"5\n6\t7\n', "\t", first=8) == [
+        Record(0, 8, ["a", "b"]),
+        Record(1, 9, [], "3 cells, but the header has 2 (lines 9 to 10)", "1\n2\t3\t4"),
+        Record(2, 11, [], BAD, '"5'),
+        Record(3, 12, ["6", "7"]),
+    ]
+
+
+def test_of_a_quote_that_is_never_closed_one_line_is_lost():
+    found = read("a,b\n" + 'x,"y\n' + "1,2\n" * 500)
+    assert found[1] == Record(1, 2, [], BAD, 'x,"y')
+    assert found[2:] == [Record(number, number + 1, ["1", "2"]) for number in range(2, 502)]
+
+
+def test_a_header_that_cannot_be_read():
+    with pytest.raises(csv.Error):
+        read('a,"b\n1,2\n')
+    assert read("") == [Record(0, 1, [])]
+
+
+def test_lines_of_a_word_list(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_bytes("\ufeffa\r\n \n\nb\u2028c \x85\n".encode())
+    assert list(textio.lines(path)) == [(1, "a"), (4, "b\u2028c \x85")]
+    path.write_bytes(gzip.compress(b"a\n"))
+    assert list(textio.lines(path)) == [(1, "a")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        (
+            "x.txt",
+            b"a\nb \xff c\nd\n",
+            "x.txt:2: not UTF-8: invalid start byte (value 'b \ufffd c'); save the file as UTF-8",
+        ),
+        ("x.gz", b"a\n", "x.gz: cannot be read, for it is damaged"),
+        ("x.txt", gzip.compress(b"a\n" * 99)[:-9], "x.txt: cannot be read, for it is damaged"),
+        ("x.txt", None, "x.txt: cannot be read: No such file or directory"),
+    ],
+)
+def test_a_text_that_cannot_be_read(tmp_path, name, content, says):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        textio.read_text(tmp_path / name)
+    assert says in str(caught.value)
+
+
+def test_rows_have_the_number_of_their_first_line(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text('a , "b"\n,\n"c\nd",e,f\ng\n')
+    assert list(textio.rows(path)) == [(1, ["a", '"b"']), (3, ["c\nd", "e", "f"]), (5, ["g"])]
+    assert next(textio.rows(path, strip=False)) == (1, ["a ", ' "b"'])
+    path.write_text('a;b\tc;"d"\n')
+    assert list(textio.rows(path, "\t,;")) == [(1, ["a", "b\tc", "d"])]
+    assert list(textio.rows(path, "\t")) == [(1, ["a;b", 'c;"d"'])]
+    path.write_text('"a"\t"b\n')
+    assert list(textio.rows(path, "\t")) == [(1, ['"a"', '"b'])]
+    path.write_text('x\na,b\n"c\nd\n')
+    with pytest.raises(InputError, match=r"x\.csv:3: not a row of a table: .* a quote that is not closed\?"):
+        list(textio.rows(path))
+
+
+def test_columns_are_found_by_name_in_any_case(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("more,ID, Name \n1,2,3\n\n 4 ,5,6\n")
+    assert list(textio.columns(path, ("name", "id"), optional=("more", "none"))) == [
+        (2, ["3", "2", "1", ""]),
+        (4, ["6", "5", "4", ""]),
+    ]
+    path.write_text("id,ID\n1,2\n")
+    assert list(textio.columns(path, ["ID"])) == [(2, ["2"])]
+    (tmp_path / "x.TAB.gz").write_bytes(gzip.compress(b"a\tb\n1\t2\n"))
+    assert list(textio.columns(tmp_path / "x.TAB.gz", ["b"])) == [(2, ["2"])]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "x.csv: the file is empty"),
+        (
+            "\nnme,b\n",
+            "x.csv:2: has no column 'name'; did you mean 'nme'? (field 'name', value 'nme, b'); needs the columns name",
+        ),
+        (
+            "Name,NAME\n",
+            "x.csv:1: has the column 'name' twice (field 'name', value 'Name, NAME'); rename or remove all but one",
+        ),
+        ("name,b\nx,1\ny,2,3\n", "x.csv:3: 3 cells, but the header has 2 (value 'y, 2, 3')"),
+    ],
+)
+def test_a_table_of_other_columns_or_cells(tmp_path, text, says):
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        list(textio.columns(path, ["name"]))
+    assert str(caught.value) == f"{tmp_path}/{says}"
+
+
+@pytest.mark.parametrize(
+    ("cell", "plain"),
+    [
+        ('"a"', "a"),
+        ('"say ""a"""', 'say "a"'),
+        ('"bulbs" and "onions"', '"bulbs" and "onions"'),
+        ('"', '"'),
+        ('""', ""),
+        ('a "b"', 'a "b"'),
+        ('"a', '"a'),
+        ("", ""),
+    ],
+)
+def test_quotes_of_a_spreadsheet_and_of_the_text(cell, plain):
+    assert textio.unquoted(cell) == plain
+    assert textio.tab_cells(f" {cell} \tx") == [plain, "x"]
+
+
+def test_cells_of_one_line():
+    assert textio.line_cells('"a,b",c', ",") == ["a,b", "c"]
+    assert textio.line_cells('"a,b,c', ",") == ['"a', "b", "c"]
+    assert textio.line_cells("", ",") == []
+
+
+def test_rows_in_which_a_line_is_a_row():
+    lines = [(1, '"a\tb'), (2, " "), (3, "c"), (4, '"d"\te')]
+    with Rejects() as rejects:
+        assert list(textio.line_rows(lines, ["x", "y"], "f", rejects)) == [
+            (1, {"x": '"a', "y": "b"}),
+            (4, {"x": "d", "y": "e"}),
+        ]
+    assert rejects.count == 1
+
+
+def test_a_header_has_each_column_once():
+    textio.check_header(["a", "", "", "b"], ["b"], "f", 3)
+    with pytest.raises(InputError, match=r"^f:3: has no column 'c'.*; needs the columns c, a$"):
+        textio.check_header(["a", "b"], ["c", "a"], "f", 3)
+    with pytest.raises(InputError, match=r"^f:3: has the column 'b' twice"):
+        textio.check_header(["a", "b", "b"], ["a"], "f", 3)
