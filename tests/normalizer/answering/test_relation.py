@@ -96,7 +96,7 @@ def features(**columns: list[float]) -> Features:
     values = np.zeros((n, len(NAMES)), np.float32)
     for name, column in columns.items():
         values[:, NAMES.index(name)] = column
-    return Features(values, np.zeros((1, 0), np.float32), np.zeros(n, bool), np.zeros(1, bool))
+    return Features(values, np.zeros((1, 0), np.float32), np.zeros(n, bool), [""])
 
 
 @pytest.mark.parametrize("scope", [None, "exact", "broad", "narrow", "related"])

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from alphita.index import elsewhere
 from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.normalizer.answering.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
+from alphita.normalizer.answering.doubts import Candidates, doubts_of
 from alphita.normalizer.answering.meaning import Cosines, Definitions, Meaning
-from alphita.normalizer.answering.several import name_several
 from alphita.normalizer.answering.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
 from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.answering.words import Words
-from alphita.normalizer.rules import Profiler, Profiles, negation, read
+from alphita.normalizer.rules import Profiler, Profiles
 from alphita.terminology.language_ranges import primary
 
 if TYPE_CHECKING:
@@ -158,13 +158,13 @@ class Features(NamedTuple):
         mentions: (n, len(MENTION_NAMES)) float32.
         vetoed: (c,) bool: the candidate contradicts the mention in what must not be overlooked, or is one of several
             concepts that the mention names.
-        several: (n,) bool: the mention names several.
+        doubts: (n,) why no answer to the mention is accepted unseen, of those candidates that are vetoed; "": nothing.
     """
 
     candidates: Float32
     mentions: Float32
     vetoed: NDArray[np.bool_]
-    several: NDArray[np.bool_]
+    doubts: Sequence[str]
 
 
 class Featurizer:
@@ -211,12 +211,19 @@ class Featurizer:
         mention = _of_mentions(self, asked, own, table, columns, ranked)
         vetoed = columns["vetoes"].astype(bool)
         equal = columns["equal"].astype(bool)
-        vetoed |= _denied(self, asked, own)[table.request] & ~equal
-        several = name_several([asked.texts[row] for row in own.tolist()], self.segment.strings.rows)
-        vetoed |= several[table.request] & ~equal & ~columns["same_words"].astype(bool)
+        request = table.request
+        same = columns["same_words"].astype(bool)
+        doubts = doubts_of(
+            [asked.texts[row][:MAX_ENCODED_CHARACTERS] for row in own.tolist()],
+            context.readings,
+            _denies(self, asked, own),
+            Candidates(request, table.query == own[request], equal, same, place, texts),
+            self.segment.strings.rows,
+        )
+        vetoed |= doubts.vetoed
         candidates = np.stack([columns[name].astype(np.float32) for name in NAMES], axis=1)
         mentions = np.stack([mention[name].astype(np.float32) for name in MENTION_NAMES], axis=1)
-        return Features(candidates, mentions, vetoed, several)
+        return Features(candidates, mentions, vetoed, doubts.reason)
 
     def _profiles(self, rows: NDArray[np.int64], texts: Sequence[str]) -> Profiles:
         """Return what some of the index's strings say."""
@@ -326,16 +333,11 @@ def _of_mentions(
     }
 
 
-def _denied(kept: Featurizer, asked: Strings, own: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which mentions, (n,), begin by denying something: that is no finding, though a term may be near.
-
-    "no fever" is near "inappropriate absence of fever".
-    """
+def _denies(kept: Featurizer, asked: Strings, own: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which mentions, (n,), have a word of denial."""
     bit = np.uint16(1 << kept.profiler.rules.index("negation"))
-    found = (asked.profiles.speaks[own] & bit) > 0
-    for row in np.flatnonzero(found).tolist():
-        found[row] = negation.begins_with_denial(read(asked.texts[own[row]][:MAX_ENCODED_CHARACTERS]))
-    return found
+    denies: NDArray[np.bool_] = (asked.profiles.speaks[own] & bit) > 0
+    return denies
 
 
 class Ranked(NamedTuple):

@@ -20,7 +20,7 @@ from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import DENIED, SEVERAL, doubt_of
+from alphita.normalizer.answering.said import doubt_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import Reading
 from alphita.normalizer.answering.table import CandidateTable
@@ -289,8 +289,7 @@ class Maker:
         if not scored.features.candidates[row, CONTRADICTIONS]:
             if not scored.features.vetoed[row]:
                 return ()
-            several = scored.features.several[scored.table.request[row]]
-            return (SEVERAL,) if several else (DENIED,)
+            return (scored.features.doubts[int(scored.table.request[row])],)
         return tuple(
             one.text
             for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)

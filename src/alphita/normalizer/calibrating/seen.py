@@ -42,7 +42,7 @@ class Seen(NamedTuple):
             self.training.candidates,
             self.training.mentions,
             np.zeros(len(self.table.request), bool),
-            np.zeros(len(self.table.offsets) - 1, bool),
+            [""] * (len(self.table.offsets) - 1),
         )
 
     def is_right(self, answers: RankedAnswers) -> NDArray[np.bool_]:

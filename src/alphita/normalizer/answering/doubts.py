@@ -1,0 +1,109 @@
+"""Why a mention's answer is not accepted unseen, however near it is.
+
+It denies ("no fever"), says that all is well ("heart sounds normal"), names several concepts, or is a short form that
+stands for several things ("PND"), or for a denial ("NKDA", no known drug allergies).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alphita.normalizer.answering.said import AMBIGUOUS, DENIED, SEVERAL, WELL
+from alphita.normalizer.answering.several import name_several
+from alphita.normalizer.answering.spelling import ABBREVIATION, Reading
+from alphita.normalizer.rules import negation, read
+
+# A short form without context is accepted where it is meant so at least this often.
+SURE_SHARE = 0.95
+_WELL = re.compile(
+    r"\b(?:normal|unremarkable|intact|wnl|within normal limits|normale|normali|nella norma|unauffällig|normaux|"
+    r"normales)\b"
+)
+
+
+class Doubts(NamedTuple):
+    """The doubts of n mentions about c candidates.
+
+    Attributes:
+        reason: for each mention a text with a label, "" for none.
+        vetoed: (c,) bool: the reason holds for the candidate.
+    """
+
+    reason: list[str]
+    vetoed: NDArray[np.bool_]
+
+
+class Candidates(NamedTuple):
+    """What the doubts look at, of c candidates.
+
+    Attributes:
+        request: (c,) their mentions.
+        own: (c,) bool: found by the mention's own string, not by another reading.
+        equal: (c,) bool: equal to what found them.
+        same_words: (c,) bool: of the same words.
+        text: (c,) row in `texts`.
+        texts: the cleaned strings of terms.
+    """
+
+    request: NDArray[np.int64]
+    own: NDArray[np.bool_]
+    equal: NDArray[np.bool_]
+    same_words: NDArray[np.bool_]
+    text: NDArray[np.int64]
+    texts: Sequence[str]
+
+
+def doubts_of(
+    mentions: Sequence[str],
+    readings: Mapping[tuple[int, int], Reading],
+    denies: NDArray[np.bool_],
+    candidates: Candidates,
+    rows: Callable[[Sequence[str]], NDArray[np.int64]],
+) -> Doubts:
+    """Return the doubts of some mentions; a candidate that has the mention's very name is spared.
+
+    Args:
+        mentions: n cleaned strings.
+        readings: the other readings, by mention and number of the reading.
+        denies: (n,) bool: there is a word of denial in it, wherever.
+        candidates: see above.
+        rows: see `name_several`.
+    """
+    several = name_several(mentions, rows)
+    short: dict[int, list[Reading]] = {}
+    for (request, _), reading in readings.items():
+        if reading.source == ABBREVIATION:
+            short.setdefault(request, []).append(reading)
+    reason = [""] * len(mentions)
+    for request, mention in enumerate(mentions):
+        if denies[request] and negation.begins_with_denial(read(mention)):
+            reason[request] = DENIED
+        elif _WELL.search(mention):
+            reason[request] = WELL
+        elif several[request]:
+            reason[request] = SEVERAL
+        elif " " not in mention and (known := short.get(request)):
+            reason[request] = _of_short_form(known)
+    kind = np.array(reason, dtype=object)[candidates.request]
+    vetoed = (kind == DENIED) & ~candidates.equal
+    vetoed |= (kind == SEVERAL) & ~candidates.equal & ~candidates.same_words
+    for row in np.flatnonzero((kind == WELL) & ~candidates.equal).tolist():
+        vetoed[row] = not _WELL.search(candidates.texts[int(candidates.text[row])])
+    by_reading = np.isin(candidates.request, list(short)) & ~(candidates.equal & candidates.own)
+    single = np.array([" " not in mention for mention in mentions], bool)[candidates.request]
+    vetoed |= ((kind == AMBIGUOUS) | ((kind == DENIED) & single)) & by_reading
+    return Doubts(reason, vetoed)
+
+
+def _of_short_form(known: Sequence[Reading]) -> str:
+    """Return what is doubtful about a short form alone, of these readings; "" for nothing."""
+    if any(reading.decided for reading in known):
+        return ""
+    if any(negation.begins_with_denial(read(reading.string)) for reading in known):
+        return DENIED
+    return AMBIGUOUS if max(reading.share for reading in known) < SURE_SHARE else ""
