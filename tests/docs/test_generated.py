@@ -69,4 +69,4 @@ def test_the_italian_systems_tables_in_the_docs_are_those_of_its_figures(part: s
         tables["types"] = italian_table.table_by_type(found["rows"])
         tables["orderings"] = italian_table.table_of_orderings(found["orderings"])
     for name, lines in tables.items():
-        check(DOCS / "italian.md", f"figures: {part} {name}", "\n".join(lines))
+        check(DOCS / "results" / "italian.md", f"figures: {part} {name}", "\n".join(lines))
