@@ -24,20 +24,25 @@ Deviations from BioLORD-2023 (Remy et al. 2024), and what it leaves open:
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from alphita.training.engine.settings import ENGINE_ONLY, TermTraining, language_weights
+from alphita.training.engine.settings import TermTraining, language_weights
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.terms.batches import Batch
+    from alphita.training.engine.run import Run
+    from alphita.training.terms.batches import Batch, TermSteps
+    from alphita.training.terms.pair_batches import Numbered, PairBatches
+    from alphita.training.terms.translation_data import Translations
 
 CITATION = (
     "N. Reimers, I. Gurevych. Making monolingual sentence embeddings multilingual using knowledge distillation. EMNLP "
@@ -114,62 +119,28 @@ def train(
         InputError: there is no pair to train on; or student and teacher have vectors of different lengths.
         UsageError: no teacher is given, and the encoder's own vectors cannot teach.
     """
-    import torch
-
-    from alphita.encoder.encoder import TermEncoder
-    from alphita.errors import Rejects
-    from alphita.objectives.multi_similarity import unit
-    from alphita.objectives.regression import regression
-    from alphita.progress import say
     from alphita.terminology.language_ranges import by_tag
-    from alphita.terminology.text import DEFAULT_RULES
     from alphita.training.engine import dry_run as trial
-    from alphita.training.engine import ranks, runs, teachers
-    from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import Length, LoopPlan, fit
-    from alphita.training.engine.tokens import tokenize
+    from alphita.training.engine import ranks, teachers
+    from alphita.training.engine.phases import Phase
+    from alphita.training.engine.plan import Length
+    from alphita.training.engine.run import CLEANED, Run
     from alphita.training.terms import translation_dev
-    from alphita.training.terms.batches import Batch, TermSteps
     from alphita.training.terms.pair_batches import PairBatches, numbered
-    from alphita.training.terms.translation_data import gather
-
-    processes, work = ranks.connect(), runs.folder(out)
-
-    def tell(text: str) -> None:
-        if processes.first:
-            say(text)
 
     # Student and teacher.
-    torch.manual_seed(config.seed)
-    student = TermEncoder.load(
-        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
+    run = Run("multilingual", Phase("", out, resume, force, dry_run), config, encoder)
+    teacher = teachers.load(config.teacher, encoder, run.encoder.dim, device=ranks.device())
+    run.begin(
+        teacher=teacher.content_hash,
+        terminology=terminology.content_hash,
+        split=split.hash if split else None,
+        **CLEANED,
     )
-    forward = TermForward(student, precision=config.precision, dropout=config.dropout)
-    trial.check_encoder(forward)
-    teacher = teachers.load(config.teacher, encoder, student.dim, device=ranks.device())
-    if processes.first and not dry_run:
-        runs.check(out, resume=resume, force=force)
 
     # Data: pairs of a name and its translation, and names without one.
     weights = language_weights(config.languages)
-    with Rejects(None if dry_run or not processes.first else out.with_name(f"{out.name}.rejects.csv")) as rejects:
-        data = gather(
-            terminology,
-            source=config.source,
-            languages=list(weights),
-            pairing=config.pairing,
-            machine=config.machine,
-            editions=_listed(config.editions),
-            files=_listed(config.pairs),
-            split=split,
-            dev=config.dev_pairs,
-            seed=config.seed,
-            rejects=rejects,
-        )
-    if split is not None:
-        tell(f"held out by the split: {len(split.cleaned):,} strings")
-    for line in data.lines():
-        tell(line)
+    data, bad_rows = _gather(run, terminology, split, list(weights))
     table = numbered(data.pairs, data.names)
     # Sources and names come first: what the teacher encodes.
     named = table.strings[: 1 + int(max(table.sources.max(), table.names.max(initial=0)))]
@@ -182,27 +153,77 @@ def train(
         weights=by_tag(data.pairs.languages, weights),
     )
     steps = config.steps or math.ceil(config.epochs * batches.rows / config.batch / config.accumulation)
-    tell(f"an epoch is {batches.rows / config.batch / config.accumulation:,.1f} steps; training takes {steps:,}")
-    facts = {
-        "recipe": "multilingual",
-        "seed": config.seed,
-        "encoder": student.content_hash,
-        "teacher": teacher.content_hash,
-        "config": {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY},
-        "terminology": terminology.content_hash,
-        "pairs_of": data.made_of,
-        "split": split.hash if split else None,
-        "cleaning_rules": list(DEFAULT_RULES),
-    }
+    run.say(f"an epoch is {batches.rows / config.batch / config.accumulation:,.1f} steps; training takes {steps:,}")
 
     # The teacher's vectors of all names, (len(named), d).
+    targets = np.zeros((len(named), run.encoder.dim), np.float32)
+    if not dry_run:
+        targets = teachers.taught(teacher, named, run.work, run.ranks, unit=run.encoder.normalize)
+
+    # Loop, and the model.
+    dev = partial(translation_dev.accuracy, data.dev) if len(data.dev) else None
+    figures = run.fit(
+        _steps(run, batches, table, targets),
+        f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}",
+        length=Length.of(steps, config.warmup_steps, config.learning_rate),
+        evaluate=dev,
+        final=dev,
+        fields={
+            "pairs": data.pairs.by_language(),
+            "pairs_left_out": data.pairs.counts,
+            "names": len(data.names),
+            "dev_pairs": data.dev.by_language(),
+            "bad_rows": bad_rows,
+        },
+    )
     if dry_run:
-        targets = np.zeros((len(named), student.dim), np.float32)
-    else:
-        if processes.first:
-            teachers.encode(teacher, named, work, unit=student.normalize)
-        processes.wait()
-        targets = teachers.read(work)
+        first = trial.duration(teachers.seconds(teacher, named))
+        run.say(f"  before: the teacher encodes {len(named):,} names, about {first}")
+    return figures
+
+
+def _gather(run: Run, terminology: Terminology, split: Split | None, languages: list[str]) -> tuple[Translations, int]:
+    """Return the pairs and names, and how many rows of files were set aside; what they are made of is a fact."""
+    from alphita.errors import Rejects
+    from alphita.training.terms.translation_data import gather
+
+    config, out = run.config, run.phase.out
+    assert isinstance(config, Config)
+    aside = None if run.phase.dry_run or not run.ranks.first else out.with_name(f"{out.name}.rejects.csv")
+    with Rejects(aside) as rejects:
+        data = gather(
+            terminology,
+            source=config.source,
+            languages=languages,
+            pairing=config.pairing,
+            machine=config.machine,
+            editions=_listed(config.editions),
+            files=_listed(config.pairs),
+            split=split,
+            dev=config.dev_pairs,
+            seed=config.seed,
+            rejects=rejects,
+        )
+    run.facts["pairs_of"] = data.made_of
+    if split is not None:
+        run.say(f"held out by the split: {len(split.cleaned):,} strings")
+    for line in data.lines():
+        run.say(line)
+    return data, rejects.count
+
+
+def _steps(run: Run, batches: PairBatches, table: Numbered, targets: NDArray[np.float32]) -> TermSteps:
+    """Return what adds gradients: of the squared distance to what the teacher gives a name, of it and its translation.
+
+    Args:
+        run: the student's.
+        batches: of pairs and names.
+        table: their strings, by number.
+        targets: (n, d) of the first n strings.
+    """
+    from alphita.objectives.multi_similarity import unit
+    from alphita.objectives.regression import regression
+    from alphita.training.terms.batches import Batch, TermSteps
 
     def draw(number: int) -> Batch:
         batch = batches.batch(number)
@@ -212,60 +233,11 @@ def train(
         strings, place = np.unique(given, return_inverse=True)
         return Batch(strings, {"place": place, "target": targets[meant]}, rows=len(given))
 
-    # Objective: the squared distance to what the teacher gives the name, of the name and of its translation.
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        own = unit(vectors) if student.normalize else vectors
+        own = unit(vectors) if run.encoder.normalize else vectors
         return {"loss": regression(own[given["place"]], given["target"])}
 
-    # Loop.
-    plan = LoopPlan.of(config, Length.of(steps, config.warmup_steps, config.learning_rate))
-    micro = TermSteps(
-        forward,
-        tokenize(student, table.strings),
-        draw,
-        loss,
-        seed=config.seed,
-        tokens_at_once=config.tokens_at_once,
-        ranks=processes,
-    )
-    if dry_run:
-        sizes = f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}"
-        told, _ = trial.estimate("multilingual", sizes, micro, {"encoder": forward.module}, plan, bf16=forward.bf16)
-        first = trial.duration(teachers.seconds(teacher, named))
-        tell(f"{told}\n  before: the teacher encodes {len(named):,} names, about {first}")
-        return {}
-
-    def dev_score() -> dict[str, float]:
-        return translation_dev.accuracy(data.dev, student)
-
-    figures = fit(
-        {"encoder": forward.module},
-        micro,
-        plan,
-        work,
-        fingerprint=runs.fingerprint(facts),
-        resume=resume,
-        evaluate=dev_score if len(data.dev) else None,
-        describe=lambda number: ", ".join(table.strings[string] for string in micro.terms(number)),
-        ranks=processes,
-        label="training multilingual",
-    )
-
-    # The model.
-    if processes.first:
-        if len(data.dev):
-            figures |= dev_score()
-        counts = {
-            "pairs": data.pairs.by_language(),
-            "pairs_left_out": data.pairs.counts,
-            "names": len(data.names),
-            "dev_pairs": data.dev.by_language(),
-            "bad_rows": rejects.count,
-        }
-        fields = {**facts, "config": config.model_dump(), **counts, "figures": figures}
-        runs.save_model(out, student, work, fields=fields, force=force)
-    processes.wait()
-    return figures
+    return TermSteps.of(run, table.strings, draw, loss)
 
 
 def _listed(text: str) -> list[str]:

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.training.engine import checkpoints
-from alphita.training.engine.loop import LoopPlan, fit, learning_rate_factor
+from alphita.training.engine import checkpoints, loop
+from alphita.training.engine.loop import Training
+from alphita.training.engine.plan import LoopPlan, learning_rate_factor
 
 PLAN = LoopPlan(
     steps=12,
@@ -39,12 +40,19 @@ class Plain:
 
     def stop(self) -> None: ...
 
+    def names(self, number: int) -> list[str]:
+        return [f"term {number}"]
+
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         # One generator seed a micro-batch: dropout is then the same whether or not the run was resumed.
         torch.manual_seed((self._seed << 32) + number)
         scalars = self._loss(number)
         (scalars["loss"] * share).backward()
         return {name: value.detach() for name, value in scalars.items()}
+
+
+def fit(modules, micro, plan, work, **more) -> dict[str, float]:
+    return loop.fit(Training(modules, micro, plan, work, **more))
 
 
 def make_net() -> torch.nn.Module:
