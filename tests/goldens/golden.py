@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -62,6 +63,10 @@ def without_run(value: Any) -> Any:
     return float(f"{value:.9g}") if isinstance(value, float) else value
 
 
+# Formats that are no text: their files are named by them, to be read as what they are.
+BINARY = ("parquet", "xlsx")
+
+
 def of_table(table: pa.Table) -> str:
     """Return the columns and rows of a table, a line each."""
     lines = [f"{one.name}: {one.type}" for one in table.schema]
@@ -72,6 +77,9 @@ def content(path: Path) -> str:
     """Return a file as text: of Parquet what `of_table` returns, of reports what does not tell of the run."""
     if path.suffix == ".parquet":
         return of_table(pq.read_table(path))
+    if path.suffix == ".xlsx":
+        rows = openpyxl.load_workbook(path).active.iter_rows(values_only=True)
+        return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     if path.name == "report.json":
         return json.dumps(without_run(json.loads(path.read_text(encoding="utf-8"))), indent=1, ensure_ascii=False)
     return path.read_bytes().decode("utf-8")

@@ -12,7 +12,7 @@ from alphita import registry
 from alphita.mappings.review.records import Decision
 from alphita.mappings.review.store import ReviewStore
 from tests.cli.command import alphita
-from tests.goldens.golden import Goldens, told
+from tests.goldens.golden import BINARY, Goldens, told
 
 WRITTEN = registry.names("alphita.mappings.formats")
 READ = [name for name in WRITTEN if registry.load("alphita.mappings.formats", name).READS]
@@ -128,7 +128,7 @@ def reviews(given: Path) -> Path:
 
 
 def written(given: Path, folder: Path, *words: object, name: str = "") -> str:
-    out = folder / "out" / ("out.parquet" if name == "parquet" else "out")
+    out = folder / "out" / (f"out.{name}" if name in BINARY else "out")
     options = ["-o", out, "--format", name, *HEADER, "--concepts", given / "CONCEPT.csv"] if name else []
     return told(*words, *options, out=folder / "out", folders=[given])
 

@@ -15,7 +15,7 @@ import alphita
 from alphita import registry
 from tests.distributed.serial import Serial
 from tests.goldens.conftest import ASKED, World
-from tests.goldens.golden import Goldens, masked, of_table, told
+from tests.goldens.golden import BINARY, Goldens, masked, of_table, told
 
 # What every format needs, and takes of its own.
 HEADER = [
@@ -99,7 +99,7 @@ def normalized(
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_formats(golden: Goldens, world: World, tmp_path: Path, variant: str, name: str) -> None:
-    out = "out.parquet" if name == "parquet" else "out"
+    out = f"out.{name}" if name in BINARY else "out"
     text = normalized(world, tmp_path, *HEADER, "--format", name, *VARIANTS[variant], out=out)
     golden.check(f"{variant}/{name}", text)
 

@@ -24,9 +24,11 @@ from tests.mappings import sample
 
 PACKAGE = "alphita.mappings.formats"
 NAMES = registry.names(PACKAGE)
-PLAIN = ["csv", "jsonl", "parquet"]
+PLAIN = ["csv", "jsonl", "parquet", "tsv"]
 READ = [name for name in NAMES if registry.load(PACKAGE, name).READS]
-OTHERS = [name for name in READ if name not in PLAIN]
+# A workbook holds text, but not every text.
+TABLES = [*PLAIN, "xlsx"]
+OTHERS = [name for name in READ if name not in TABLES]
 
 METHODS = st.sampled_from(["exact", "abbreviation", "nearest"])
 RELATIONS = st.sampled_from(["exact", "broad", "narrow", "related"])
@@ -57,7 +59,7 @@ line = st.builds(
 
 
 def test_the_formats_are_the_files():
-    assert NAMES == ["csv", "fhir_r4", "fhir_r5", "html", "jsonl", "omop", "parquet", "sssom", "usagi"]
+    assert NAMES == ["csv", "fhir_r4", "fhir_r5", "html", "jsonl", "omop", "parquet", "sssom", "tsv", "usagi", "xlsx"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,7 +70,7 @@ def test_each_says_what_it_is(name):
     assert set(module.LOSSES) <= set(COLUMNS)
     first, second = module.__doc__.splitlines()[:2]
     assert "https://" in first or "http://" in first, "the first line names the specification"
-    assert name in PLAIN or "Version" in second or "of the Common Data Model" in second
+    assert name in TABLES or "Version" in second or "of the Common Data Model" in second
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -194,7 +196,7 @@ def test_a_concept_of_several_codes_and_no_mappings_at_all(name, tmp_path):
     module, head = registry.load(PACKAGE, name), sample.header()
     two = sample.mapping(concept_id="HP:0000001|HP:0000002", mention_code="a")
     back = sample.read(module, head, sample.write(module, head, [two], tmp_path / "two"))
-    if name not in PLAIN:
+    if name not in TABLES:
         assert len(back) == 2
         assert {one.mention_code for one in back} == {"a"}
     else:
@@ -410,3 +412,42 @@ def test_no_format_by_its_name(tmp_path):
         with pytest.raises(UsageError) as told:
             _names.chosen(tmp_path / "a.xml", wrong, "--from", to_read=True)
         assert str(told.value).endswith(str(READ))
+
+
+def test_a_workbook_holds_text_as_text_and_numbers_as_numbers(tmp_path):
+    import openpyxl
+
+    module, head = registry.load(PACKAGE, "xlsx"), sample.header()
+    strings = ["=cmd|' /C calc'!A0", "+1", "-1", "@x", "1e5", "0012", "a\x07b", "two\nlines", " seizure"]
+    lines = [sample.mapping(mention=string, similarity=0.25, frequency=7) for string in strings]
+    out = sample.write(module, head, lines, tmp_path / "out.xlsx")
+    sheet = openpyxl.load_workbook(out).active
+    names = [cell.value for cell in next(sheet.iter_rows())]
+    mentions = [row[names.index("mention")] for row in sheet.iter_rows(min_row=2)]
+    assert [cell.data_type for cell in mentions] == ["s"] * len(strings)
+    assert [cell.value for cell in mentions] == [string.replace("\x07", " ") for string in strings]
+    assert {row[names.index("similarity")].value for row in sheet.iter_rows(min_row=2)} == {0.25}
+    back = sample.read(module, head, out)
+    assert [(one.mention, one.similarity, one.frequency, one.concept_id) for one in back] == [
+        (string.replace("\x07", " "), 0.25, 7, lines[0].concept_id) for string in strings
+    ]
+
+
+def test_rows_beyond_a_sheet_go_to_the_next(tmp_path, monkeypatch):
+    import openpyxl
+
+    module, head = registry.load(PACKAGE, "xlsx"), sample.header()
+    monkeypatch.setattr(module, "MOST_ROWS", 3)
+    out = sample.write(module, head, [sample.mapping(row=row) for row in range(1, 6)], tmp_path / "out.xlsx")
+    assert [sheet.max_row for sheet in openpyxl.load_workbook(out)] == [3, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [("#curie_map:", "sssom"), ("subject_id\tpredicate_id", "sssom"), ("row\tmention\tconcept_id", "tsv"), ("", "tsv")],
+)
+def test_a_tsv_is_told_by_its_content_where_it_is_read(tmp_path, first, name):
+    path = tmp_path / "in.tsv"
+    path.write_text(first + "\n")
+    assert _names.chosen(path, "", "--from", to_read=True).__name__.endswith(f".{name}")
+    assert _names.chosen(path, "", "--format").__name__.endswith(".tsv")

@@ -8,15 +8,14 @@ from typing import Annotated
 
 import typer
 
-from alphita import progress
+from alphita import progress, registry
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
 Format = Annotated[
     str,
     typer.Option(
         "--format",
-        help="Of the output: csv, jsonl, parquet, sssom, usagi, omop, fhir_r4, fhir_r5, or html, a page for people; "
-        "told by its name otherwise.",
+        help=f"Of the output: {', '.join(registry.names('alphita.mappings.formats'))}; told by its name otherwise.",
     ),
 ]
 SetId = Annotated[str, typer.Option(help="URI of the mapping set (SSSOM, FHIR).")]

@@ -18,8 +18,8 @@ def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> Modu
         path: the file.
         name: of the format, or "".
         option: by which a format is named.
-        to_read: do not offer formats that cannot be read. One that is asked for by name or suffix is returned all the
-            same: its `read` says what to give instead.
+        to_read: tell an SSSOM file that is called .tsv by its content; and do not offer formats that cannot be read.
+            One that is asked for by name or suffix is returned all the same: its `read` says what to give instead.
 
     Raises:
         UsageError: there is no such format, or no suffix fits; the message names `option`.
@@ -39,4 +39,6 @@ def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> Modu
     if not fitting:
         raise UsageError(f"cannot tell the format of {path} by its name; say {option}, one of {offered}")
     found: ModuleType = max(fitting, key=lambda one: one[0])[1]
+    if to_read and found is modules["tsv"] and not found.is_plain(path):
+        return modules["sssom"]
     return found

@@ -42,11 +42,11 @@ def closed(header: Header, mappings: Sequence[Mapping]) -> tuple[Sequence[Mappin
     return mappings, ()
 
 
-def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
-    """Return the mappings as CSV."""
+def encode(header: Header, mappings: Sequence[Mapping], *, delimiter: str = ",") -> bytes:
+    """Return the mappings as CSV, or with another delimiter."""
     rows = _Rows()
     # Python before 3.13 quotes a carriage return only where it is part of the line's end; so it is, and cut off again.
-    csv.writer(rows, lineterminator=END).writerows(map(attrgetter(*header.columns), mappings))
+    csv.writer(rows, lineterminator=END, delimiter=delimiter).writerows(map(attrgetter(*header.columns), mappings))
     return "".join(rows.texts).encode("utf-8")
 
 
@@ -65,9 +65,9 @@ def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
     return _plain.losses(header, mappings)
 
 
-def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+def read(path: Path, header: Header, rejects: Rejects, *, delimiter: str = ",") -> Iterator[Mapping]:
     """Read a file; columns that are no field are passed over, and told."""
-    rows = textio.table(path, ",", _plain.NEEDED, rejects)
+    rows = textio.table(path, delimiter, _plain.NEEDED, rejects)
     for line, cells in _losses.telling_unread(rows, COLUMNS, path, header.tell):
         mapping = _plain.mapping(cells, path, line, rejects)
         if mapping is not None:

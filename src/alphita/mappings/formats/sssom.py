@@ -34,7 +34,7 @@ from alphita.mappings.record import Mapping
 from alphita.terminology import prefixes
 
 DESCRIPTION = "SSSOM/TSV 1.1, a table of mappings with their justification"
-SUFFIXES = (".sssom.tsv", ".tsv")
+SUFFIXES = (".sssom.tsv",)
 STREAMS = False
 READS = True
 PREFIXED = True

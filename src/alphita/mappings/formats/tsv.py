@@ -1,0 +1,46 @@
+"""TSV. Specification: https://www.iana.org/assignments/media-types/text/tab-separated-values
+
+As CSV otherwise: UTF-8, a header, LF as the end of a line, quotes where a cell has a tab, a quote or a line break.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from alphita import textio
+from alphita.errors import Rejects
+from alphita.mappings.formats import Header, csv
+from alphita.mappings.formats.csv import PREFIXED, READS, STREAMS, closed, finish, losses, unfit
+from alphita.mappings.record import Mapping
+
+__all__ = ["LOSSES", "PREFIXED", "READS", "STREAMS", "closed", "finish", "losses", "unfit"]
+DESCRIPTION = "tab-separated, with a header"
+SUFFIXES = (".tsv",)
+LOSSES: tuple[str, ...] = ()
+TAB = "\t"
+
+
+def begin(header: Header) -> bytes:
+    """Return the line of column names."""
+    return (TAB.join(header.columns) + "\n").encode()
+
+
+def encode(header: Header, mappings: Sequence[Mapping]) -> bytes:
+    """Return the mappings as TSV."""
+    return csv.encode(header, mappings, delimiter=TAB)
+
+
+def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:
+    """Read a file; columns that are no field are passed over, and told."""
+    return csv.read(path, header, rejects, delimiter=TAB)
+
+
+def is_plain(path: Path) -> bool:
+    """Tell whether a file is a plain table, and no SSSOM, which may be called .tsv too; where there is none, it is."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            first = file.readline()
+    except OSError:
+        return True
+    return not (first.lstrip("\ufeff").startswith("#") or "subject_id" in textio.tab_cells(first.rstrip("\r\n")))
