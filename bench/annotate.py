@@ -1,11 +1,11 @@
 """Mentions found in the abstracts of HPO GSC+, beside dictionary annotators.
 
-    python bench/annotate.py --data DATA/hpo_gsc_plus -o annotation.json
-    python bench/annotate.py --data ... -o ... --peer fasthpocr=VENV/bin/python --peer gilda=VENV/bin/python
+    python bench/annotate.py --data DATA/hpo_gsc_plus --index hpo.index -o annotation.json
+    python bench/annotate.py ... --peer fasthpocr=VENV/bin/python --peer gilda=VENV/bin/python
 
 The first abstracts, by file name, are the development part, on which the least confidence of a phrase is chosen; the
-rest is reported. Ids of the gold standard are those of 2016: each is looked up with its alternative and replaced ids, and
-one that is gone is left out of the gold, and counted. At document level distinct concepts of each abstract count, at
+rest is reported. Ids of the gold standard are those of 2016: each is looked up with its alternative and replaced ids;
+those that are gone are left out, and counted. At document level distinct concepts of each abstract count, at
 mention level start, end and concept together; both are sums over all abstracts. `phenotypes` counts only what lies below
 "Phenotypic abnormality", in gold and answers: some annotators know nothing else.
 """
@@ -113,7 +113,6 @@ def of_peer(name: str, python: str, texts: list[str], index: Index) -> list[list
 def _names(index: Index) -> str:
     """Return id and name of every name of the index's own, preferred names first."""
     segment = index.segment
-    lines = []
     ids = segment.concepts.column("id").to_pylist()
     names = segment.concepts.column("name").to_pylist()
     written = segment.terms.column("string").to_pylist()
@@ -123,7 +122,7 @@ def _names(index: Index) -> str:
         for string, concept, borrowed in zip(written, segment.term_concept.tolist(), segment.borrowed, strict=True)
         if not borrowed and string != names[concept]
     ]
-    return "\n".join(" ".join(line.split(" ")).replace("\n", " ") for line in lines)
+    return "\n".join(line.replace("\n", " ") for line in lines)
 
 
 def main() -> None:

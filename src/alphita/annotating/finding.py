@@ -172,7 +172,7 @@ class Names:
         for items in _joined(tokens):
             first = items[0]
             for place, item in enumerate(items):
-                own = [item[-size:] for size in range(1, MOST_SHARED + 1)] if place == 0 else [item]
+                own = [item[-size:] for size in range(1, MOST_SHARED + 1)]
                 for other in items[place + 1 :]:
                     for size in range(1, min(MOST_SHARED, len(other) - 1) + 1):
                         yield from self._made(text, own, other[-size:])
