@@ -5,8 +5,8 @@
 
 The first abstracts, by file name, are the development part, on which the least confidence of a phrase is chosen; the
 rest is reported. Ids of the gold standard are those of 2016: each is looked up with its alternative and replaced ids;
-those that are gone are left out, and counted. At document level distinct concepts of each abstract count, at
-mention level start, end and concept together; both are sums over all abstracts. `phenotypes` counts only what lies below
+those that are gone are left out, and counted. At document level distinct concepts of each abstract count, at mention
+level start, end and concept together; both are sums over all abstracts. `phenotypes` counts only what lies below
 "Phenotypic abnormality", in gold and answers: some annotators know nothing else.
 """
 

@@ -29,6 +29,8 @@ def main(names: str, texts: str, out: str) -> None:
         if normalize(name).strip():
             terms.append(Term(normalize(name), name, NAMESPACE, concept, preferred, status, NAMESPACE))
     grounder = Grounder(terms)
+    # Else they are fetched over the network at the first homonym.
+    grounder.gilda_disambiguators, grounder.adeft_disambiguators = {}, {}
     found = [
         [[one.start, one.end, one.matches[0].term.id] for one in annotate(text, grounder=grounder)]
         for text in json.loads(Path(texts).read_text(encoding="utf-8"))

@@ -121,8 +121,8 @@ class Texts:
             line = content.count(b"\n", 0, error.start) + 1
             problem = f"not valid {self.encoding} text; say --encoding, as cp1252, or convert it"
             return Unusable(source, line, None, content[error.start : error.start + 8].hex(" "), problem)
-        problem = _problem(text)
-        return Document(name, text, source) if problem is None else Unusable(source, 1, None, None, problem)
+        unfit = _problem(text)
+        return Document(name, text, source) if unfit is None else Unusable(source, 1, None, None, unfit)
 
     def _rows(self) -> Iterator[Document | Unusable]:
         table = MentionFile(self.path, column=self._column(), code_column=self.id_column, encoding=self.encoding)
