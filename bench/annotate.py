@@ -1,141 +1,179 @@
-"""HPO's concepts in 228 abstracts (GSC+): found by us, by the names alone, and by FastHPOCR.
+"""Mentions found in the abstracts of HPO GSC+, beside dictionary annotators.
 
-    python bench/annotate.py GSC_PLUS [--fasthpocr FOUND.jsonl] -o docs/results/annotation.json
+    python bench/annotate.py --data DATA/hpo_gsc_plus --index hpo.index -o annotation.json
+    python bench/annotate.py ... --peer fasthpocr=VENV/bin/python --peer gilda=VENV/bin/python
 
-GSC_PLUS holds `ann` and `corpus`. Gold ids are of 2016: merged and replaced ones are brought up to date, and those
-without a successor left out. The first 60 abstracts, by their number, are to choose by: the confidence that is asked
-(`precision`) is the one with the best F1 there. Figures are of the other 168.
-
-    document    distinct concepts of each abstract, all abstracts together (micro), as PhenoTagger and PhenoBERT report
-    mention     spans with their concepts; a span counts if it is the same to the character
-
-`--fasthpocr` names what bench/peers/fasthpocr_found.py wrote: a line an abstract, {"id": ..., "found": [[start, end,
-"HP:..."]]}.
+The first abstracts, by file name, are the development part, on which the least confidence of a phrase is chosen; the
+rest is reported. Ids of the gold standard are those of 2016: each is looked up with its alternative and replaced ids;
+those that are gone are left out, and counted. At document level distinct concepts of each abstract count, at mention
+level start, end and concept together; both are sums over all abstracts. `phenotypes` counts only what lies below
+"Phenotypic abnormality", in gold and answers: some annotators know nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
-import time
-from collections.abc import Callable, Mapping
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import numpy as np
-
-import alphita
-from alphita import artefact, machine
+from alphita import machine
 from alphita.annotating.annotator import Annotator, Settings
 from alphita.annotating.spans import Document
-from alphita.index.sources import terminology_of
-from alphita.terminology.store import Terminology, load_terminology
+from alphita.index.store import Index
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.terminology.packaged import find_packaged
 
-DEVELOPMENT, PRECISIONS, DRAWS, SEED = 60, (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95), 2_000, 42
-_LINE = re.compile(r"\[(\d+)::(\d+)\]\tHP[_:](\d{7}) \| .+")
-Spans = frozenset[tuple[int, int, str]]
-
-
-def read(folder: Path, terminology: Terminology) -> tuple[list[Document], dict[str, Spans], int]:
-    """Return the abstracts, their spans, and how many annotations have no concept of today."""
-    documents, gold, lost = [], {}, 0
-    for path in sorted((folder / "corpus").iterdir(), key=lambda one: int(one.name)):
-        documents.append(Document(path.name, path.read_text(encoding="utf-8")))
-        spans = set()
-        for line in (folder / "ann" / path.name).read_text(encoding="utf-8").splitlines():
-            if match := _LINE.fullmatch(line.strip()):
-                concept = today(f"HP:{match[3]}", terminology)
-                lost += concept is None
-                if concept is not None:
-                    spans.add((int(match[1]), int(match[2]), concept))
-        gold[path.name] = frozenset(spans)
-    return documents, gold, lost
+PEERS = Path(__file__).with_name("peers")
+LINE = re.compile(r"\[(\d+)::(\d+)\]\s+(HP_\d+) \|")
+ABNORMALITY = "HP:0000118"
+THRESHOLDS = (0.7, 0.75, 0.8, 0.85, 0.9, 0.95)
+Span = tuple[int, int, str]
 
 
-def today(curie: str, terminology: Terminology) -> str | None:
-    """Return the concept that an id of 2016 stands for now; None where there is none, or several."""
-    try:
-        concept = terminology.concept(curie)
-    except alphita.AlphitaError:
-        return None
-    if not concept.retired:
-        return concept.id
-    return concept.replaced_by[0] if len(concept.replaced_by) == 1 else None
+class Corpus(NamedTuple):
+    """Abstracts with their gold mentions.
+
+    Attributes:
+        names: of the files.
+        texts: of each.
+        gold: of each, start, end and concept.
+        gone: mentions whose id is no more.
+    """
+
+    names: list[str]
+    texts: list[str]
+    gold: list[list[Span]]
+    gone: int
 
 
-def counts(gold: Mapping[str, Spans], found: Mapping[str, Spans], of: Callable[[Spans], set[Any]]) -> np.ndarray:
-    """Return hits, found and gold of each abstract, (n, 3)."""
-    rows = [(of(gold[name]), of(found.get(name, frozenset()))) for name in gold]
-    return np.array([(len(right & given), len(given), len(right)) for right, given in rows], np.int64)
+def load(folder: Path, index: Index) -> Corpus:
+    """Read the corpus, its ids as the index has them."""
+    names = sorted(file.name for file in (folder / "corpus").iterdir())
+    texts = [(folder / "corpus" / name).read_text(encoding="utf-8") for name in names]
+    gold: list[list[Span]] = []
+    gone = 0
+    for name in names:
+        found = [LINE.match(line) for line in (folder / "ann" / name).read_text(encoding="utf-8").splitlines()]
+        spans = [(int(one[1]), int(one[2]), one[3].replace("_", ":")) for one in found if one]
+        rows = index.concept_rows([span[2] for span in spans]).tolist() if spans else []
+        gone += sum(row < 0 for row in rows)
+        gold.append([(*span[:2], index.concept(row).id) for span, row in zip(spans, rows, strict=True) if row >= 0])
+    return Corpus(names, texts, gold, gone)
 
 
-def scores(table: np.ndarray) -> dict[str, Any]:
-    """Return precision, recall, F1 of the sums, and F1's 95 % interval over abstracts drawn again."""
-
-    def f1(rows: np.ndarray) -> float:
-        hits, given, right = rows.sum(0)
-        return float(2 * hits / max(1, given + right))
-
-    draws = np.random.default_rng(SEED).integers(0, len(table), (DRAWS, len(table)))
-    low, high = np.quantile([f1(table[draw]) for draw in draws], [0.025, 0.975])
-    hits, given, right = table.sum(0)
-    values = {"precision": hits / max(1, given), "recall": hits / right, "f1": f1(table), "low": low, "high": high}
-    return {name: round(100 * float(value), 1) for name, value in values.items()}
-
-
-def both(gold: Mapping[str, Spans], found: Mapping[str, Spans]) -> dict[str, Any]:
-    """Return the scores of documents and of mentions."""
-    return {
-        "document": scores(counts(gold, found, lambda spans: {concept for _, _, concept in spans})),
-        "mention": scores(counts(gold, found, set)),
-    }
+def scores(gold: list[list[Span]], answers: list[list[Span]], within: set[str] | None = None) -> dict[str, float]:
+    """Return precision, recall and F1 at both levels, in percent."""
+    found: dict[str, float] = {}
+    for level, key in (("document", lambda span: span[2]), ("mention", lambda span: span)):
+        right = given = wanted = 0
+        for truth, said in zip(gold, answers, strict=True):
+            true = {key(span) for span in truth if within is None or span[2] in within}
+            claimed = {key(span) for span in said if within is None or span[2] in within}
+            right, given, wanted = right + len(true & claimed), given + len(claimed), wanted + len(true)
+        rates = {
+            "precision": right / max(given, 1),
+            "recall": right / max(wanted, 1),
+            "f1": 2 * right / max(given + wanted, 1),
+        }
+        found |= {f"{level}_{name}": round(100 * rate, 1) for name, rate in rates.items()}
+    return found
 
 
-def ours(documents: list[Document], annotator: Annotator) -> tuple[dict[str, Spans], float]:
-    """Return what is found in each abstract, and the seconds that it took."""
-    start = time.perf_counter()
-    found = annotator.annotate(documents)
-    seconds = time.perf_counter() - start
-    spans = {
-        one.document.id: frozenset((each.start, each.end, each.concept_id) for each in one.annotations) for one in found
-    }
-    return spans, seconds
+def ours(normalizer: Normalizer, texts: list[str], settings: Settings) -> list[list[tuple[Span, float]]]:
+    """Return the mentions of each text with their confidence; 1 where there is none."""
+    documents = [Document(str(number), text) for number, text in enumerate(texts)]
+    annotated = Annotator(normalizer, settings).annotate(documents)
+    return [
+        [((one.start, one.end, one.concept_id), one.confidence or 1.0) for one in document.annotations]
+        for document in annotated
+    ]
+
+
+def of_peer(name: str, python: str, texts: list[str], index: Index) -> list[list[Span]]:
+    """Run a peer in its own environment."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, out, names = (Path(folder) / one for one in ("texts.json", "out.json", "names.tsv"))
+        given.write_text(json.dumps(texts), encoding="utf-8")
+        source = str(find_packaged("hpo"))
+        if name != "fasthpocr":
+            names.write_text(_names(index), encoding="utf-8")
+            source = str(names)
+        command = [python, str(PEERS / f"annotate_{name}.py"), source, str(given), str(out)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        answers = json.loads(out.read_text(encoding="utf-8"))
+    return [[(start, end, concept) for start, end, concept in some] for some in answers]
+
+
+def _names(index: Index) -> str:
+    """Return id and name of every name of the index's own, preferred names first."""
+    segment = index.segment
+    ids = segment.concepts.column("id").to_pylist()
+    names = segment.concepts.column("name").to_pylist()
+    written = segment.terms.column("string").to_pylist()
+    lines = [f"{one}\t{name}" for one, name in zip(ids, names, strict=True)]
+    lines += [
+        f"{ids[concept]}\t{string}"
+        for string, concept, borrowed in zip(written, segment.term_concept.tolist(), segment.borrowed, strict=True)
+        if not borrowed and string != names[concept]
+    ]
+    return "\n".join(line.replace("\n", " ") for line in lines)
 
 
 def main() -> None:
-    """Run from the command line."""
+    """Run, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--fasthpocr", type=Path)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--index", type=Path, required=True, help="of HPO, from `alphita index hpo`")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
+    parser.add_argument("--development", type=int, default=60)
     parser.add_argument("-o", "--out", type=Path, required=True)
-    given = parser.parse_args()
-    documents, gold, lost = read(given.data, load_terminology(terminology_of("hpo")))
-    parts = {"development": documents[:DEVELOPMENT], "test": documents[DEVELOPMENT:]}
-    normalizer = alphita.load("hpo")
-    f1: dict[float, float] = {}
-    for precision in PRECISIONS:
-        found, _ = ours(parts["development"], Annotator(normalizer, Settings(precision=precision)))
-        f1[precision] = both({one.id: gold[one.id] for one in parts["development"]}, found)["document"]["f1"]
-    best = max(f1, key=lambda precision: f1[precision])
-    test = {one.id: gold[one.id] for one in parts["test"]}
-    words = sum(len(one.text.split()) for one in parts["test"])
-    rows: dict[str, Any] = {}
+    options = parser.parse_args()
+    normalizer = Normalizer(Index.open(options.index))
+    index = normalizer.index
+    corpus = load(options.data, index)
+    cut = options.development
+    row = int(index.concept_rows([ABNORMALITY])[0])
+    within = {index.concept(one).id for one in index.segment.descendants(row).tolist()}
+    texts, gold = corpus.texts, corpus.gold
+    chosen, best = 0.0, -1.0
+    development = {}
+    for least in THRESHOLDS:
+        answers = [
+            [span for span, _ in some] for some in ours(normalizer, texts[:cut], Settings(phrase_confidence=least))
+        ]
+        development[str(least)] = scores(gold[:cut], answers)
+        if development[str(least)]["document_f1"] > best:
+            chosen, best = least, development[str(least)]["document_f1"]
+    rows = {}
     for name, settings in {
-        "alphita": Settings(),
-        f"alphita --precision {best:g}": Settings(precision=best),
+        "alphita": Settings(phrase_confidence=chosen),
         "alphita --exact": Settings(exact=True),
     }.items():
-        found, seconds = ours(parts["test"], Annotator(normalizer, settings))
-        rows[name] = both(test, found) | {"words_per_second": round(words / seconds)}
-    if given.fasthpocr is not None:
-        lines = [json.loads(line) for line in given.fasthpocr.read_text(encoding="utf-8").splitlines()]
-        peer = {line["id"]: frozenset((start, end, curie) for start, end, curie in line["found"]) for line in lines}
-        rows["FastHPOCR"] = both(test, peer)
-    report = {"rows": rows, "development_f1": f1, "lost": lost, "abstracts": len(test), "words": words}
-    with artefact.atomic_file(given.out, "w") as file:
-        json.dump(report | {"machine": machine.describe()}, file, indent=1)
-    print(json.dumps(report, indent=1))
+        answers = [[span for span, _ in some] for some in ours(normalizer, texts[cut:], settings)]
+        rows[name] = {"all": scores(gold[cut:], answers), "phenotypes": scores(gold[cut:], answers, within)}
+    for peer in options.peer:
+        name, _, python = peer.partition("=")
+        answers = of_peer(name, python, texts[cut:], index)
+        rows[name] = {"all": scores(gold[cut:], answers), "phenotypes": scores(gold[cut:], answers, within)}
+    report = {
+        "rows": rows,
+        "development": development,
+        "least_confidence_of_a_phrase": chosen,
+        "abstracts": {"development": cut, "reported": len(texts) - cut},
+        "mentions": {"reported": sum(map(len, gold[cut:])), "gone": corpus.gone},
+        "corpus_sha256": hashlib.sha256("".join(texts).encode()).hexdigest(),
+        "sources": index.manifest.get("sources"),
+        "command": sys.argv,
+        "machine": machine.describe(),
+    }
+    options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(rows, indent=1))
 
 
 if __name__ == "__main__":

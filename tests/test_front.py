@@ -114,4 +114,15 @@ def test_help_shows_every_public_name():
         [sys.executable, "-c", "import alphita; help(alphita)"], capture_output=True, text=True, check=True
     ).stdout
     assert all(name in said for name in alphita.__all__)
-    assert len(alphita.__all__) == 10
+    assert len(alphita.__all__) == 11
+
+
+def test_annotate_finds_mentions_in_one_text_or_several(source):
+    found = alphita.annotate("No fever, but a headache.", to=source)
+    assert [(one.mention, one.concept_id, one.said) for one in found] == [
+        ("fever", "X:2", ("negated",)),
+        ("headache", "X:1", ("affirmed",)),
+    ]
+    assert [len(one) for one in alphita.annotate(["Headache", ""], to=source, exact=True)] == [1, 0]
+    with pytest.raises(UsageError, match="give a string"):
+        alphita.annotate(3, to=source)

@@ -108,7 +108,8 @@ def test_places_are_of_the_text_as_it_was_given(names, text):
     for sentence in sentences_of(text):
         for hit in names.find(text, sentence):
             words = " ".join(text[start:end] for start, end in hit.pieces)
-            assert hit.asked == words
+            if hit.level < Level.ROOTS:
+                assert hit.asked == words
             said = sorted(filter(None, (root(token.form) for token in tokens_of(words))))
             own = sorted(filter(None, (root(token.form) for token in tokens_of(names.index.strings[hit.row]))))
             assert said == own

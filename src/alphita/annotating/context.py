@@ -221,7 +221,7 @@ def _said(text: str, sentence: Sentence) -> list[_Said]:
     start, end = sentence.start, sentence.end
     while start > 0 and text[start - 1] in "?¿(+-":
         start -= 1
-    while end < len(text) and text[end] in ")?+-: (":
+    while end < len(text) and text[end] in " ?(-:+)":
         end += 1
     found = _words(text[start:end], start)
     # The last sign of the sentence before is none of this one.

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.compute as pc
 
-from alphita.annotating.function_words import COMMON, CONJUNCTIONS, INSIDE
+from alphita.annotating.function_words import COMMON, CONJUNCTIONS, INSIDE, OUTSIDE
 from alphita.annotating.spans import Place
 from alphita.annotating.tokens import Sentence, Token, forms, root, singular
 from alphita.index.store import Index
@@ -38,7 +38,7 @@ MOST_ITEMS, MOST_ITEM_TOKENS, MOST_SHARED = 5, 4, 3
 _CAPITALS = re.compile(r"[A-Z0-9][A-Z0-9/&-]*")
 
 
-_CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}")
+_CODE = re.compile(r"(?=.*[0-9])[A-Za-z0-9]{1,3}|(?:[0-9]{1,2}|[XYxy])?[pq][0-9][0-9.]*")
 
 
 class Level(IntEnum):
@@ -66,7 +66,7 @@ class Hit(NamedTuple):
 
 
 def is_code(mention: str) -> bool:
-    """Tell whether a mention is three signs or fewer with a digit: a band of a chromosome, a lead, a vertebra."""
+    """Tell whether a mention is a band of a chromosome, or three signs or fewer with a digit: a lead, a vertebra."""
     return _CODE.fullmatch(mention) is not None
 
 
@@ -144,7 +144,10 @@ class Names:
         ):
             # "order" is no disorder of sorting, "imprinting" no finding.
             return None
-        return Hit((Place(start, end),), mention, *closest)
+        # Words of one root are asked as the name that they make.
+        is_derived = closest[1] == Level.ROOTS and len(roots) > 1
+        asked = self.index.strings[closest[0]] if is_derived else mention
+        return Hit((Place(start, end),), asked, *closest)
 
     def _closest(
         self, rows: int | tuple[int, ...], spoken: Sequence[str], mention: str, is_joined: bool
@@ -172,7 +175,7 @@ class Names:
         for items in _joined(tokens):
             first = items[0]
             for place, item in enumerate(items):
-                own = [item[-size:] for size in range(1, MOST_SHARED + 1)] if place == 0 else [item]
+                own = [item[-size:] for size in range(1, MOST_SHARED + 1)]
                 for other in items[place + 1 :]:
                     for size in range(1, min(MOST_SHARED, len(other) - 1) + 1):
                         yield from self._made(text, own, other[-size:])
@@ -209,10 +212,12 @@ def _joined(tokens: Sequence[Token]) -> Iterator[list[list[Token]]]:
     items: list[list[Token]] = [[]]
     has_word = False
     for token in [*tokens, Token(0, 0, "", "|")]:
-        if token.joins == "|" or len(items) > MOST_ITEMS:
+        if token.joins == "|" or token.form in OUTSIDE or len(items) > MOST_ITEMS:
             if has_word and len(items) > 1 and all(items):
                 yield items
             items, has_word = [[]], False
+            if token.form in OUTSIDE:
+                continue
         if token.form in CONJUNCTIONS:
             # "short, broad and curved": the comma before "and" joins nothing more.
             has_word = True

@@ -144,6 +144,8 @@ _ROOT_ENDS = (
 )
 _ENDINGS = tuple(sorted(_ROOT_ENDS.split(), key=lambda ending: (-len(ending), ending)))
 _SHORTEST_ROOT = 5
+# Beginnings of words that terminologies and letters put for each other: "renal anomaly", "abnormality of the kidney".
+_ABNORMAL = ("abnormal", "anomal", "malform", "defect", "deformit")
 
 
 @functools.lru_cache(maxsize=MOST_FORMS)
@@ -154,6 +156,8 @@ def root(form: str) -> str:
         return word
     word = word.replace("ae", "e").replace("oe", "e").replace("our", "or")
     word = re.sub("plastic$", "plasia", word)
+    if word.startswith(_ABNORMAL):
+        return _ABNORMAL[0]
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_ROOT - 1:
             return word[: -len(ending)]
