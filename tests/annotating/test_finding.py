@@ -130,3 +130,9 @@ def test_a_point_after_a_title_ends_no_sentence():
         "New line",
         "Yes",
     ]
+
+
+def test_a_long_line_without_an_end_is_cut():
+    sentences = sentences_of("seizure and fever " * 1000)
+    assert max(len(one.tokens) for one in sentences) == 400
+    assert sum(len(one.tokens) for one in sentences) == 3000

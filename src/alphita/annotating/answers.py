@@ -46,6 +46,8 @@ class Answers:
         self._left_out = frozenset() if normalizer.filters is not None else left_out(normalizer.index)
         # None: screened out. Replaced when it is full.
         self._known: dict[str, Result | None] = {}
+        # By the row of the string.
+        self._named: dict[int, Candidate | None] = {}
 
     def judge(self, spans: Sequence[Span]) -> list[Candidate | None]:
         """Return what each span means, by candidates of the normalizer; None: nothing, or what is left out."""
@@ -87,14 +89,22 @@ class Answers:
 
         A name of one concept may be accepted; of a homonym, and of a borrowed name, the first is for review.
         """
-        return [self._named(one) for one in spans]
+        found: list[Candidate | None] = []
+        for one in spans:
+            if one.hit is None or one.hit.level == Level.ROOTS:
+                found.append(None)
+                continue
+            if one.hit.row not in self._named:
+                self._named[one.hit.row] = self._name(one, one.hit.row)
+            named = self._named[one.hit.row]
+            found.append(None if named is None else named._replace(pieces=one.pieces, asked=one.asked))
+        return found
 
-    def _named(self, span: Span) -> Candidate | None:
-        if span.hit is None or span.hit.level == Level.ROOTS:
-            return None
+    def _name(self, span: Span, string: int) -> Candidate | None:
+        """Return what the string of a row names, in the place of a span."""
         index = self.normalizer.index
         segment = index.segment
-        terms = list(range(int(segment.offsets[span.hit.row]), int(segment.offsets[span.hit.row + 1])))
+        terms = list(range(int(segment.offsets[string]), int(segment.offsets[string + 1])))
         if self.normalizer.filters is not None:
             terms = [term for term in terms if self._allowed[int(segment.term_concept[term])]]
         if not terms:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+
 from alphita.annotating.function_words import CONJUNCTIONS
 from alphita.annotating.spans import Modifier
 from alphita.annotating.tokens import Sentence, bare
@@ -46,10 +48,10 @@ def modifiers_of(text: str, sentence: Sentence, start: int, end: int) -> tuple[M
         end: the character behind its last.
     """
     tokens = sentence.tokens
-    inside = [place for place, token in enumerate(tokens) if token.start < end and token.end > start]
-    if not inside:
+    first = bisect_right(tokens, start, key=lambda token: token.end)
+    last = bisect_left(tokens, end, key=lambda token: token.start) - 1
+    if first > last:
         return ()
-    first, last = inside[0], inside[-1]
     low = first
     while low > max(0, first - BEFORE) and not tokens[low].joins and tokens[low - 1].form not in CONJUNCTIONS:
         low -= 1

@@ -9,7 +9,7 @@ all of the one lies within the parts of the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from alphita.annotating.spans import Place
@@ -61,6 +61,24 @@ class Candidate(NamedTuple):
 
 def settle(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates of one sentence that stand, by their place."""
+    return [one for some in _touching(candidates) for one in _settled(some)]
+
+
+def _touching(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    """Yield the candidates in groups, from left to right: what overlaps is in one group."""
+    group: list[Candidate] = []
+    end = 0
+    for one in sorted(candidates, key=lambda one: one.start):
+        if group and one.start >= end:
+            yield group
+            group = []
+        end = max(end, one.end) if group else one.end
+        group.append(one)
+    if group:
+        yield group
+
+
+def _settled(candidates: Sequence[Candidate]) -> list[Candidate]:
     ordered = sorted(candidates, key=_rank)
     standing: list[Candidate] = []
     for one in ordered:

@@ -32,6 +32,8 @@ _SHORT_WORDS = (
 )
 _SHORTENED = frozenset(_SHORT_WORDS.split())
 MOST_FORMS = 1 << 18
+# A longer run of words is cut, so that the work on a sentence stays small.
+MOST_TOKENS = 400
 
 
 class Token(NamedTuple):
@@ -102,11 +104,14 @@ def sentences_of(text: str) -> list[Sentence]:
 
     A sentence ends at a full stop, a question or exclamation mark that is followed by space, and at the end of a
     paragraph, of a list's item or of a line that the next does not go on. A semicolon ends none.
+    Longer ones are cut at `MOST_TOKENS` words.
     """
     found: list[Sentence] = []
     some: list[Token] = []
     for token in tokens_of(text):
-        if some and token.joins == "|" and _ends(text, some[-1], token):
+        is_end = token.joins == "|" and some and _ends(text, some[-1], token)
+        # Parts of one word stay together.
+        if is_end or (len(some) >= MOST_TOKENS and token.start > some[-1].start):
             found.append(_sentence(some))
             some = []
         some.append(token)
