@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from FastHPOCR.cr.CRIndexKB import CRIndexKB  # type: ignore[import-not-found]
-from FastHPOCR.HPOAnnotator import HPOAnnotator  # type: ignore[import-not-found]
-from FastHPOCR.IndexHPO import IndexHPO  # type: ignore[import-not-found]
+from FastHPOCR.cr.CRIndexKB import CRIndexKB
+from FastHPOCR.HPOAnnotator import HPOAnnotator
+from FastHPOCR.IndexHPO import IndexHPO
 
 
 class _Clusters:
