@@ -26,15 +26,16 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from alphita.errors import InputError
-from alphita.training.text.definition_data import TRAINED, TextTraining, read, some_of
+from alphita.training.text.definition_data import TRAINED, Data, TextTraining, read, some_of
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.engine.run import Run
     from alphita.training.terms.batches import Batch
+    from alphita.training.text.definition_pairs import HardNegatives
 
 CITATION = "Alphita, https://github.com/alphita/alphita; of the parts: see the recipes biolord, sapbert, coder_pp."
 # Strings whose nearness is kept are drawn from so many, which the base encodes once.
@@ -103,11 +104,12 @@ def train(
     from alphita.index.learning import held_back_of
     from alphita.objectives.kept_nearness import kept_nearness
     from alphita.training.engine import runs
-    from alphita.training.engine.loop import Length
     from alphita.training.engine.phases import Phase
-    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.engine.plan import Length
+    from alphita.training.engine.run import CLEANED, Run
+    from alphita.training.terms.batches import TermSteps
     from alphita.training.terms.near_names import NearNames
-    from alphita.training.text.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
+    from alphita.training.text.definition_pairs import DefinitionPairs, contrast_of
 
     # Data: pairs of a name and a text, texts of siblings, names that lie near, and strings with the base's vectors.
     data = read(
@@ -117,24 +119,19 @@ def train(
         rejects=None if dry_run else runs.beside(out, ".rejects.csv"),
         held_back=held_back_of(terminology) if config.hold_back else frozenset(),
     )
-    run = SentenceRun("alphita", Phase("trained", out, resume, force, dry_run), config, encoder, data.facts)
+    run = Run("alphita", Phase("trained", out, resume, force, dry_run), config, encoder)
+    run.begin(**CLEANED, **data.facts)
     if run.done is not None:
         return run.done
-    names, texts = data.names, data.texts
-    hard = None
-    if config.hard_negatives:
-        try:
-            hard = HardNegatives(terminology, texts.concepts, count=config.hard_negatives, held_out=data.held_out)
-        except InputError as error:
-            run.say(f"trained without hard negatives: {error.problem}")
-    near = None
+    names, texts, near = data.names, data.texts, None
+    hard = _siblings(run, config, data)
     if config.mined:
         near = NearNames(
             terminology, names, run.work / "mined", every=config.mine_every, checkpoint_every=config.checkpoint_every
         )
     pairs = DefinitionPairs(names, texts, batch=config.batch, seed=config.seed, hard=hard, near=near)
     strings = [*names.strings, *texts.strings]
-    kept = _keep(run, strings, config, dry_run=dry_run)
+    kept = _keep(run, strings, config)
 
     def draw(number: int) -> Batch:
         batch = pairs.batch(number)
@@ -154,16 +151,14 @@ def train(
         if dry_run:
             near.guess()
         else:
-            run.one_by_one(lambda: near.mine(step, run.encoder))
+            run.ranks.one_by_one(lambda: near.mine(step, run.encoder))
 
     return run.fit(
-        strings,
-        draw,
-        loss,
-        Length.of(config.steps, config.warmup_steps, config.learning_rate),
-        names=names,
-        dev=data.dev,
-        sizes=data.told(),
+        TermSteps.of(run, strings, draw, loss),
+        data.told(),
+        length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
+        evaluate=names.dev,
+        final=data.dev,
         before_step=mine if near else None,
         fence=config.mine_every if near else 0,
     )
@@ -194,14 +189,28 @@ class _Kept:
         return replace(batch, terms=terms, arrays=arrays, rows=batch.rows + self.rows)
 
 
-def _keep(run: SentenceRun, strings: list[str], config: Config, *, dry_run: bool) -> _Kept | None:
+def _siblings(run: Run, config: Config, data: Data) -> HardNegatives | None:
+    """Return what draws the texts of siblings; None if the config wants none, or the graph has none."""
+    from alphita.training.text.definition_pairs import HardNegatives
+
+    if not config.hard_negatives:
+        return None
+    concepts = data.texts.concepts
+    try:
+        return HardNegatives(data.terminology, concepts, count=config.hard_negatives, held_out=data.held_out)
+    except InputError as error:
+        run.say(f"trained without hard negatives: {error.problem}")
+        return None
+
+
+def _keep(run: Run, strings: list[str], config: Config) -> _Kept | None:
     """Draw the strings whose nearness is kept and encode them by the base; None if the config keeps none."""
     places = np.sort(np.random.default_rng([config.seed, 20]).permutation(len(strings))[:KEPT])
     rows = min(config.keep_rows, len(places))
     if rows < 2 or config.mu == 0:
         return None
     base = np.zeros((len(places), run.encoder.dim), np.float32)
-    if not dry_run:
+    if not run.phase.dry_run:
         run.say(f"{len(places):,} strings are encoded by the base, to keep how near they are")
         base = run.encoder.encode([config.base_prefix + strings[place] for place in places.tolist()]).astype(np.float32)
         base -= base.mean(axis=0) * config.centred

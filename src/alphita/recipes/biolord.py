@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.engine.loop import Length
     from alphita.training.engine.phases import Phase
+    from alphita.training.engine.plan import Length
 
 CITATION = (
     "F. Remy, K. Demuynck, T. Demeester. BioLORD-2023: semantic textual representations fusing large language models "
@@ -153,10 +153,12 @@ class Config(AdaptedTraining):
 def adapt(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict[str, float]:
     """Train `encoder` on all scored sets, a batch of one after a batch of another; return the last figures."""
     from alphita.objectives.scored_pairs import scored_pairs, triples
-    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.engine.run import CLEANED, Run
     from alphita.training.sentences.tasks import SentenceTasks
+    from alphita.training.terms.batches import TermSteps
 
-    run = SentenceRun("biolord", phase, config, encoder, data.facts)
+    run = Run("biolord", phase, config, encoder)
+    run.begin(**CLEANED, **data.facts)
     if run.done is not None:
         return run.done
     tasks = SentenceTasks(data.sets, rows=config.adapt_batch, seed=config.seed, turns=config.adapt_turns)
@@ -169,12 +171,10 @@ def adapt(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict
         return {"loss": triples(premise, entailed, contradicted, premise=given["premise"])}
 
     return run.fit(
-        tasks.strings,
-        tasks.batch,
-        loss,
-        _length(config, tasks.batches, config.adapt_epochs, config.adapt_learning_rate),
-        dev=data.dev,
-        sizes=f"sentences: {len(tasks.strings):,} of {len(data.sets)} sets; an epoch is {tasks.batches:,} batches",
+        TermSteps.of(run, tasks.strings, tasks.batch, loss),
+        f"sentences: {len(tasks.strings):,} of {len(data.sets)} sets; an epoch is {tasks.batches:,} batches",
+        length=_length(config, tasks.batches, config.adapt_epochs, config.adapt_learning_rate),
+        final=data.dev,
     )
 
 
@@ -183,10 +183,12 @@ def adapt(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict
 
 def contrast(config: Config, data: Data, encoder: str | Path, phase: Phase) -> dict[str, float]:
     """Train `encoder` to tell each name's text from those of other concepts; return the last figures."""
-    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.engine.run import CLEANED, Run
+    from alphita.training.terms.batches import TermSteps
     from alphita.training.text.definition_pairs import DefinitionPairs, HardNegatives, contrast_of
 
-    run = SentenceRun("biolord", phase, config, encoder, data.facts)
+    run = Run("biolord", phase, config, encoder)
+    run.begin(**CLEANED, **data.facts)
     if run.done is not None:
         return run.done
     names, texts, hard = data.names, data.texts, None
@@ -198,13 +200,11 @@ def contrast(config: Config, data: Data, encoder: str | Path, phase: Phase) -> d
         return contrast_of(vectors, given, temperature=config.temperature, symmetric=config.symmetric)
 
     return run.fit(
-        [*names.strings, *texts.strings],
-        pairs.batch,
-        loss,
-        _length(config, pairs.pairs / config.batch, config.epochs, config.learning_rate),
-        names=names,
-        dev=data.dev,
-        sizes=data.told(),
+        TermSteps.of(run, [*names.strings, *texts.strings], pairs.batch, loss),
+        data.told(),
+        length=_length(config, pairs.pairs / config.batch, config.epochs, config.learning_rate),
+        evaluate=names.dev,
+        final=data.dev,
     )
 
 
@@ -239,8 +239,9 @@ def distil(
     """Train `encoder` to predict the targets in `folder` through a head drawn by `seed`; return the last figures."""
     from alphita.objectives.multi_similarity import unit
     from alphita.objectives.regression import regression
-    from alphita.training.sentences.run import SentenceRun
+    from alphita.training.engine.run import CLEANED, Run
     from alphita.training.terms import concept_targets
+    from alphita.training.terms.batches import TermSteps
     from alphita.training.terms.distillation import ProjectionHead
 
     every = data.variants()
@@ -248,7 +249,8 @@ def distil(
     if not phase.dry_run:
         made = concept_targets.read(folder)
         values, hashed = made.values, artefact.hash_file(folder / "values.npy")
-    run = SentenceRun("biolord", phase, config, encoder, {**data.facts, "targets": hashed}, seed=seed)
+    run = Run("biolord", phase, config, encoder, seed=seed)
+    run.begin(**CLEANED, **data.facts, targets=hashed)
     if run.done is not None:
         return run.done
     owners = np.concatenate([every.named, every.defined])
@@ -261,14 +263,12 @@ def distil(
         return {"loss": regression(head(unit(vectors[given["place"]])), given["target"])}
 
     return run.fit(
-        [*every.names, *every.texts],
-        drawn.batch,
-        loss,
-        _length(config, len(owners) / config.distil_batch, config.distil_epochs, config.distil_learning_rate),
+        TermSteps.of(run, [*every.names, *every.texts], drawn.batch, loss),
+        f"names: {len(every.names):,} of {every.n:,} concepts; definitions: {len(every.texts):,}",
+        length=_length(config, len(owners) / config.distil_batch, config.distil_epochs, config.distil_learning_rate),
         modules={"head": head},
-        names=data.names,
-        dev=data.dev,
-        sizes=f"names: {len(every.names):,} of {every.n:,} concepts; definitions: {len(every.texts):,}",
+        evaluate=data.names.dev,
+        final=data.dev,
     )
 
 
@@ -387,7 +387,6 @@ def _check_later_phases(config: Config, data: Data, teacher: str | None, members
 
 def _length(config: Config, batches: float, epochs: float, learning_rate: float) -> Length:
     """Return how long a phase trains: `steps`, or its epochs of `batches` batches; 5% of it are warm-up."""
-    from alphita.training.engine.loop import Length
-    from alphita.training.sentences.run import steps_of
+    from alphita.training.engine.plan import Length, steps_of
 
     return Length.of(config.steps or steps_of(batches, epochs, config.accumulation), config.warmup_steps, learning_rate)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.terms.batches import Batch
+    from alphita.training.terms.batches import Batch, BatchLoss
 
 CITATION = (
     "Z. Yuan, Z. Zhao, H. Sun, J. Li, F. Wang, S. Yu. CODER: Knowledge-infused cross-lingual medical term embedding "
@@ -123,16 +123,14 @@ def train(
     Returns:
         The last logged figures.
     """
-    from alphita.objectives.multi_similarity import term_term
-    from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
-    from alphita.objectives.transe import RelationVectors
-    from alphita.objectives.transe_similarity import transe_similarity
-    from alphita.training.terms.batches import Batch
-    from alphita.training.terms.run import TermRun
+    from alphita.training.engine.phases import Phase
+    from alphita.training.engine.run import Run
+    from alphita.training.terms.batches import Batch, TermSteps
+    from alphita.training.terms.run import begin
     from alphita.training.terms.triples import KnownTriples, TripleSampler, usable_triples
 
-    run = TermRun("coder", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run)
-    names = run.names
+    run = Run("coder", Phase("", out, resume, force, dry_run), config, encoder)
+    names, held_out = begin(run, terminology, split)
 
     # Data: the triples between named concepts, and batches of them, each end under some of its names.
     labels = relation_labels(terminology.relation_labels, inverse=config.inverse_relations)
@@ -142,7 +140,7 @@ def train(
         len(terminology.relation_labels),
         inverse=config.inverse_relations,
         least_head_names=config.least_head_names,
-        held_out=run.held_out,
+        held_out=held_out,
     )
     sampler = TripleSampler(triples, names.offsets, k=config.k, m=config.m, seed=config.seed, weights=names.weights)
     known = KnownTriples(triples) if config.known_triples else None
@@ -161,14 +159,37 @@ def train(
             arrays["known"] = known.matrix(drawn.head, drawn.relation, drawn.tail)
         return Batch(terms, arrays, rows=2 * config.k)
 
-    # Objective: L = L_MS + mu L_MS_rel.
-    relations: torch.nn.Module
+    # Loop, and the model: a folder that SentenceTransformer opens; M_r and the log lie beside.
+    relations, loss = objective(config, len(labels), run.encoder.dim)
+    return run.fit(
+        TermSteps.of(run, names.strings, draw, loss),
+        names.told(),
+        modules={"relations": relations} if config.mu > 0 else {},
+        evaluate=names.dev,
+        fields={"relation_labels": labels},
+    )
+
+
+def objective(config: Config, relations: int, dim: int) -> tuple[torch.nn.Module, BatchLoss]:
+    """Return what holds the relations, M_r or r of each, and the loss of a batch, L = L_MS + mu L_MS_rel.
+
+    Args:
+        config: the settings.
+        relations: how many there are.
+        dim: numbers in a vector.
+    """
+    from alphita.objectives.multi_similarity import term_term
+    from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
+    from alphita.objectives.transe import RelationVectors
+    from alphita.objectives.transe_similarity import transe_similarity
+
+    held: torch.nn.Module
     relation_loss_of: Any
     if config.relation_similarity == "cosine":
-        relations = RelationMatrices(len(labels), run.encoder.dim, kind=config.relation_matrix, rank=config.rank)
+        held = RelationMatrices(relations, dim, kind=config.relation_matrix, rank=config.rank)
         relation_loss_of = term_relation_term
     else:
-        relations, relation_loss_of = RelationVectors(len(labels), run.encoder.dim), transe_similarity
+        held, relation_loss_of = RelationVectors(relations, dim), transe_similarity
 
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         e = distinct[given["place"]]
@@ -188,7 +209,7 @@ def train(
             given["relation"],
             e[config.k :],
             given["tail"],
-            relations,
+            held,
             known=given.get("known"),
             alpha=config.alpha_rel,
             beta=config.beta_rel,
@@ -199,6 +220,4 @@ def train(
         total = term_loss + config.mu * relation_loss
         return {"loss": total, "term_loss": term_loss, "relation_loss": relation_loss}
 
-    # Loop, and the model: a folder that SentenceTransformer opens; M_r and the log lie beside.
-    modules = {"relations": relations} if config.mu > 0 else {}
-    return run.fit(draw, loss, modules=modules, fields={"relation_labels": labels})
+    return held, loss

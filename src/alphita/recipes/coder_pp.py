@@ -97,14 +97,14 @@ def train(
         InputError: no concept of the terminology has several names.
     """
     from alphita.objectives.multi_similarity import multi_similarity, unit
-    from alphita.training.terms.batches import Batch
+    from alphita.training.engine.phases import Phase
+    from alphita.training.engine.run import Run
+    from alphita.training.terms.batches import Batch, TermSteps
     from alphita.training.terms.mining import AnchorSampler, Meanings, MinedNeighbours, oldest_needed
-    from alphita.training.terms.run import TermRun
+    from alphita.training.terms.run import begin
 
-    run = TermRun(
-        "coder_pp", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run
-    )
-    names = run.names
+    run = Run("coder_pp", Phase("", out, resume, force, dry_run), config, encoder)
+    names, _ = begin(run, terminology, split)
 
     # Data: anchors, their nearest names, and other names of their concepts.
     sampler = AnchorSampler(
@@ -129,7 +129,7 @@ def train(
             weights_of_start = run.encoder
             run.say(f"step {step:,}: mining the nearest names")
         needed_from = oldest_needed(step, config.refresh_every, config.checkpoint_every)
-        run.one_by_one(lambda: mined.refresh(start, anchors, weights_of_start, needed_from=needed_from))
+        run.ranks.one_by_one(lambda: mined.refresh(start, anchors, weights_of_start, needed_from=needed_from))
 
     def draw(number: int) -> Batch:
         anchors = sampler.anchors(number)
@@ -157,4 +157,5 @@ def train(
         }
 
     # Loop, and the model.
-    return run.fit(draw, loss, before_step=mine, fence=config.refresh_every)
+    steps = TermSteps.of(run, names.strings, draw, loss)
+    return run.fit(steps, names.told(), evaluate=names.dev, before_step=mine, fence=config.refresh_every)

@@ -20,8 +20,9 @@ Deviations from the paper:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.terms.batches import Batch
+    from alphita.training.terms.batches import Batch, BatchLoss
 
 CITATION = (
     "Z. Yuan, Z. Zhao, S. Yu. CODER: Knowledge infused cross-lingual medical term embedding for term normalization. "
@@ -100,19 +101,18 @@ def train(
         InputError: the terminology has no relations, no concepts of several names, or no semantic types though they
             are asked for.
     """
-    from alphita.objectives.multi_similarity import term_term
-    from alphita.objectives.semantic_type import SemanticTypeHead, semantic_type
-    from alphita.objectives.transe import RelationVectors, transe_margin
-    from alphita.training.terms.batches import Batch
+    from alphita.objectives.semantic_type import SemanticTypeHead
+    from alphita.objectives.transe import RelationVectors
+    from alphita.training.engine.phases import Phase
+    from alphita.training.engine.run import Run
+    from alphita.training.terms.batches import Batch, TermSteps
     from alphita.training.terms.name_groups import NameGroupSampler
-    from alphita.training.terms.run import TermRun
+    from alphita.training.terms.run import begin
     from alphita.training.terms.semantic_types import SemanticTypes
     from alphita.training.terms.triples import KnownTriples, usable_triples
 
-    run = TermRun(
-        "coder_transe", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run
-    )
-    names = run.names
+    run = Run("coder_transe", Phase("", out, resume, force, dry_run), config, encoder)
+    names, held_out = begin(run, terminology, split)
 
     # Data: triples between named concepts, in groups of names, with corrupted tails.
     labels = relation_labels(terminology.relation_labels, inverse=config.inverse_relations)
@@ -121,7 +121,7 @@ def train(
         names.offsets,
         len(terminology.relation_labels),
         inverse=config.inverse_relations,
-        held_out=run.held_out,
+        held_out=held_out,
     )
     sampler = NameGroupSampler(
         triples,
@@ -145,12 +145,26 @@ def train(
             arrays["types"] = types.matrix(concept)
         return Batch(terms, arrays, rows=len(rows))
 
-    # Objective: L = L_MS + mu L_TransE (+ weight L_sty).
+    # Loop, and the model: a folder that SentenceTransformer opens; r, W and b and the log lie beside.
     modules: dict[str, torch.nn.Module] = {}
     if config.mu > 0:
-        modules["relations"] = relations = RelationVectors(len(labels), run.encoder.dim)
+        modules["relations"] = RelationVectors(len(labels), run.encoder.dim)
     if types is not None:
-        modules["semantic_types"] = type_head = SemanticTypeHead(run.encoder.dim, len(types.names))
+        modules["semantic_types"] = SemanticTypeHead(run.encoder.dim, len(types.names))
+    return run.fit(
+        TermSteps.of(run, names.strings, draw, objective(config, modules)),
+        names.told(),
+        modules=modules,
+        evaluate=names.dev,
+        fields={"relation_labels": labels, "semantic_types": types.names if types is not None else []},
+    )
+
+
+def objective(config: Config, modules: Mapping[str, Any]) -> BatchLoss:
+    """Return the loss of a batch, L = L_MS + mu L_TransE (+ weight L_sty); `modules` are those that train."""
+    from alphita.objectives.multi_similarity import term_term
+    from alphita.objectives.semantic_type import semantic_type
+    from alphita.objectives.transe import transe_margin
 
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         e = distinct[given["place"]]
@@ -164,17 +178,15 @@ def train(
             mining=config.mining,
         )
         scalars = {"term_loss": term_loss}
-        if config.mu > 0:
+        if "relations" in modules:
             head, tail, corrupted = e.chunk(3)
             scalars["transe_loss"] = transe_margin(
-                head, given["relation"], tail, corrupted, relations, margin=config.margin
+                head, given["relation"], tail, corrupted, modules["relations"], margin=config.margin
             )
             total = total + config.mu * scalars["transe_loss"]
-        if types is not None:
-            scalars["type_loss"] = semantic_type(e, given["types"], type_head)
+        if "semantic_types" in modules:
+            scalars["type_loss"] = semantic_type(e, given["types"], modules["semantic_types"])
             total = total + config.semantic_type_weight * scalars["type_loss"]
         return {"loss": total, **scalars}
 
-    # Loop, and the model: a folder that SentenceTransformer opens; r, W and b and the log lie beside.
-    fields = {"relation_labels": labels, "semantic_types": types.names if types is not None else []}
-    return run.fit(draw, loss, modules=modules, fields=fields)
+    return loss

@@ -94,10 +94,10 @@ def train(
     from alphita.objectives.multi_similarity import unit
     from alphita.objectives.regression import regression
     from alphita.training.engine import ranks, teachers
-    from alphita.training.engine.loop import Length
     from alphita.training.engine.phases import Phase
-    from alphita.training.sentences.run import SentenceRun
-    from alphita.training.terms.batches import Batch
+    from alphita.training.engine.plan import Length
+    from alphita.training.engine.run import CLEANED, Run
+    from alphita.training.terms.batches import Batch, TermSteps
     from alphita.training.text.masked_steps import SequenceBatches
 
     if not listed(config.teachers):
@@ -107,12 +107,13 @@ def train(
     opened = [
         TermEncoder.load(name, precision=config.precision, device=ranks.device()) for name in listed(config.teachers)
     ]
-    facts = {
-        "terminology": terminology.content_hash,
-        "split": split.hash if split else None,
-        "teachers": [teacher.content_hash for teacher in opened],
-    }
-    run = SentenceRun("ensemble", Phase("distilled", out, resume, force, dry_run), config, encoder, facts)
+    run = Run("ensemble", Phase("distilled", out, resume, force, dry_run), config, encoder)
+    run.begin(
+        **CLEANED,
+        terminology=terminology.content_hash,
+        split=split.hash if split else None,
+        teachers=[teacher.content_hash for teacher in opened],
+    )
     if run.done is not None:
         return run.done
     for teacher in opened:
@@ -121,7 +122,7 @@ def train(
     if not dry_run:
         folders = [run.work / f"teacher{number}" for number in range(len(opened))]
         for teacher, folder in zip(opened, folders, strict=True):
-            run.one_by_one(partial(teachers.encode, teacher, data.strings, folder, unit=True))
+            run.ranks.one_by_one(partial(teachers.encode, teacher, data.strings, folder, unit=True))
         sample = np.sort(np.random.default_rng([config.seed, 22]).permutation(len(data.strings))[:TURNED_BY])
         own = neighbours.unit(run.encoder.encode([data.strings[row] for row in sample.tolist()]))
         targets = mean_of([teachers.read(folder) for folder in folders], sample, own)
@@ -136,12 +137,10 @@ def train(
         return {"loss": regression(unit(vectors), given["target"])}
 
     return run.fit(
-        data.strings,
-        draw,
-        loss,
-        Length.of(config.steps, config.warmup_steps, config.learning_rate),
-        names=data.names,
-        sizes=data.told(),
+        TermSteps.of(run, data.strings, draw, loss),
+        data.told(),
+        length=Length.of(config.steps, config.warmup_steps, config.learning_rate),
+        evaluate=data.names.dev,
     )
 
 

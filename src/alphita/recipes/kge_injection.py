@@ -110,8 +110,8 @@ def train(
             is neither BERT nor RoBERTa, has entities injected already, or lacks the layer.
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
-    from alphita.training.engine.loop import Length
     from alphita.training.engine.phases import Phase
+    from alphita.training.engine.plan import Length
     from alphita.training.mentions.injection_run import Injecting, inject_entities
 
     return inject_entities(

@@ -88,8 +88,8 @@ def train(
             have no sequences; the encoder cannot be injected, or is already; no concept has two names or contexts.
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
-    from alphita.training.engine.loop import Length
     from alphita.training.engine.phases import Phases
+    from alphita.training.engine.plan import Length
     from alphita.training.mentions.injection_run import Injecting, inject_entities
     from alphita.training.mentions.margin_phase import train_margins
 

@@ -87,18 +87,19 @@ def train(
         InputError: no concept of the terminology has several names.
     """
     from alphita.objectives.triplet_mining import mined_term_term
-    from alphita.training.terms.batches import Batch
-    from alphita.training.terms.run import TermRun
+    from alphita.training.engine.phases import Phase
+    from alphita.training.engine.run import Run
+    from alphita.training.terms.batches import Batch, TermSteps
+    from alphita.training.terms.run import begin
     from alphita.training.terms.synonym_pairs import PairSampler
 
-    run = TermRun(
-        "sapbert", config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run
-    )
+    run = Run("sapbert", Phase("", out, resume, force, dry_run), config, encoder)
+    names, _ = begin(run, terminology, split)
 
     # Data: pairs of synonyms.
-    sampler = PairSampler(run.names.offsets, pairs=config.pairs, most=config.most_pairs, seed=config.seed)
+    sampler = PairSampler(names.offsets, pairs=config.pairs, most=config.most_pairs, seed=config.seed)
     run.say(
-        f"training on {len(run.names.strings):,} names and {sampler.pairs:,} pairs; an epoch is "
+        f"training on {len(names.strings):,} names and {sampler.pairs:,} pairs; an epoch is "
         f"{sampler.pairs / config.pairs / config.accumulation:,.1f} steps"
     )
 
@@ -121,4 +122,4 @@ def train(
         }
 
     # Loop, and the model.
-    return run.fit(draw, loss)
+    return run.fit(TermSteps.of(run, names.strings, draw, loss), names.told(), evaluate=names.dev)

@@ -17,7 +17,7 @@ from alphita.training.engine.loop import MicroSteps
 
 if TYPE_CHECKING:
     from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import LoopPlan
+    from alphita.training.engine.plan import LoopPlan
     from alphita.training.engine.ranks import Ranks
 
 TRIALS = 4

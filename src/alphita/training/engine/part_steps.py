@@ -67,6 +67,10 @@ class PartSteps(ABC, Generic[T]):
         raise AlphitaError(self._remedy(ready))
 
     @abstractmethod
+    def names(self, number: int) -> list[str]:
+        """See `loop.MicroSteps`."""
+
+    @abstractmethod
     def _make(self, number: int) -> T:
         """Return batch `number`; called in another thread."""
 

@@ -24,7 +24,7 @@ class Phase:
     """One phase: where its model goes and how it begins.
 
     Attributes:
-        name: e.g. "contrasted".
+        name: e.g. "contrasted"; "" where the run is one, and its manifest tells of no phases.
         out: the model folder to create.
         resume: go on with unfinished work on it.
         force: replace an existing model.

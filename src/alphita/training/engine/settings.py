@@ -9,6 +9,8 @@ from pydantic import Field, field_validator
 import alphita.config
 from alphita.terminology import languages
 
+# Artefacts and files go by their hashes: where they lie may change until the run goes on.
+BY_HASH = ("corpus", "mentions", "graph")
 # What does not decide the weights (but for rounding, and parts for the draws of dropout): a run may be resumed with
 # others of these.
 ENGINE_ONLY = ("tokens_at_once", "log_every", "tensorboard", "checkpoint_every")
@@ -62,7 +64,7 @@ class TermTraining(alphita.config.Config):
 
 def decisive(config: TermTraining) -> dict[str, Any]:
     """Return the settings that decide the weights: a run is gone on with only under the same ones."""
-    found = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY}
+    found = {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY + BY_HASH}
     if not found.get("noise"):
         found.pop("noise", None)  # runs that were begun before there was noise go on
     return found

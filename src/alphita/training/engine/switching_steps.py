@@ -94,10 +94,10 @@ class SwitchingSteps:
         place, own = self._of(number)
         return {"tokens": self._both[place].sizes(own)["tokens"]}
 
-    def of_kind(self, number: int) -> tuple[bool, int]:
-        """Return whether micro-batch `number` is of the other kind, and its number within its kind."""
+    def names(self, number: int) -> list[str]:
+        """See `loop.MicroSteps`."""
         place, own = self._of(number)
-        return bool(place), own
+        return self._both[place].names(own)
 
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         """Add `share` times the gradient of micro-batch `number`; return its scalars."""

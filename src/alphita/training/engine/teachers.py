@@ -22,6 +22,7 @@ from alphita.index import neighbours
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
+    from alphita.training.engine.ranks import Ranks
 
 FILE, NOTE = "teacher.npy", "teacher.json"
 AT_ONCE = 8192
@@ -106,6 +107,16 @@ def read(work: Path) -> NDArray[np.float32]:
     """Return the vectors that `encode` made in `work`, (n, d), as a memory map."""
     found: NDArray[np.float32] = np.load(work / FILE, mmap_mode="r")
     return found
+
+
+def taught(
+    teacher: TermEncoder, strings: Sequence[str], work: Path, ranks: Ranks, *, unit: bool
+) -> NDArray[np.float32]:
+    """Return the teacher's vectors of all strings, (n, d), made by the first process in `work`: see `encode`."""
+    if ranks.first:
+        encode(teacher, strings, work, unit=unit)
+    ranks.wait()
+    return read(work)
 
 
 def seconds(teacher: TermEncoder, strings: Sequence[str]) -> float:

@@ -7,25 +7,19 @@ It opens encoder and data, puts the injection into the encoder, trains it by L_M
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from alphita.encoder import flat_bert
-from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert, check_layer
 from alphita.encoder.injecting import inject
 from alphita.errors import InputError
-from alphita.progress import say
-from alphita.training.engine import dry_run, ranks, runs
-from alphita.training.engine.forward import TermForward
-from alphita.training.engine.loop import Length, LoopPlan, fit
-from alphita.training.engine.phases import Phase, manifest_fields
-from alphita.training.engine.settings import TermTraining, decisive
+from alphita.training.engine.run import Run
 from alphita.training.mentions import injection_data
 from alphita.training.mentions.injection_steps import InjectionSteps, linking_accuracy
 from alphita.training.text.masked_language import NAME, MaskedLanguageHead, masking_of
@@ -33,10 +27,15 @@ from alphita.training.text.masked_steps import SequenceBatches
 from alphita.training.text.tokenizer import open_tokenizer
 
 if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita.training.engine.phases import Phase
+    from alphita.training.engine.plan import Length
+    from alphita.training.engine.settings import TermTraining
     from alphita.training.mentions.injection_data import LinkedMentions
 
+Int64 = NDArray[np.int64]
 DEV = 32
 """Which stream of random numbers chooses the dev sequences."""
 
@@ -95,137 +94,89 @@ def inject_entities(
         UsageError: the model exists already, or there is unfinished work, and neither flag is given; or a setting is
             out of range.
     """
-    processes = ranks.connect()
-
-    def tell(text: str) -> None:
-        if processes.first:
-            say(text)
-
     # The encoder, still plain.
-    torch.manual_seed(config.seed)
-    trained = TermEncoder.load(
-        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
-    )
-    forward = TermForward(trained, precision=config.precision, dropout=config.dropout)
-    dry_run.check_encoder(forward)
-    if isinstance(trained.module.model, InjectedBert):
-        raise InputError("the encoder has entities injected already", file=trained.folder, remedy="give a plain one")
-    check_layer(trained.module.model, settings.layer or 1)
+    run = Run(recipe, phase, config, encoder, label=recipe)
+    trained: Any = run.encoder.module.model
+    if isinstance(trained, InjectedBert):
+        raise InputError(
+            "the encoder has entities injected already", file=run.encoder.folder, remedy="give a plain one"
+        )
+    check_layer(trained, settings.layer or 1)
 
     # Data.
-    data = injection_data.read(settings.mentions, settings.graph, terminology, trained.tokenizer_hash, split=split)
-    _check_lengths(data, trained)
+    data = injection_data.read(settings.mentions, settings.graph, terminology, run.encoder.tokenizer_hash, split=split)
+    _check_lengths(data, run.encoder)
     if split is not None:
-        tell(f"held out by the split: {len(split.cleaned):,} strings")
+        run.say(f"held out by the split: {len(split.cleaned):,} strings")
     for line in data.lines():
-        tell(line)
-    deciding = {key: value for key, value in decisive(config).items() if key not in ("mentions", "graph")}
-    facts = {
-        "recipe": recipe,
-        "phase": phase.name,
-        "config": deciding,
-        "seed": config.seed,
-        "encoder": trained.content_hash,
-        "terminology": terminology.content_hash,
-        "split": split.hash if split else None,
-        **data.made_of,
-    }
-    work = runs.folder(phase.out)
-    done = phase.finished(runs.fingerprint(facts))
-    if processes.first and not phase.dry_run:
-        if done is not None:
-            # What a kill between the model's saving and this left there.
-            shutil.rmtree(work, ignore_errors=True)
-        else:
-            runs.check(phase.out, resume=phase.resume, force=phase.force)
-    processes.wait()
-    if done is not None:
-        return done
-    shuffled = np.random.default_rng([config.seed, DEV]).permutation(len(data.mentions.sequences))
-    dev, rows = np.sort(shuffled[: settings.dev_sequences]), np.sort(shuffled[settings.dev_sequences :])
-    if not len(rows):
-        raise InputError(
-            f"all {len(dev):,} sequences are held out to score with",
-            file=data.mentions.path,
-            field="dev_sequences",
-            value=settings.dev_sequences,
-            remedy="hold out fewer, or give a larger corpus",
-        )
+        run.say(line)
+    run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **data.made_of)
+    if run.done is not None:
+        return run.done
+    dev, rows = _hold_out(data, settings.dev_sequences, config.seed)
 
     # The model: the head that guesses tokens, and entities between two layers.
-    head = MaskedLanguageHead.of(trained, seed=config.seed)
+    head = MaskedLanguageHead.of(run.encoder, seed=config.seed)
     tokenizer, _, specials = open_tokenizer(encoder)
-    masking = masking_of(tokenizer, specials, share=settings.share)
-    model: Any = trained.module.model
-    layers = int(model.config.num_hidden_layers)
+    layers = int(trained.config.num_hidden_layers)
     layer = settings.layer or max(1, round(2 * layers / 3))
-    injected = inject(trained, np.asarray(data.entities), layer=layer, nearest=settings.nearest)
-    tell(f"entities are added after layer {layer} of {layers}")
+    injected = inject(run.encoder, np.asarray(data.entities), layer=layer, nearest=settings.nearest)
+    run.say(f"entities are added after layer {layer} of {layers}")
 
-    # Objective and loop.
+    # Objective, loop, and the model.
     batches = SequenceBatches(rows, batch=settings.batch, seed=config.seed)
     steps = InjectionSteps(
         injected,
         head,
         data,
         batches,
-        masking,
+        masking_of(tokenizer, specials, share=settings.share),
         seed=config.seed,
         linking=settings.linking,
-        bf16=forward.bf16,
+        bf16=run.forward.bf16,
         tokens_at_once=config.tokens_at_once,
-        ranks=processes,
+        ranks=run.ranks,
     )
-    # Of the starting weights only the encoder's are mixed in: the injection has none from before.
-    plan = LoopPlan.of(config, length)
-    modules = _modules(injected, head)
-    per_epoch = batches.batches / config.accumulation
-    if phase.dry_run:
-        told, _ = dry_run.estimate(
-            recipe, f"an epoch is {per_epoch:,.1f} steps", steps, modules, plan, bf16=forward.bf16
-        )
-        tell(told)
-        return {}
-    tell(f"an epoch is {per_epoch:,.1f} steps; training takes {plan.steps:,}")
+    epoch = f"an epoch is {batches.batches / config.accumulation:,.1f} steps"
+    if not phase.dry_run:
+        run.say(f"{epoch}; training takes {length.steps:,}")
 
-    def dev_score() -> dict[str, float]:
-        return linking_accuracy(injected, data, dev, batch=settings.batch, bf16=forward.bf16)
+    def dev_score(_: TermEncoder) -> dict[str, float]:
+        return linking_accuracy(injected, data, dev, batch=settings.batch, bf16=run.forward.bf16)
 
-    figures = fit(
-        modules,
+    return run.fit(
         steps,
-        plan,
-        work,
-        fingerprint=runs.fingerprint(facts),
-        resume=phase.resume,
+        epoch,
+        length=length,
+        # Of the starting weights only the encoder's are mixed in: the injection has none from before.
+        parts=_parts(injected),
+        modules={NAME: head},
         evaluate=dev_score if len(dev) else None,
-        describe=lambda number: ", ".join(steps.names(number)),
-        ranks=processes,
-        label=f"training {recipe}",
+        final=dev_score if len(dev) else None,
+        fields={"layer": layer, "counts": data.counts},
     )
 
-    # The model.
-    if processes.first:
-        if len(dev):
-            figures |= dev_score()
-        runs.save_model(
-            phase.out,
-            trained,
-            work,
-            force=phase.force,
-            fields=manifest_fields(phase, facts, figures)
-            | {"config": config.model_dump(), "layer": layer, "counts": data.counts},
-            tensors={NAME: head.state_dict()},
+
+def _hold_out(data: LinkedMentions, wanted: int, seed: int) -> tuple[Int64, Int64]:
+    """Return which sequences are held out to score with, and which train, both ascending."""
+    shuffled = np.random.default_rng([seed, DEV]).permutation(len(data.mentions.sequences))
+    dev, rows = np.sort(shuffled[:wanted]), np.sort(shuffled[wanted:])
+    if not len(rows):
+        raise InputError(
+            f"all {len(dev):,} sequences are held out to score with",
+            file=data.mentions.path,
+            field="dev_sequences",
+            value=wanted,
+            remedy="hold out fewer, or give a larger corpus",
         )
-    processes.wait()
-    return figures
+    return dev, rows
 
 
-def _modules(injected: InjectedBert, head: torch.nn.Module) -> dict[str, torch.nn.Module]:
-    """Return what is trained, by name. The frozen entities are in none of it, and so in no checkpoint."""
+def _parts(injected: InjectedBert) -> dict[str, torch.nn.Module]:
+    """Return what is trained of the model, by name. The frozen entities are in none of it, and so in no checkpoint."""
     step = injected.injection
     between = torch.nn.ModuleDict({"down": step.down, "up": step.up, "norm": step.norm})
-    return {"encoder": injected.model, "injection": between, NAME: head}
+    return {"encoder": injected.model, "injection": between}
 
 
 def _check_lengths(data: LinkedMentions, encoder: TermEncoder) -> None:

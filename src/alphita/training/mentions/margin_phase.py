@@ -6,6 +6,8 @@ Data, objective and loop stand in the order of the paper (Amore Bondarenko, Ferr
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.engine.phases import Phase
+    from alphita.training.engine.run import Run
+    from alphita.training.mentions.index import Encode, HardNegatives
     from alphita.training.mentions.rows import MentionRows
     from alphita.training.mentions.sampler import MentionSampler
-    from alphita.training.terms.batches import Batch
+    from alphita.training.terms.batches import Batch, BatchLoss
 
 # 20k of 50k steps (§4).
 WARMUP = 0.4
@@ -102,75 +106,104 @@ def train_margins(
             vectors are of another split, or know no concept.
         UsageError: v3 without the graph's vectors.
     """
+    from alphita.training.engine.plan import Length
+    from alphita.training.engine.run import Run
+    from alphita.training.mentions.index import NONE, HardNegatives
+    from alphita.training.mentions.run import tagged
+    from alphita.training.terms.batches import Batch, TermSteps
+    from alphita.training.terms.run import begin
+
+    vectors = open_graph(config, split) if config.version == "v3" else None
+    with tagged(str(encoder), config.mentions if config.contexts else "", split, seed=config.seed) as start:
+        run = Run(recipe, replace(phase, name=""), config, start.encoder)
+        names, _ = begin(run, terminology, split)
+        rows, forward = start.rows(run, names, terminology, contexts=config.contexts, bare=config.bare)
+
+        # Data: virtual batches of prototypes, each with k positives and m possible hard negatives.
+        sampler = sampler_of(rows, terminology.n_concepts, config)
+        index = HardNegatives(rows.concepts, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to)
+        epoch = sampler.steps_an_epoch / config.accumulation
+        length = Length.of(
+            config.steps or math.ceil(config.epochs * epoch), config.warmup_steps, config.learning_rate, share=WARMUP
+        )
+        run.say(
+            f"training on {rows.windows:,} contexts and {len(rows) - rows.windows:,} names; of the "
+            f"{len(np.unique(rows.concepts)):,} concepts {len(np.unique(sampler.prototype_concepts)):,} have "
+            f"prototypes, {len(sampler.prototypes):,} in all; an epoch is {epoch:,.1f} steps, training takes "
+            f"{length.steps:,}"
+        )
+        every = config.refresh_every or math.ceil(epoch)
+        refresh = _refreshing(run, index, sampler, lambda some: forward.vectors(rows.tokens, some), length.steps, every)
+
+        def draw(number: int) -> Batch:
+            drawn = sampler[number]
+            negatives = index.of(drawn.prototypes)
+            together = np.concatenate([drawn.prototypes, *drawn.positives, negatives[negatives != NONE]])
+            terms = np.unique(together)
+            return Batch(terms, {"concept": rows.concepts[terms]}, rows=len(together))
+
+        # Objective, loop, and the model.
+        loss, fields = _objective(run, config, rows, terminology, vectors)
+        steps = TermSteps(
+            forward,
+            rows.tokens,
+            draw,
+            loss,
+            seed=run.seed,
+            tokens_at_once=config.tokens_at_once,
+            ranks=run.ranks,
+            name=lambda row: names.strings[rows.names[row]],
+        )
+        return run.fit(
+            steps,
+            f"{names.told()}; {rows.told()}",
+            length=length,
+            evaluate=names.dev,
+            fields=fields,
+            before_step=refresh,
+            fence=every,
+        )
+
+
+def _refreshing(
+    run: Run, index: HardNegatives, sampler: MentionSampler, encode: Encode, steps: int, every: int
+) -> Callable[[int], None]:
+    """Return what looks for hard negatives every so many steps, with the weights of then, or reads what was found."""
+    config = run.config
+
+    def refresh(step: int) -> None:
+        start = step - step % every
+        if start == index.step:
+            return
+        if run.phase.dry_run:
+            index.guess(sampler.prototypes)
+            return
+        if step == start:
+            run.say(f"step {step:,}: looking for hard negatives")
+        # A run may go on from one of the two newest checkpoints.
+        oldest = step - step % config.checkpoint_every - config.checkpoint_every if config.checkpoint_every else 0
+        needed_from = oldest - oldest % every
+        drawn = sampler.drawn(start * config.accumulation, min(start + every, steps) * config.accumulation)
+        run.ranks.one_by_one(
+            lambda: index.refresh(start, drawn, encode if step == start else None, needed_from=needed_from)
+        )
+
+    return refresh
+
+
+def _objective(
+    run: Run, config: MarginTraining, rows: MentionRows, terminology: Terminology, vectors: EntityVectors | None
+) -> tuple[BatchLoss, dict[str, Any]]:
+    """Return the MS loss of all pairs of a batch, and what the manifest tells of it.
+
+    S is the cosine of two mentions, S_kge that of their concepts.
+    """
     import torch
 
     from alphita.objectives.kge_margin import ms_v1, ms_v2, ms_v3
-    from alphita.training.engine.loop import Length
-    from alphita.training.mentions.index import NONE, HardNegatives
-    from alphita.training.mentions.run import MentionRun
-    from alphita.training.terms.batches import Batch
 
-    vectors = open_graph(config, split) if config.version == "v3" else None
-    run = MentionRun(
-        recipe,
-        config,
-        terminology,
-        str(encoder),
-        phase.out,
-        mentions=config.mentions,
-        contexts=config.contexts,
-        bare=config.bare,
-        split=split,
-        resume=phase.resume,
-        force=phase.force,
-        dry_run=phase.dry_run,
-    )
-    rows = run.rows
-
-    # Data: virtual batches of prototypes, each with k positives and m possible hard negatives.
-    sampler = sampler_of(rows, terminology.n_concepts, config)
-    index = HardNegatives(rows.concepts, config.negatives, run.work / "mined", exact_up_to=config.exact_up_to)
-    epoch = sampler.steps_an_epoch / config.accumulation
-    steps = config.steps or math.ceil(config.epochs * epoch)
-    refresh_every = config.refresh_every or math.ceil(epoch)
-    run.say(
-        f"training on {rows.windows:,} contexts and {len(rows) - rows.windows:,} names; of the "
-        f"{len(np.unique(rows.concepts)):,} concepts {len(np.unique(sampler.prototype_concepts)):,} have prototypes, "
-        f"{len(sampler.prototypes):,} in all; an epoch is {epoch:,.1f} steps, training takes {steps:,}"
-    )
-
-    def refresh(step: int) -> None:
-        """Look for hard negatives with the weights of now, if `step` begins an epoch or a run goes on at it."""
-        start = step - step % refresh_every
-        if start == index.step:
-            return
-        if phase.dry_run:
-            index.guess(sampler.prototypes)
-            return
-        encode = None
-        if step == start:
-            run.say(f"step {step:,}: looking for hard negatives")
-
-            def encode(some: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.float32]]:
-                return run.forward.vectors(rows.tokens, some)
-
-        # A run may go on from one of the two newest checkpoints.
-        oldest = step - step % config.checkpoint_every - config.checkpoint_every if config.checkpoint_every else 0
-        needed_from = oldest - oldest % refresh_every
-        end = min(start + refresh_every, steps)
-        drawn = sampler.drawn(start * config.accumulation, end * config.accumulation)
-        run.one_by_one(lambda: index.refresh(start, drawn, encode, needed_from=needed_from))
-
-    def draw(number: int) -> Batch:
-        drawn = sampler[number]
-        negatives = index.of(drawn.prototypes)
-        together = np.concatenate([drawn.prototypes, *drawn.positives, negatives[negatives != NONE]])
-        terms = np.unique(together)
-        return Batch(terms, {"concept": rows.concepts[terms]}, rows=len(together))
-
-    # Objective: the MS loss of all pairs of the batch; S is the cosine of two mentions, S_kge that of their concepts.
     constants: dict[str, Any] = {"alpha": config.alpha, "beta": config.beta, "eps": config.eps, "mining": config.mining}
-    fields: dict[str, Any] = {"phases": dict(phase.before)} if phase.before else {}
+    fields: dict[str, Any] = {"phases": dict(run.phase.before)} if run.phase.before else {}
     if vectors is not None:
         entity, _ = vectors.rows_of_terminology(terminology)
         trained = np.unique(rows.concepts)
@@ -179,10 +212,10 @@ def train_margins(
             f"graph: {vectors.model}, {vectors.dim} numbers; {unknown:,} of {len(trained):,} concepts that train are "
             f"not in it: their negative pairs get lambda_n = {config.lambda_n:g}"
         )
-        run.depends_on(graph=vectors_hash(vectors))
+        run.facts["graph"] = vectors_hash(vectors)
         fields["concepts_without_graph"] = unknown
-        table = torch.from_numpy(np.array(vectors.vectors, np.float32)).to(run.device)
-        entity_of = torch.from_numpy(entity).to(run.device)
+        table = torch.from_numpy(np.array(vectors.vectors, np.float32)).to(run.forward.device)
+        entity_of = torch.from_numpy(entity).to(run.forward.device)
 
     def loss(e: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         concept = given["concept"]
@@ -203,9 +236,7 @@ def train_margins(
             )
         return {"loss": value}
 
-    # Loop, and the model.
-    length = Length.of(steps, config.warmup_steps, config.learning_rate, share=WARMUP)
-    return run.train(draw, loss, length, fields=fields, before_step=refresh, fence=refresh_every)
+    return loss, fields
 
 
 def open_graph(config: MarginTraining, split: Split | None) -> EntityVectors:

@@ -26,11 +26,10 @@ from alphita.index import neighbours
 from alphita.objectives.multi_similarity import unit
 from alphita.objectives.regression import regression
 from alphita.training.engine import ranks, teachers
-from alphita.training.engine.loop import Length
 from alphita.training.engine.phases import Phases
+from alphita.training.engine.run import CLEANED, Run
 from alphita.training.engine.settings import TermTraining, language_weights
-from alphita.training.sentences.run import SentenceRun
-from alphita.training.terms.batches import Batch
+from alphita.training.terms.batches import Batch, TermSteps
 from alphita.training.terms.names import TrainingNames
 from alphita.training.text.masked_steps import SequenceBatches
 
@@ -110,7 +109,6 @@ def distil_plain(
         seed=config.seed,
         languages=language_weights(config.languages),
     )
-    strings = list(dict.fromkeys(names.strings))
     phases = Phases(out, ["plain"], resume=resume, force=force, dry_run=dry_run)
     phases.check()
     with processes.scratch() as scratch:
@@ -118,49 +116,45 @@ def distil_plain(
         if processes.first:
             start.save(work / "start", onnx=False)
         processes.wait()
-        facts = {
-            "injected": teacher.content_hash,
-            "terminology": terminology.content_hash,
-            "split": split.hash if split else None,
-        }
-        run = SentenceRun("plain_export", phases["plain"], config, work / "start", facts)
+        run = Run("plain_export", phases["plain"], config, work / "start")
+        run.begin(
+            **CLEANED,
+            injected=teacher.content_hash,
+            terminology=terminology.content_hash,
+            split=split.hash if split else None,
+        )
         if run.done is not None:
             return run.done
-        if dry_run:
-            targets = np.zeros((len(strings), teacher.dim), np.float32)
-        else:
-            if processes.first:
-                teachers.encode(teacher, strings, work, unit=teacher.normalize)
-            processes.wait()
-            targets = teachers.read(work)
-        batches = SequenceBatches(np.arange(len(strings)), batch=config.batch, seed=config.seed)
-
-        def draw(number: int) -> Batch:
-            terms = batches.batch(number).terms
-            return Batch(terms, {"target": np.asarray(targets[terms])}, rows=len(terms))
-
-        def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-            return {"loss": regression(unit(vectors) if teacher.normalize else vectors, given["target"])}
-
-        def compare(plain: TermEncoder) -> dict[str, float]:
-            if not names.dev_strings:
-                return {}
-            own, whole = (neighbours.unit(encoder.encode(names.dev_strings)) for encoder in (plain, teacher))
-            return {
-                **names.dev_accuracy(plain)(),
-                "dev_acc1_injected": names.dev_accuracy(teacher)()["dev_acc1"],
-                "dev_cosine": float((own * whole).sum(1).mean()),
-            }
-
-        figures = run.fit(
-            strings,
-            draw,
-            loss,
-            Length(config.steps, config.warmup_steps, config.learning_rate),
-            sizes=f"names: {len(strings):,}",
-            names=names,
-            dev=compare,
-        )
+        figures = _distil(run, config, names, teacher, work)
     if processes.first and not dry_run:
         shutil.rmtree(phases.folder, ignore_errors=True)
     return figures
+
+
+def _distil(run: Run, config: Distilling, names: TrainingNames, teacher: TermEncoder, work: Path) -> dict[str, float]:
+    """Let the encoder learn the teacher's vectors, kept in `work`, and save it; return the last figures."""
+    strings = list(dict.fromkeys(names.strings))
+    targets = np.zeros((len(strings), teacher.dim), np.float32)
+    if not run.phase.dry_run:
+        targets = teachers.taught(teacher, strings, work, run.ranks, unit=teacher.normalize)
+    batches = SequenceBatches(np.arange(len(strings)), batch=config.batch, seed=config.seed)
+
+    def draw(number: int) -> Batch:
+        terms = batches.batch(number).terms
+        return Batch(terms, {"target": np.asarray(targets[terms])}, rows=len(terms))
+
+    def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {"loss": regression(unit(vectors) if teacher.normalize else vectors, given["target"])}
+
+    def compare(plain: TermEncoder) -> dict[str, float]:
+        if not names.dev_strings:
+            return {}
+        own, whole = (neighbours.unit(encoder.encode(names.dev_strings)) for encoder in (plain, teacher))
+        return {
+            **names.dev_accuracy(plain),
+            "dev_acc1_injected": names.dev_accuracy(teacher)["dev_acc1"],
+            "dev_cosine": float((own * whole).sum(1).mean()),
+        }
+
+    steps = TermSteps.of(run, strings, draw, loss)
+    return run.fit(steps, f"names: {len(strings):,}", evaluate=names.dev, final=compare)

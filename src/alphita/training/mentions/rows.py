@@ -52,6 +52,11 @@ class MentionRows:
         """Return the number of rows."""
         return len(self.names)
 
+    def told(self) -> str:
+        """Return a line on how many they are."""
+        bare = len(self) - self.windows
+        return f"mentions: {self.windows:,} in context, {bare:,} names by themselves"
+
 
 def mention_rows(
     names: TrainingNames,

@@ -1,149 +1,121 @@
-"""One training run on mentions: what `TermRun` is for names, with rows of tokens that may have a context.
+"""The rows that a run trains on where names may have contexts: see `terms.run` for the names.
 
-run = MentionRun("kge_margin", config, terminology, encoder, out, mentions="x.mentions", split=split, ...)
-... the recipe's data and objective, from run.rows: `draw` and `loss` ...
-return run.train(draw, loss, Length(...), before_step=..., fence=...)
+with tagged(encoder, "x.mentions", split, seed=0) as start:
+    run = Run("kge_margin", phase, config, start.encoder)
+    names, _ = begin(run, terminology, split)
+    rows = start.rows(run, names, terminology, contexts=4, bare=True)
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from alphita.encoder import layout
 from alphita.encoder.tags import with_tags
 from alphita.errors import InputError
-from alphita.training.engine.loop import Length
-from alphita.training.engine.settings import TermTraining
 from alphita.training.mentions.rows import MentionRows, mention_rows
 from alphita.training.mentions.steps import MentionForward
 from alphita.training.mentions.store import Mentions, check_split
-from alphita.training.terms.batches import BatchLoss, Draw
-from alphita.training.terms.run import TermRun
 
 if TYPE_CHECKING:
+    from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita.training.engine.run import Run
+    from alphita.training.terms.names import TrainingNames
 
 
-class MentionRun(TermRun):
-    """A run: its encoder, its rows, its folder; see `TermRun` for the rest.
+@dataclass(frozen=True)
+class MentionStart:
+    """An encoder that knows the tags around a mention in its context.
 
     Attributes:
-        forward: gives the vector of a row's mention, with gradients.
-        rows: what trains.
-        tags: ids of [M_s] and [M_e] in the encoder; None where no row has a context.
+        encoder: what training starts from.
+        tags: ids of [M_s] and [M_e] in it; None where no row has a context.
+        mentions: the contexts; None: names train without.
     """
 
-    forward: MentionForward
+    encoder: str
+    tags: tuple[int, int] | None = None
+    mentions: Mentions | None = None
 
-    def __init__(
-        self,
-        recipe: str,
-        config: TermTraining,
-        terminology: Terminology,
-        encoder: str,
-        out: Path,
-        *,
-        mentions: str,
-        contexts: int,
-        bare: bool,
-        split: Split | None,
-        resume: bool,
-        force: bool,
-        dry_run: bool,
-    ) -> None:
-        """Open encoder, names and mentions; nothing is written yet.
+    def rows(
+        self, run: Run, names: TrainingNames, terminology: Terminology, *, contexts: int, bare: bool
+    ) -> tuple[MentionRows, MentionForward]:
+        """Return what trains, and what gives the vector of a row's mention, with gradients.
 
         Args:
-            recipe: its name; so are config, terminology, encoder and out as for `TermRun`.
-            mentions: the artefact of mentions; "": names train without contexts.
-            contexts: windows of a name at most; 0: none.
+            run: of this encoder; its `forward` becomes the second of these.
+            names: that train.
+            terminology: whose names they are.
+            contexts: windows of a name at most.
             bare: whether names train by themselves beside the windows.
-            split: what is held out; so are resume, force and dry_run as for `TermRun`.
 
         Raises:
-            InputError: as `TermRun`; or the mentions are of another tokenizer or split, or too long for the encoder.
-            UsageError: as `TermRun`.
+            InputError: a window is too long for the encoder.
         """
-        opened = Mentions.load(mentions) if mentions and contexts else None
-        self.tags: tuple[int, int] | None = None
-        if opened is not None:
-            check_split(opened, split)
-            self._tagged = tempfile.TemporaryDirectory()
-            tagged = with_tags(encoder, Path(self._tagged.name), seed=config.seed)
-            if opened.manifest["tokenizer_hash"] not in tagged.tokenizer_hashes:
-                raise InputError(
-                    "its tokens are of another tokenizer than the encoder's",
-                    file=mentions,
-                    remedy=f"make it again with this encoder: alphita mentions CORPUS --encoder {encoder}",
-                )
-            encoder, self.tags = tagged.encoder, tagged.ids
-        super().__init__(
-            recipe, config, terminology, encoder, out, split=split, resume=resume, force=force, dry_run=dry_run
+        config = run.config
+        run.forward = forward = MentionForward(
+            run.encoder, self.tags, precision=config.precision, dropout=config.dropout
         )
-        self.forward = MentionForward(self.encoder, self.tags, precision=config.precision, dropout=config.dropout)
-        self.rows: MentionRows = mention_rows(
-            self.names,
-            self.encoder,
+        rows = mention_rows(
+            names,
+            run.encoder,
             terminology,
-            opened,
+            self.mentions,
             tags=self.tags,
             contexts=contexts,
             bare=bare,
             seed=config.seed,
         )
-        # Artefacts go by their hashes, here and in `depends_on`; where they lie may change until the run goes on.
-        decisive = cast(dict[str, object], self._facts["config"])
-        self._facts["config"] = {name: value for name, value in decisive.items() if name not in ("mentions", "graph")}
-        if opened is not None:
-            self._facts["mentions"] = opened.content_hash
-            self._check_length(opened)
-        for reason, count in self.rows.left_out.items():
+        if self.mentions is not None:
+            run.facts["mentions"] = self.mentions.content_hash
+            _check_length(rows, run.encoder, self.mentions)
+        for reason, count in rows.left_out.items():
             if count:
-                self.say(f"left out: {count:,} {reason}")
+                run.say(f"left out: {count:,} {reason}")
+        return rows, forward
 
-    def depends_on(self, **facts: object) -> None:
-        """Note what else the result depends on, such as the hash of an artefact."""
-        self._facts |= facts
 
-    def train(
-        self,
-        draw: Draw,
-        loss: BatchLoss,
-        length: Length,
-        *,
-        fields: Mapping[str, Any] | None = None,
-        before_step: Callable[[int], None] | None = None,
-        fence: int = 0,
-    ) -> dict[str, float]:
-        """Train on rows; see `TermRun.fit`."""
-        return self.fit(
-            draw,
-            loss,
-            fields=fields,
-            before_step=before_step,
-            fence=fence,
-            length=length,
-            tokens=self.rows.tokens,
-            name=self._name,
-        )
+@contextmanager
+def tagged(encoder: str, mentions: str, split: Split | None, *, seed: int) -> Iterator[MentionStart]:
+    """Open mentions and give the encoder their tags, in a folder that is there until the end.
 
-    def _name(self, row: int) -> str:
-        return self.names.strings[self.rows.names[row]]
+    Args:
+        encoder: what training starts from.
+        mentions: the artefact of mentions; "": names train without contexts.
+        split: what is held out.
+        seed: of the tags' embeddings.
 
-    def _sizes(self) -> str:
-        windows = self.rows.windows
-        return f"{super()._sizes()}; mentions: {windows:,} in context, {len(self.rows) - windows:,} names by themselves"
-
-    def _check_length(self, mentions: Mentions) -> None:
-        lengths = self.rows.tokens.offsets[1:] - self.rows.tokens.offsets[:-1]
-        longest = int(lengths.max())
-        if layout.read(self.encoder.folder, max_length=longest)[1].max_length < longest:
+    Raises:
+        InputError: the mentions are of another tokenizer or split.
+    """
+    if not mentions:
+        yield MentionStart(encoder)
+        return
+    opened = Mentions.load(mentions)
+    check_split(opened, split)
+    with tempfile.TemporaryDirectory() as folder:
+        start = with_tags(encoder, Path(folder), seed=seed)
+        if opened.manifest["tokenizer_hash"] not in start.tokenizer_hashes:
             raise InputError(
-                f"its longest window has {longest} tokens, more than the encoder has positions for",
-                file=mentions.path,
-                remedy="make it again with a smaller --window",
+                "its tokens are of another tokenizer than the encoder's",
+                file=mentions,
+                remedy=f"make it again with this encoder: alphita mentions CORPUS --encoder {encoder}",
             )
+        yield MentionStart(start.encoder, start.ids, opened)
+
+
+def _check_length(rows: MentionRows, encoder: TermEncoder, mentions: Mentions) -> None:
+    longest = int((rows.tokens.offsets[1:] - rows.tokens.offsets[:-1]).max())
+    if layout.read(encoder.folder, max_length=longest)[1].max_length < longest:
+        raise InputError(
+            f"its longest window has {longest} tokens, more than the encoder has positions for",
+            file=mentions.path,
+            remedy="make it again with a smaller --window",
+        )

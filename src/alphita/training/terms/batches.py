@@ -9,9 +9,9 @@ for dropout, of which each part has its own draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,7 +21,10 @@ from alphita.training.engine import memory
 from alphita.training.engine.forward import Rows, TermForward
 from alphita.training.engine.part_steps import PartSteps
 from alphita.training.engine.ranks import Ranks
-from alphita.training.engine.tokens import TokenTable
+from alphita.training.engine.tokens import TokenTable, tokenize
+
+if TYPE_CHECKING:
+    from alphita.training.engine.run import Run
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class TermSteps(PartSteps[_Ready]):
         seed: int,
         tokens_at_once: int = 0,
         ranks: Ranks | None = None,
+        name: Callable[[int], str] = str,
     ) -> None:
         """Prepare.
 
@@ -86,10 +90,30 @@ class TermSteps(PartSteps[_Ready]):
             seed: of dropout.
             tokens_at_once: encode no more tokens at once with gradients; 0: as many as the memory is thought to hold.
             ranks: the processes that share the work.
+            name: of a term, by its number.
         """
+        self._name = name
         self.forward, self.tokens, self.draw, self.loss = forward, tokens, draw, loss
         self.seed, self.ranks = seed, ranks or Ranks()
         self.tokens_at_once = tokens_at_once or memory.tokens_that_fit(forward.module, forward.device)
+
+    @classmethod
+    def of(cls, run: Run, strings: Sequence[str], draw: Draw, loss: BatchLoss) -> TermSteps:
+        """Return the steps of a run whose terms are places in `strings`."""
+        return cls(
+            run.forward,
+            tokenize(run.encoder, strings),
+            draw,
+            loss,
+            seed=run.seed,
+            tokens_at_once=run.config.tokens_at_once,
+            ranks=run.ranks,
+            name=strings.__getitem__,
+        )
+
+    def names(self, number: int) -> list[str]:
+        """See `loop.MicroSteps`."""
+        return [self._name(term) for term in self.terms(number).tolist()]
 
     def terms(self, number: int) -> NDArray[np.integer[Any]]:
         """Return the terms of batch `number`."""

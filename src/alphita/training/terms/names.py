@@ -7,7 +7,7 @@ twin is one more name of its concept, the same throughout a run.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,7 @@ from alphita.terminology.text import clean_many
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.store import Terminology
+    from alphita.training.engine.phases import Dev
 
 
 class TrainingNames:
@@ -152,16 +153,17 @@ class TrainingNames:
         numbers: NDArray[np.int32] = pa.array(self.strings).dictionary_encode().indices.to_numpy()
         return numbers
 
-    def dev_accuracy(self, encoder: TermEncoder) -> Callable[[], dict[str, float]]:
-        """Return a callable that gives the share of dev synonyms whose nearest name is of the right concept."""
+    def dev_accuracy(self, encoder: TermEncoder) -> dict[str, float]:
+        """Return the share of dev synonyms, 1 or more, whose nearest name is of the right concept."""
+        names = encoder.encode([self.strings[place] for place in self._own.tolist()])
+        queries = encoder.encode(self.dev_strings)
+        nearest = np.concatenate([(block @ names.T).argmax(1) for block in _blocks(queries)])
+        return {"dev_acc1": float((self._concepts[self._own[nearest]] == self.dev_concepts).mean())}
 
-        def accuracy() -> dict[str, float]:
-            names = encoder.encode([self.strings[place] for place in self._own.tolist()])
-            queries = encoder.encode(self.dev_strings)
-            nearest = np.concatenate([(block @ names.T).argmax(1) for block in _blocks(queries)])
-            return {"dev_acc1": float((self._concepts[self._own[nearest]] == self.dev_concepts).mean())}
-
-        return accuracy
+    @property
+    def dev(self) -> Dev | None:
+        """The dev score, or None where no synonym is held out."""
+        return self.dev_accuracy if self.dev_strings else None
 
 
 def _choose_dev(strings: list[str], offsets: NDArray[np.int64], wanted: int, seed: int) -> NDArray[np.int64]:

@@ -119,6 +119,10 @@ class MaskedSteps(PartSteps[_Ready]):
         batch = self.draw(number)
         return {"sequences": batch.rows, "tokens": int(np.diff(self.tokens.offsets)[batch.terms].sum())}
 
+    def names(self, number: int) -> list[str]:
+        """Return which sequences batch `number` has; not their text, which may be about patients."""
+        return [f"sequence {row}" for row in self.draw(number).terms]
+
     def _run(self, ready: _Ready, number: int, share: float) -> dict[str, torch.Tensor]:
         total = torch.zeros((), device=self.forward.device)
         for place, part in enumerate(ready.parts):
