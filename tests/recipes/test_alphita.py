@@ -15,7 +15,7 @@ from alphita.index.learning import is_held_back
 from alphita.recipes import alphita
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.sentences.run import SentenceRun
+from alphita.training.engine.run import Run
 from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.near_names import NearNames
 from alphita.training.text.definition_data import read
@@ -115,13 +115,13 @@ def test_what_no_head_is_taught_does_not_train(folder, terminology, tmp_path, mo
     left_out = {string for string, held in zip(strings, is_held_back(strings), strict=True) if held}
     assert left_out
     trained: list[set[str]] = []
-    fit = SentenceRun.fit
+    of = TermSteps.of
 
-    def spy(run: SentenceRun, strings: list[str], *rest: Any, **more: Any) -> dict[str, float]:
+    def spy(run: Run, strings: list[str], *rest: Any) -> TermSteps:
         trained.append(set(strings))
-        return fit(run, strings, *rest, **more)
+        return of(run, strings, *rest)
 
-    monkeypatch.setattr(SentenceRun, "fit", spy)
+    monkeypatch.setattr(TermSteps, "of", spy)
     for name, given in (("kept", {"hold_back": True}), ("all", {"hold_back": False})):
         config = alphita.Config(**SMALL | {"steps": 1, "noise": 0} | given)
         alphita.train(terminology, str(folder / "model"), tmp_path / name, config)

@@ -17,7 +17,8 @@ from alphita.recipes import ensemble
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
-from alphita.training.sentences.run import SentenceRun
+from alphita.training.engine.run import Run
+from alphita.training.terms.batches import TermSteps
 from tests.stanzas import Stanza, defined, ontology
 from tests.tiny import tiny_model, vectors_of
 
@@ -60,13 +61,13 @@ def taught_by(folder: Path, *names: str, **changes: Any) -> ensemble.Config:
 def trained_strings(monkeypatch) -> list[list[str]]:
     """Note the strings of each run, in a list that fills."""
     found: list[list[str]] = []
-    fit = SentenceRun.fit
+    of = TermSteps.of
 
-    def spy(run: SentenceRun, strings: list[str], *rest: Any, **more: Any) -> dict[str, float]:
+    def spy(run: Run, strings: list[str], *rest: Any) -> TermSteps:
         found.append(strings)
-        return fit(run, strings, *rest, **more)
+        return of(run, strings, *rest)
 
-    monkeypatch.setattr(SentenceRun, "fit", spy)
+    monkeypatch.setattr(TermSteps, "of", spy)
     return found
 
 

@@ -35,12 +35,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from alphita.errors import InputError
-from alphita.training.engine.settings import ENGINE_ONLY, language_weights
+from alphita.training.engine.settings import language_weights
 from alphita.training.text.pretraining_data import (
     Pretraining,
     Sources,
@@ -51,10 +53,17 @@ from alphita.training.text.pretraining_data import (
 )
 
 if TYPE_CHECKING:
+    import torch
+
     from alphita.encoder.encoder import TermEncoder
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
+    from alphita.training.engine.dry_run import Timed
+    from alphita.training.engine.phases import Phase
+    from alphita.training.engine.run import Run
     from alphita.training.products.attribute_data import Products
+    from alphita.training.products.attribute_steps import AttributeSteps
+    from alphita.training.text.replaced_token_steps import ReplacedTokenSteps
 
 CITATION = (
     "K. Liu, J. Jiang, F. Lyu. A domain knowledge enhanced pre-trained language model for vertical search: case study "
@@ -121,6 +130,7 @@ def train(
     """
     from alphita.progress import say
     from alphita.training.engine import ranks, runs
+    from alphita.training.engine.phases import Phase
 
     everyone = ranks.connect()
     if everyone.first and not dry_run:
@@ -136,7 +146,7 @@ def train(
         # Text may take hours to read, so what is wrong with the products is told before.
         table = _table(config, sources) if config.rho else None
         start = starting_encoder(encoder, config, sources)
-        figures = _pretrain(start, out, config, sources, table, resume=resume, force=force, dry_run=dry_run)
+        figures = _pretrain(start, Phase("", out, resume, force, dry_run), config, sources, table)
     if everyone.first and not dry_run:
         shutil.rmtree(prepared, ignore_errors=True)
     everyone.wait()
@@ -169,95 +179,27 @@ def _table(config: Config, sources: Sources) -> Products:
 
 
 def _pretrain(
-    start: str | Path,
-    out: Path,
-    config: Config,
-    sources: Sources,
-    table: Products | None,
-    *,
-    resume: bool,
-    force: bool,
-    dry_run: bool,
+    start: str | Path, phase: Phase, config: Config, sources: Sources, table: Products | None
 ) -> dict[str, float]:
     """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
-    import torch
-
-    from alphita.encoder.electra import GENERATOR, HEAD, ReplacedHead
-    from alphita.encoder.encoder import TermEncoder
-    from alphita.objectives.attribute_prediction import AttributeProjection
-    from alphita.progress import say
-    from alphita.training.engine import ranks, runs
-    from alphita.training.engine.dry_run import Timed, check_encoder, estimate
-    from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import LoopPlan, fit
+    from alphita.encoder.electra import GENERATOR, HEAD
+    from alphita.training.engine.run import Run
     from alphita.training.engine.switching_steps import SwitchingSteps
-    from alphita.training.products.attribute_steps import NAME, AttributeSteps, load_projection
-    from alphita.training.text.masked_steps import SequenceBatches
-    from alphita.training.text.replaced_token_steps import ReplacedTokenSteps
+    from alphita.training.products.attribute_steps import NAME
 
-    everyone = ranks.connect()
-    torch.manual_seed(config.seed)
-    student = TermEncoder.load(
-        start, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
-    )
-    forward = TermForward(student, precision=config.precision, dropout=config.dropout)
-    check_encoder(forward)
-    decisive = {key: value for key, value in config.model_dump().items() if key not in (*ENGINE_ONLY, "corpus")}
-    facts = {
-        "recipe": "electra_em_pap",
-        "config": decisive,
-        "seed": config.seed,
-        "encoder": student.content_hash,
-        **sources.facts,
-    }
-
-    # RTD: generator, discriminator and its head; text with words and entities marked.
-    generator = _generator(student, config)
-    head = ReplacedHead.of(student, seed=config.seed)
-    sequences = sequences_of(start, config, sources, student.max_length)
-    dev, rows = hold_out(len(sequences), config)
-    batches = SequenceBatches(rows, batch=config.batch, seed=config.seed)
-    texts = ReplacedTokenSteps(
-        forward,
-        generator,
-        head,
-        sequences,
-        batches,
-        masking(start, config.masked),
-        seed=config.seed,
-        weight=config.weight,
-        tokens_at_once=config.tokens_at_once,
-        ranks=everyone,
-    )
-    modules: dict[str, torch.nn.Module] = {"encoder": forward.module, GENERATOR: generator, HEAD: head}
+    run = Run("electra_em_pap", phase, config, start)
+    run.facts |= sources.facts
+    texts, dev = _texts(run, config, start, sources)
+    modules: dict[str, torch.nn.Module] = {GENERATOR: texts.generator, HEAD: texts.head}
+    sequences = texts.sequences.counts
+    counts, steps, products = {"sequences": sequences}, cast("Timed", texts), None
     sizes = [
-        f"sequences: {len(rows):,} with {sequences.counts['tokens']:,} tokens, {sequences.counts['entities']:,} "
-        f"entities in the text; an epoch is {batches.batches:,.1f} batches"
+        f"sequences: {len(texts.sequences) - len(dev):,} with {sequences['tokens']:,} tokens, "
+        f"{sequences['entities']:,} entities in the text; an epoch is {texts.batches.batches:,.1f} batches"
     ]
-
-    # PAP: products of the terminology.
-    steps: Timed = texts
-    products: AttributeSteps | None = None
     if table is not None:
-        projection = load_projection(student.folder, student.dim)
-        if projection is None:
-            with torch.random.fork_rng():
-                torch.manual_seed(config.seed)
-                projection = AttributeProjection(student.dim)
-        modules[NAME] = projection.to(forward.device)
-        products = AttributeSteps(
-            forward,
-            projection,
-            table,
-            batch=config.attribute_batch,
-            seed=config.seed,
-            margin=config.gamma,
-            negatives=config.negatives,
-            most=config.values,
-            together=config.together,
-            tokens_at_once=config.tokens_at_once,
-            ranks=everyone,
-        )
+        products = _products(run, config, table)
+        modules[NAME], counts["products"] = products.projection, products.products.counts
         steps = switching = SwitchingSteps(
             texts,
             products,
@@ -268,54 +210,80 @@ def _pretrain(
             prefix="attribute_",
         )
         if products.cut:
-            sizes.append(f"titles with attributes that fill {student.max_length} tokens, cut perhaps: {products.cut:,}")
+            length = run.encoder.max_length
+            sizes.append(f"titles with attributes that fill {length} tokens, cut perhaps: {products.cut:,}")
         sizes += [*table.lines(), f"batches: {switching.shares[0]:,} of text, {switching.shares[1]:,} of products"]
-
-    # Loop.
-    plan = LoopPlan.of(config)
     told = "\n  ".join(sizes)
-    if dry_run:
-        told, _ = estimate("electra_em_pap", told, steps, modules, plan, bf16=forward.bf16)
-    if everyone.first:
-        say(told)
-    if dry_run:
-        return {}
+    if not phase.dry_run:
+        run.say(told)
 
-    def score() -> dict[str, float]:
+    def score(_: TermEncoder) -> dict[str, float]:
         found = texts.score(dev) if len(dev) else {}
         return (products.score() if products is not None else {}) | found
 
-    def describe(number: int) -> str:
-        other, own = switching.of_kind(number) if products is not None else (False, number)
-        return ", ".join(products.names(own) if other and products is not None else texts.names(own))
-
-    figures = fit(
-        modules,
+    # The generator stays beside the model, to go on with.
+    return run.fit(
         steps,
-        plan,
-        runs.folder(out),
-        fingerprint=runs.fingerprint(facts),
-        resume=resume,
+        told,
+        modules=modules,
         evaluate=score if config.dev_sequences or config.dev_attributes else None,
-        describe=describe,
-        ranks=everyone,
-        label="training electra_em_pap",
+        final=score,
+        fields=counts,
     )
 
-    # The model; the generator stays beside it, to go on with.
-    if everyone.first:
-        figures |= score()
-        counts = {"sequences": sequences.counts} | ({"products": products.products.counts} if products else {})
-        runs.save_model(
-            out,
-            student,
-            runs.folder(out),
-            force=force,
-            fields={**facts, "config": config.model_dump(), "figures": figures, **counts},
-            tensors={name: module.state_dict() for name, module in modules.items() if name != "encoder"},
-        )
-    everyone.wait()
-    return figures
+
+def _texts(
+    run: Run, config: Config, start: str | Path, sources: Sources
+) -> tuple[ReplacedTokenSteps, NDArray[np.int64]]:
+    """Return RTD: generator, discriminator and its head, on text with words and entities marked; and what scores it."""
+    from alphita.encoder.electra import ReplacedHead
+    from alphita.training.text.masked_steps import SequenceBatches
+    from alphita.training.text.replaced_token_steps import ReplacedTokenSteps
+
+    generator = _generator(run.encoder, config)
+    head = ReplacedHead.of(run.encoder, seed=config.seed)
+    sequences = sequences_of(start, config, sources, run.encoder.max_length)
+    dev, rows = hold_out(len(sequences), config)
+    steps = ReplacedTokenSteps(
+        run.forward,
+        generator,
+        head,
+        sequences,
+        SequenceBatches(rows, batch=config.batch, seed=config.seed),
+        masking(start, config.masked),
+        seed=config.seed,
+        weight=config.weight,
+        tokens_at_once=config.tokens_at_once,
+        ranks=run.ranks,
+    )
+    return steps, dev
+
+
+def _products(run: Run, config: Config, table: Products) -> AttributeSteps:
+    """Return PAP: products of the terminology."""
+    import torch
+
+    from alphita.objectives.attribute_prediction import AttributeProjection
+    from alphita.training.products.attribute_steps import AttributeSteps, load_projection
+
+    projection = load_projection(run.encoder.folder, run.encoder.dim)
+    if projection is None:
+        with torch.random.fork_rng():
+            torch.manual_seed(config.seed)
+            projection = AttributeProjection(run.encoder.dim)
+    return AttributeSteps(
+        run.forward,
+        projection.to(run.forward.device),
+        table,
+        batch=config.attribute_batch,
+        seed=config.seed,
+        margin=config.gamma,
+        negatives=config.negatives,
+        most=config.values,
+        together=config.together,
+        tokens_at_once=config.tokens_at_once,
+        ranks=run.ranks,
+    )
 
 
 def _generator(student: TermEncoder, config: Config) -> Any:  # noqa: ANN401 - encoder.electra.Generator

@@ -31,7 +31,7 @@ from pydantic import Field, model_validator
 
 from alphita import artefact
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.training.engine.settings import ENGINE_ONLY, TermTraining, language_weights
+from alphita.training.engine.settings import TermTraining, language_weights
 from alphita.training.sentences.tasks import listed
 
 if TYPE_CHECKING:
@@ -244,45 +244,24 @@ def read(
     config: Config, encoder: str | Path, folder: Path, phase: Phase, sources: Mapping[str, Any], held_out: HeldOut
 ) -> dict[str, float]:
     """Train `encoder` on the corpus, packed into `folder`, and return the last figures; in a dry run none."""
-    import torch
-
-    from alphita.encoder.encoder import TermEncoder
-    from alphita.progress import say
-    from alphita.training.engine import dry_run, ranks, runs
-    from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import Length, LoopPlan, fit
-    from alphita.training.engine.phases import manifest_fields
-    from alphita.training.sentences.run import steps_of
+    from alphita.training.engine.plan import Length, steps_of
+    from alphita.training.engine.run import Run
     from alphita.training.text import corpus_sequences
     from alphita.training.text.masked_language import NAME, MaskedLanguageHead, masking_of
     from alphita.training.text.masked_steps import MaskedSteps, SequenceBatches
     from alphita.training.text.tokenizer import open_tokenizer
 
-    everyone, work = ranks.connect(), runs.folder(phase.out)
-    torch.manual_seed(config.seed)
-    student = TermEncoder.load(
-        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
-    )
-    _check_plain(student)
-    forward = TermForward(student, precision=config.precision, dropout=config.dropout)
-    dry_run.check_encoder(forward)
-    head = MaskedLanguageHead.of(student, seed=config.seed)
-    decisive = {key: value for key, value in config.model_dump().items() if key not in (*ENGINE_ONLY, "corpus")}
-    facts = {
-        "recipe": "ext_bert",
-        "phase": phase.name,
-        "config": decisive,
-        "seed": config.seed,
-        "encoder": student.content_hash,
-        **sources,
-    }
+    run = Run("ext_bert", phase, config, encoder, label="ext_bert")
+    run.facts |= sources
+    _check_plain(run.encoder)
+    head = MaskedLanguageHead.of(run.encoder, seed=config.seed)
 
     # Data: the corpus as sequences, some of them held out.
-    tokenizer, tokenizer_hash, specials = open_tokenizer(encoder)
-    masking = masking_of(tokenizer, specials, share=config.masked)
-    if everyone.first:
-        _pack(config, folder, phase, sources, held_out, student.max_length, (tokenizer, tokenizer_hash, specials))
-    everyone.wait()
+    opened = open_tokenizer(encoder)
+    masking = masking_of(opened[0], opened[2], share=config.masked)
+    if run.ranks.first:
+        _pack(config, folder, phase, sources, held_out, run.encoder.max_length, opened)
+    run.ranks.wait()
     tokens, counts = corpus_sequences.read(folder)
     trained_on, dev = corpus_sequences.choose_dev(len(tokens), config.dev_share, config.seed)
     batches = SequenceBatches(trained_on, batch=config.batch, seed=config.seed)
@@ -292,50 +271,32 @@ def read(
         f"lines that cannot be used: {counts.get('rejected', 0):,}"
     )
 
-    # Loop.
+    # Loop, and the model.
     steps = config.steps or steps_of(batches.batches, config.epochs, config.accumulation)
-    warmup = config.warmup_steps if config.warmup_steps >= 0 else round(WARMUP * steps)
-    plan = LoopPlan.of(config, Length(steps, warmup, config.learning_rate))
     micro = MaskedSteps(
-        forward,
+        run.forward,
         head,
         tokens,
         batches.batch,
         masking,
         seed=config.seed,
         tokens_at_once=config.tokens_at_once,
-        ranks=everyone,
+        ranks=run.ranks,
     )
-    trained = {"encoder": forward.module, NAME: head}
-    if phase.dry_run:
-        told, _ = dry_run.estimate("ext_bert", sizes, micro, trained, plan, bf16=forward.bf16)
-        if everyone.first:
-            say(told)
-        return {}
-    if everyone.first:
-        say(sizes)
-        say(f"an epoch is {batches.batches / config.accumulation:,.1f} steps; training takes {steps:,}")
-    before = micro.score(dev)["dev_log_probability"] if len(dev) and everyone.first else 0.0
-    figures = fit(
-        trained,
+    before = 0.0
+    if not phase.dry_run:
+        run.say(sizes)
+        run.say(f"an epoch is {batches.batches / config.accumulation:,.1f} steps; training takes {steps:,}")
+        before = micro.score(dev)["dev_log_probability"] if len(dev) and run.ranks.first else 0.0
+    return run.fit(
         micro,
-        plan,
-        work,
-        fingerprint=runs.fingerprint(facts),
-        resume=phase.resume,
-        evaluate=(lambda: micro.score(dev)) if len(dev) else None,
-        # Text may be about patients: the numbers of its sequences will do.
-        describe=lambda number: ", ".join(f"sequence {row}" for row in batches.batch(number).terms),
-        ranks=everyone,
-        label="training ext_bert",
+        sizes,
+        length=Length.of(steps, config.warmup_steps, config.learning_rate, share=WARMUP),
+        modules={NAME: head},
+        evaluate=(lambda _: micro.score(dev)) if len(dev) else None,
+        final=(lambda _: {"dev_log_probability_before": before, **micro.score(dev)}) if len(dev) else None,
+        fields={"sequences": counts},
     )
-    if everyone.first:
-        if len(dev):
-            figures |= {"dev_log_probability_before": before, **micro.score(dev)}
-        fields = manifest_fields(phase, facts, figures) | {"config": config.model_dump(), "sequences": counts}
-        runs.save_model(phase.out, student, work, fields=fields, tensors={NAME: head.state_dict()}, force=phase.force)
-    everyone.wait()
-    return figures
 
 
 def _pack(

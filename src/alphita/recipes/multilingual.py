@@ -24,20 +24,26 @@ Deviations from BioLORD-2023 (Remy et al. 2024), and what it leaves open:
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from alphita.training.engine.settings import ENGINE_ONLY, TermTraining, language_weights
+from alphita.training.engine.settings import TermTraining, language_weights
+from alphita.training.sentences.tasks import listed
 
 if TYPE_CHECKING:
     import torch
 
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
-    from alphita.training.terms.batches import Batch
+    from alphita.training.engine.run import Run
+    from alphita.training.terms.batches import Batch, BatchLoss, Draw
+    from alphita.training.terms.pair_batches import Numbered, PairBatches
+    from alphita.training.terms.translation_data import Translations
 
 CITATION = (
     "N. Reimers, I. Gurevych. Making monolingual sentence embeddings multilingual using knowledge distillation. EMNLP "
@@ -114,95 +120,103 @@ def train(
         InputError: there is no pair to train on; or student and teacher have vectors of different lengths.
         UsageError: no teacher is given, and the encoder's own vectors cannot teach.
     """
-    import torch
-
-    from alphita.encoder.encoder import TermEncoder
-    from alphita.errors import Rejects
-    from alphita.objectives.multi_similarity import unit
-    from alphita.objectives.regression import regression
-    from alphita.progress import say
-    from alphita.terminology.language_ranges import by_tag
-    from alphita.terminology.text import DEFAULT_RULES
     from alphita.training.engine import dry_run as trial
-    from alphita.training.engine import ranks, runs, teachers
-    from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.loop import Length, LoopPlan, fit
-    from alphita.training.engine.tokens import tokenize
+    from alphita.training.engine import ranks, teachers
+    from alphita.training.engine.phases import Phase
+    from alphita.training.engine.plan import Length
+    from alphita.training.engine.run import CLEANED, Run
     from alphita.training.terms import translation_dev
-    from alphita.training.terms.batches import Batch, TermSteps
-    from alphita.training.terms.pair_batches import PairBatches, numbered
-    from alphita.training.terms.translation_data import gather
+    from alphita.training.terms.batches import TermSteps
+    from alphita.training.terms.pair_batches import numbered
 
-    processes, work = ranks.connect(), runs.folder(out)
-
-    def tell(text: str) -> None:
-        if processes.first:
-            say(text)
-
-    # Student and teacher.
-    torch.manual_seed(config.seed)
-    student = TermEncoder.load(
-        encoder, precision=config.precision, pooling=config.pooling, max_length=config.max_length, device=ranks.device()
-    )
-    forward = TermForward(student, precision=config.precision, dropout=config.dropout)
-    trial.check_encoder(forward)
-    teacher = teachers.load(config.teacher, encoder, student.dim, device=ranks.device())
-    if processes.first and not dry_run:
-        runs.check(out, resume=resume, force=force)
-
-    # Data: pairs of a name and its translation, and names without one.
-    weights = language_weights(config.languages)
-    with Rejects(None if dry_run or not processes.first else out.with_name(f"{out.name}.rejects.csv")) as rejects:
-        data = gather(
-            terminology,
-            source=config.source,
-            languages=list(weights),
-            pairing=config.pairing,
-            machine=config.machine,
-            editions=_listed(config.editions),
-            files=_listed(config.pairs),
-            split=split,
-            dev=config.dev_pairs,
-            seed=config.seed,
-            rejects=rejects,
-        )
-    if split is not None:
-        tell(f"held out by the split: {len(split.cleaned):,} strings")
-    for line in data.lines():
-        tell(line)
+    # Student, teacher, and data: pairs of a name and its translation, and names without one.
+    run = Run("multilingual", Phase("", out, resume, force, dry_run), config, encoder)
+    teacher = teachers.load(config.teacher, encoder, run.encoder.dim, device=ranks.device())
+    run.begin(teacher=teacher.content_hash, terminology=terminology.content_hash)
+    data, bad_rows = _gather(run, config, terminology, split)
+    run.facts |= {"pairs_of": data.made_of, "split": split.hash if split else None, **CLEANED}
     table = numbered(data.pairs, data.names)
     # Sources and names come first: what the teacher encodes.
     named = table.strings[: 1 + int(max(table.sources.max(), table.names.max(initial=0)))]
-    batches = PairBatches(
+    batches = _batches(config, data)
+    epoch = batches.rows / config.batch / config.accumulation
+    steps = config.steps or math.ceil(config.epochs * batches.rows / config.batch / config.accumulation)
+    run.say(f"an epoch is {epoch:,.1f} steps; training takes {steps:,}")
+
+    # Objective, with the teacher's vectors of all names, (len(named), d); loop, and the model.
+    targets = np.zeros((len(named), run.encoder.dim), np.float32)
+    if not dry_run:
+        targets = teachers.taught(teacher, named, run.work, run.ranks, unit=run.encoder.normalize)
+    draw, loss = objective(table, batches, targets, unit_length=run.encoder.normalize)
+    dev_score = partial(translation_dev.accuracy, data.dev) if len(data.dev) else None
+    figures = run.fit(
+        TermSteps.of(run, table.strings, draw, loss),
+        f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}",
+        length=Length.of(steps, config.warmup_steps, config.learning_rate),
+        evaluate=dev_score,
+        final=dev_score,
+        fields=data.counts() | {"bad_rows": bad_rows},
+    )
+    if dry_run:
+        lasts = trial.duration(teachers.seconds(teacher, named))
+        run.say(f"  before: the teacher encodes {len(named):,} names, about {lasts}")
+    return figures
+
+
+def _gather(run: Run, config: Config, terminology: Terminology, split: Split | None) -> tuple[Translations, int]:
+    """Return the data, and how many rows of files are bad: these go to OUT.rejects.csv."""
+    from alphita.errors import Rejects
+    from alphita.training.engine import runs
+    from alphita.training.terms.translation_data import Wanted, gather
+
+    wanted = Wanted(
+        config.source,
+        languages=list(language_weights(config.languages)),
+        pairing=config.pairing,
+        machine=config.machine,
+        editions=listed(config.editions),
+        files=listed(config.pairs),
+        dev=config.dev_pairs,
+        seed=config.seed,
+    )
+    aside = runs.beside(run.phase.out, ".rejects.csv")
+    with Rejects(None if run.phase.dry_run or not run.ranks.first else aside) as rejects:
+        data = gather(terminology, wanted, split=split, rejects=rejects)
+    if split is not None:
+        run.say(f"held out by the split: {len(split.cleaned):,} strings")
+    for line in data.lines():
+        run.say(line)
+    return data, rejects.count
+
+
+def _batches(config: Config, data: Translations) -> PairBatches:
+    from alphita.terminology.language_ranges import by_tag
+    from alphita.training.terms.pair_batches import PairBatches
+
+    return PairBatches(
         data.pairs,
         len(data.names),
         batch=config.batch,
         seed=config.seed,
         temperature=config.temperature,
-        weights=by_tag(data.pairs.languages, weights),
+        weights=by_tag(data.pairs.languages, language_weights(config.languages)),
     )
-    steps = config.steps or math.ceil(config.epochs * batches.rows / config.batch / config.accumulation)
-    tell(f"an epoch is {batches.rows / config.batch / config.accumulation:,.1f} steps; training takes {steps:,}")
-    facts = {
-        "recipe": "multilingual",
-        "seed": config.seed,
-        "encoder": student.content_hash,
-        "teacher": teacher.content_hash,
-        "config": {key: value for key, value in config.model_dump().items() if key not in ENGINE_ONLY},
-        "terminology": terminology.content_hash,
-        "pairs_of": data.made_of,
-        "split": split.hash if split else None,
-        "cleaning_rules": list(DEFAULT_RULES),
-    }
 
-    # The teacher's vectors of all names, (len(named), d).
-    if dry_run:
-        targets = np.zeros((len(named), student.dim), np.float32)
-    else:
-        if processes.first:
-            teachers.encode(teacher, named, work, unit=student.normalize)
-        processes.wait()
-        targets = teachers.read(work)
+
+def objective(
+    table: Numbered, batches: PairBatches, targets: NDArray[np.float32], *, unit_length: bool
+) -> tuple[Draw, BatchLoss]:
+    """Return what draws names and translations, and the squared distance of each to what the teacher gives the name.
+
+    Args:
+        table: all strings.
+        batches: of pairs and names.
+        targets: (n, d) the teacher's vectors of the first n strings.
+        unit_length: the student scales its vectors to length 1.
+    """
+    from alphita.objectives.multi_similarity import unit
+    from alphita.objectives.regression import regression
+    from alphita.training.terms.batches import Batch
 
     def draw(number: int) -> Batch:
         batch = batches.batch(number)
@@ -212,61 +226,8 @@ def train(
         strings, place = np.unique(given, return_inverse=True)
         return Batch(strings, {"place": place, "target": targets[meant]}, rows=len(given))
 
-    # Objective: the squared distance to what the teacher gives the name, of the name and of its translation.
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        own = unit(vectors) if student.normalize else vectors
+        own = unit(vectors) if unit_length else vectors
         return {"loss": regression(own[given["place"]], given["target"])}
 
-    # Loop.
-    plan = LoopPlan.of(config, Length.of(steps, config.warmup_steps, config.learning_rate))
-    micro = TermSteps(
-        forward,
-        tokenize(student, table.strings),
-        draw,
-        loss,
-        seed=config.seed,
-        tokens_at_once=config.tokens_at_once,
-        ranks=processes,
-    )
-    if dry_run:
-        sizes = f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}"
-        told, _ = trial.estimate("multilingual", sizes, micro, {"encoder": forward.module}, plan, bf16=forward.bf16)
-        first = trial.duration(teachers.seconds(teacher, named))
-        tell(f"{told}\n  before: the teacher encodes {len(named):,} names, about {first}")
-        return {}
-
-    def dev_score() -> dict[str, float]:
-        return translation_dev.accuracy(data.dev, student)
-
-    figures = fit(
-        {"encoder": forward.module},
-        micro,
-        plan,
-        work,
-        fingerprint=runs.fingerprint(facts),
-        resume=resume,
-        evaluate=dev_score if len(data.dev) else None,
-        describe=lambda number: ", ".join(table.strings[string] for string in micro.terms(number)),
-        ranks=processes,
-        label="training multilingual",
-    )
-
-    # The model.
-    if processes.first:
-        if len(data.dev):
-            figures |= dev_score()
-        counts = {
-            "pairs": data.pairs.by_language(),
-            "pairs_left_out": data.pairs.counts,
-            "names": len(data.names),
-            "dev_pairs": data.dev.by_language(),
-            "bad_rows": rejects.count,
-        }
-        fields = {**facts, "config": config.model_dump(), **counts, "figures": figures}
-        runs.save_model(out, student, work, fields=fields, force=force)
-    processes.wait()
-    return figures
-
-
-def _listed(text: str) -> list[str]:
-    return [part for part in (part.strip() for part in text.split(",")) if part]
+    return draw, loss

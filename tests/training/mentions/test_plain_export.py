@@ -68,8 +68,8 @@ def test_a_plain_encoder_gives_the_injected_ones_vectors(terminology, injected, 
     assert figures["dev_cosine"] == pytest.approx(near.mean(), abs=1e-5)
     assert near.mean() > 0.95 > apart
     assert cosines(plain, teacher, names.strings).min() > 0.9
-    assert figures["dev_acc1"] == names.dev_accuracy(plain)()["dev_acc1"]
-    assert figures["dev_acc1_injected"] == names.dev_accuracy(teacher)()["dev_acc1"]
+    assert figures["dev_acc1"] == names.dev_accuracy(plain)["dev_acc1"]
+    assert figures["dev_acc1_injected"] == names.dev_accuracy(teacher)["dev_acc1"]
     manifest = artefact.verify(tmp_path / "plain", "model")
     assert manifest["injected"] == teacher.content_hash
     assert manifest["figures"] == figures

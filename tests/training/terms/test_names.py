@@ -181,5 +181,5 @@ def test_dev_synonyms_are_searched_among_the_names_as_they_are(terminology: Term
     plain, noised = TrainingNames(terminology, dev=6), TrainingNames(terminology, dev=6, noise=1.0)
     assert noised.twins > 10
     encoders = Letters(), Letters()
-    assert plain.dev_accuracy(encoders[0])() == noised.dev_accuracy(encoders[1])()
+    assert plain.dev_accuracy(encoders[0]) == noised.dev_accuracy(encoders[1])
     assert encoders[0].given == encoders[1].given == [plain.strings, plain.dev_strings]

@@ -15,7 +15,8 @@ from alphita.encoder.encoder import TermEncoder
 from alphita.errors import AlphitaError
 from alphita.training.engine import dry_run
 from alphita.training.engine.forward import TermForward
-from alphita.training.engine.loop import LoopPlan, fit
+from alphita.training.engine.loop import Training, fit
+from alphita.training.engine.plan import LoopPlan
 from alphita.training.engine.ranks import Ranks
 from alphita.training.engine.tokens import TokenTable
 from alphita.training.text import replaced_token_steps
@@ -317,7 +318,7 @@ def test_it_learns_to_find_replaced_tokens_and_resumes_to_the_bit(
 
         made = steps(bert, sequences, dropout=0.1)
         plan = LoopPlan(steps=40, checkpoint_every=10, **PLAN)  # type: ignore[arg-type]
-        fit(modules(made), made, plan, folder, fingerprint="x", resume=resume, before_step=stop)
+        fit(Training(modules(made), made, plan, folder, "x", resume, before_step=stop))
         return made
 
     whole = run(tmp_path / "whole")

@@ -208,7 +208,7 @@ class _Loop:
         for name, average in self.averages.items():
             average.update_parameters(self.modules[name.removeprefix(AVERAGE)])  # type: ignore[operator]
         self.meter.rows = self.meter.rows + scalars.pop("rows", 0)
-        return scalars | {"learning_rate": rate, "gradient_norm": norm}
+        return {**scalars, "learning_rate": rate, "gradient_norm": norm}
 
     def _accumulate(self, step: int) -> dict[str, torch.Tensor]:
         """Add the mean gradient of a step's micro-batches; return their mean scalars ("rows": their sum)."""
