@@ -100,8 +100,7 @@ def build(
         InputError: a file cannot be read, the terminology has no name to search for, or none occurs or fits a window.
         UsageError: `out` exists.
     """
-    out = Path(out)
-    settings = settings or MentionSettings()
+    out, settings = Path(out), settings or MentionSettings()
     artefact.refuse_existing(out, force, " (the old one is moved aside)")
     rejects = rejects if rejects is not None else Rejects()
     tokenizer, tokenizer_hash, specials = open_tokenizer(encoder)

@@ -176,8 +176,7 @@ def read(
         "generated": files.generated,
         "seed": config.seed,
     }
-    texts = _verbalised(terminology, wanted, optional=names_train)
-    texts = with_names(texts, names)
+    texts = with_names(_verbalised(terminology, wanted, optional=names_train), names)
     texts, definitions = hold_out(
         texts,
         _present(defining, texts),
