@@ -153,7 +153,7 @@ def test_the_best_weights_are_kept(
     recipe: ModuleType, given: Given, terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
 ) -> None:
     scores = iter([0.2, 0.9, 0.1, 0.3])
-    monkeypatch.setattr(TrainingNames, "dev_accuracy", lambda *_: lambda: {"dev_acc1": next(scores)})
+    monkeypatch.setattr(TrainingNames, "dev_accuracy", lambda *_: {"dev_acc1": next(scores)})
     settings = {"dev_synonyms": 4, "evaluate_every": 5, "schedule": "constant"}
     recipe.train(terminology, str(model), tmp_path / "best", given.config(recipe, steps=20, keep="best", **settings))
     # A run that ends where the score was best; the learning rate is constant, so its length decides nothing else.

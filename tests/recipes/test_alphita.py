@@ -15,6 +15,7 @@ from alphita.index.learning import is_held_back
 from alphita.recipes import alphita
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
+from alphita.training.engine.run import Run
 from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.near_names import NearNames
 from alphita.training.text.definition_data import read
@@ -114,11 +115,11 @@ def test_what_no_head_is_taught_does_not_train(folder, terminology, tmp_path, mo
     left_out = {string for string, held in zip(strings, is_held_back(strings), strict=True) if held}
     assert left_out
     trained: list[set[str]] = []
-    made = TermSteps.of
+    of = TermSteps.of
 
-    def spy(run: Any, strings: list[str], *rest: Any) -> TermSteps:
+    def spy(run: Run, strings: list[str], *rest: Any) -> TermSteps:
         trained.append(set(strings))
-        return made(run, strings, *rest)
+        return of(run, strings, *rest)
 
     monkeypatch.setattr(TermSteps, "of", spy)
     for name, given in (("kept", {"hold_back": True}), ("all", {"hold_back": False})):

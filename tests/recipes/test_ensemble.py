@@ -17,6 +17,7 @@ from alphita.recipes import ensemble
 from alphita.terminology.splits import Split
 from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
+from alphita.training.engine.run import Run
 from alphita.training.terms.batches import TermSteps
 from tests.stanzas import Stanza, defined, ontology
 from tests.tiny import tiny_model, vectors_of
@@ -60,11 +61,11 @@ def taught_by(folder: Path, *names: str, **changes: Any) -> ensemble.Config:
 def trained_strings(monkeypatch) -> list[list[str]]:
     """Note the strings of each run, in a list that fills."""
     found: list[list[str]] = []
-    made = TermSteps.of
+    of = TermSteps.of
 
-    def spy(run: Any, strings: list[str], *rest: Any) -> TermSteps:
+    def spy(run: Run, strings: list[str], *rest: Any) -> TermSteps:
         found.append(strings)
-        return made(run, strings, *rest)
+        return of(run, strings, *rest)
 
     monkeypatch.setattr(TermSteps, "of", spy)
     return found

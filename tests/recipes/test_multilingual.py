@@ -25,7 +25,7 @@ from alphita.terminology.text import clean
 from alphita.training.engine import teachers
 from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.pair_batches import PairBatches, numbered
-from alphita.training.terms.translation_data import gather
+from alphita.training.terms.translation_data import Wanted, gather
 from tests.tiny import FINDINGS, SITES, tiny_model
 
 ITALIAN = dict(zip(SITES, ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio"), strict=True))
@@ -139,7 +139,7 @@ def test_loss_is_the_mean_squared_distance_to_the_teachers_vectors(
     config = multilingual.Config(**SMALL | {"steps": 1, "teacher": str(teacher), "batch": 40})
     figures = multilingual.train(terminology, str(learner), tmp_path / "m", config)
 
-    data = gather(terminology, source="en")
+    data = gather(terminology, Wanted("en"))
     assert (len(data.pairs), len(data.names)) == (48, 24)
     batch = PairBatches(data.pairs, 24, batch=40, seed=0).batch(0)
     before, taught = (
@@ -168,7 +168,7 @@ def test_translations_find_their_names_and_english_stays(
 ) -> None:
     config = multilingual.Config(**SMALL | {"steps": 250, "teacher": str(model), "batch": 32})
     figures = multilingual.train(terminology, str(student), tmp_path / "m", config)
-    data = gather(terminology, source="en")
+    data = gather(terminology, Wanted("en"))
     names = sorted({*data.pairs.sources, *data.names})
 
     def share(folder: Path) -> float:
@@ -430,7 +430,7 @@ def test_languages_are_drawn_by_weight(terminology: Terminology, model: Path, tm
 
 def test_the_targets_of_a_batch_are_those_of_its_sources(terminology: Terminology) -> None:
     """What `numbered` promises and the recipe leans on: the strings that the teacher encodes come first."""
-    data = gather(terminology, source="en")
+    data = gather(terminology, Wanted("en"))
     table = numbered(data.pairs, data.names)
     last = max(table.sources.max(), table.names.max())
     assert set(table.strings[: last + 1]) == {*data.pairs.sources, *data.names}

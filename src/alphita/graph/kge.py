@@ -134,14 +134,7 @@ def train(
         "split_hash": depends_on["split"],
         "train_hash": division.train_hash,
         "sources": terminology.manifest.get("sources", []),
-        "triples": {
-            "train": len(division.train),
-            "test": len(division.test),
-            "validation": len(division.validation),
-            "entities": len(division.entities),
-            "relations": len(division.relations),
-            **division.notes,
-        },
+        "triples": division.counts(),
         "concepts_without_a_vector": int((~terminology.retired).sum()) - len(division.entities),
     }
     arrays = {part: value.numpy() for part, value in course.best.items()}

@@ -47,6 +47,11 @@ class Division:
     known: Int
     notes: dict[str, Any] = field(default_factory=dict)
 
+    def counts(self) -> dict[str, Any]:
+        """Return how many there are of each, and the notes."""
+        parts = ("train", "test", "validation", "entities", "relations")
+        return {**{part: len(getattr(self, part)) for part in parts}, **self.notes}
+
     @functools.cached_property
     def train_hash(self) -> str:
         """What is trained on, whatever the numbers of its entities; see `triples_hash`."""

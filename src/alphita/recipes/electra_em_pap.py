@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.engine.dry_run import Timed
+    from alphita.training.engine.phases import Phase
     from alphita.training.engine.run import Run
     from alphita.training.products.attribute_data import Products
     from alphita.training.products.attribute_steps import AttributeSteps
@@ -135,7 +136,6 @@ def train(
     from alphita.progress import say
     from alphita.training.engine import ranks, runs
     from alphita.training.engine.phases import Phase
-    from alphita.training.engine.run import Run
 
     everyone = ranks.connect()
     if everyone.first and not dry_run:
@@ -151,8 +151,7 @@ def train(
         # Text may take hours to read, so what is wrong with the products is told before.
         table = _table(config, sources) if config.rho else None
         start = starting_encoder(encoder, config, sources)
-        run = Run("electra_em_pap", Phase("", out, resume, force, dry_run), config, start)
-        figures = _pretrain(run, start, sources, table)
+        figures = _pretrain(start, Phase("", out, resume, force, dry_run), config, sources, table)
     if everyone.first and not dry_run:
         shutil.rmtree(prepared, ignore_errors=True)
     everyone.wait()
@@ -186,25 +185,28 @@ def _table(config: Config, sources: Sources) -> Products:
     return table
 
 
-def _pretrain(run: Run, start: str | Path, sources: Sources, table: Products | None) -> dict[str, float]:
-    """Train the run's encoder by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
+def _pretrain(
+    start: str | Path, phase: Phase, config: Config, sources: Sources, table: Products | None
+) -> dict[str, float]:
+    """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
     from alphita.encoder.electra import GENERATOR, HEAD
+    from alphita.training.engine.run import Run
     from alphita.training.engine.switching_steps import SwitchingSteps
     from alphita.training.products.attribute_steps import NAME
 
-    config = run.config
-    assert isinstance(config, Config)
+    run = Run("electra_em_pap", phase, config, start)
     run.facts |= sources.facts
-
-    # RTD: generator, discriminator and its head; text with words and entities marked.
-    texts, dev, counts, sizes = _texts(run, config, start, sources)
+    texts, dev = _texts(run, config, start, sources)
     modules: dict[str, torch.nn.Module] = {GENERATOR: texts.generator, HEAD: texts.head}
-
-    # PAP: products of the terminology.
-    steps: Timed = texts
-    products = None if table is None else _products(run, config, table)
-    if products is not None and table is not None:
-        modules[NAME] = products.projection
+    sequences = texts.sequences.counts
+    counts, steps, products = {"sequences": sequences}, cast("Timed", texts), None
+    sizes = [
+        f"sequences: {len(texts.sequences) - len(dev):,} with {sequences['tokens']:,} tokens, "
+        f"{sequences['entities']:,} entities in the text; an epoch is {texts.batches.batches:,.1f} batches"
+    ]
+    if table is not None:
+        products = _products(run, config, table)
+        modules[NAME], counts["products"] = products.projection, products.products.counts
         steps = switching = SwitchingSteps(
             texts,
             products,
@@ -215,32 +217,32 @@ def _pretrain(run: Run, start: str | Path, sources: Sources, table: Products | N
             prefix="attribute_",
         )
         if products.cut:
-            most = run.encoder.max_length
-            sizes.append(f"titles with attributes that fill {most} tokens, cut perhaps: {products.cut:,}")
+            length = run.encoder.max_length
+            sizes.append(f"titles with attributes that fill {length} tokens, cut perhaps: {products.cut:,}")
         sizes += [*table.lines(), f"batches: {switching.shares[0]:,} of text, {switching.shares[1]:,} of products"]
     told = "\n  ".join(sizes)
-    if not run.phase.dry_run:
+    if not phase.dry_run:
         run.say(told)
 
     def score(_: TermEncoder) -> dict[str, float]:
         found = texts.score(dev) if len(dev) else {}
         return (products.score() if products is not None else {}) | found
 
-    # Loop, and the model; the generator stays beside it, to go on with.
+    # The generator stays beside the model, to go on with.
     return run.fit(
         steps,
         told,
         modules=modules,
         evaluate=score if config.dev_sequences or config.dev_attributes else None,
         final=score,
-        fields={"sequences": counts} | ({"products": products.products.counts} if products else {}),
+        fields=counts,
     )
 
 
 def _texts(
     run: Run, config: Config, start: str | Path, sources: Sources
-) -> tuple[ReplacedTokenSteps, NDArray[np.int64], dict[str, int], list[str]]:
-    """Return what gives the batches of text, the sequences to score with, their counts, and a line on them."""
+) -> tuple[ReplacedTokenSteps, NDArray[np.int64]]:
+    """Return RTD: generator, discriminator and its head, on text with words and entities marked; and what scores it."""
     from alphita.encoder.electra import ReplacedHead
     from alphita.training.text.masked_steps import SequenceBatches
     from alphita.training.text.replaced_token_steps import ReplacedTokenSteps
@@ -249,29 +251,23 @@ def _texts(
     head = ReplacedHead.of(run.encoder, seed=config.seed)
     sequences = sequences_of(start, config, sources, run.encoder.max_length)
     dev, rows = hold_out(len(sequences), config)
-    batches = SequenceBatches(rows, batch=config.batch, seed=config.seed)
-    texts = ReplacedTokenSteps(
+    steps = ReplacedTokenSteps(
         run.forward,
         generator,
         head,
         sequences,
-        batches,
+        SequenceBatches(rows, batch=config.batch, seed=config.seed),
         masking(start, config.masked),
         seed=config.seed,
         weight=config.weight,
         tokens_at_once=config.tokens_at_once,
         ranks=run.ranks,
     )
-    counts = sequences.counts
-    size = (
-        f"sequences: {len(rows):,} with {counts['tokens']:,} tokens, {counts['entities']:,} "
-        f"entities in the text; an epoch is {batches.batches:,.1f} batches"
-    )
-    return texts, dev, counts, [size]
+    return steps, dev
 
 
 def _products(run: Run, config: Config, table: Products) -> AttributeSteps:
-    """Return what gives the batches of products; W lies beside an encoder that was trained so before, or is new."""
+    """Return PAP: products of the terminology."""
     import torch
 
     from alphita.objectives.attribute_prediction import AttributeProjection

@@ -252,9 +252,9 @@ def read(
     from alphita.training.text.tokenizer import open_tokenizer
 
     run = Run("ext_bert", phase, config, encoder, label="ext_bert")
+    run.facts |= sources
     _check_plain(run.encoder)
     head = MaskedLanguageHead.of(run.encoder, seed=config.seed)
-    run.facts |= sources
 
     # Data: the corpus as sequences, some of them held out.
     opened = open_tokenizer(encoder)
@@ -288,20 +288,13 @@ def read(
         run.say(sizes)
         run.say(f"an epoch is {batches.batches / config.accumulation:,.1f} steps; training takes {steps:,}")
         before = micro.score(dev)["dev_log_probability"] if len(dev) and run.ranks.first else 0.0
-
-    def score(_: TermEncoder) -> dict[str, float]:
-        return micro.score(dev)
-
-    def last(encoder: TermEncoder) -> dict[str, float]:
-        return {"dev_log_probability_before": before, **score(encoder)}
-
     return run.fit(
         micro,
         sizes,
         length=Length.of(steps, config.warmup_steps, config.learning_rate, share=WARMUP),
         modules={NAME: head},
-        evaluate=score if len(dev) else None,
-        final=last if len(dev) else None,
+        evaluate=(lambda _: micro.score(dev)) if len(dev) else None,
+        final=(lambda _: {"dev_log_probability_before": before, **micro.score(dev)}) if len(dev) else None,
         fields={"sequences": counts},
     )
 

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from alphita.training.engine.settings import TermTraining, language_weights
+from alphita.training.sentences.tasks import listed
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from alphita.terminology.splits import Split
     from alphita.terminology.store import Terminology
     from alphita.training.engine.run import Run
-    from alphita.training.terms.batches import Batch, TermSteps
+    from alphita.training.terms.batches import Batch, BatchLoss, Draw
     from alphita.training.terms.pair_batches import Numbered, PairBatches
     from alphita.training.terms.translation_data import Translations
 
@@ -119,92 +120,68 @@ def train(
         InputError: there is no pair to train on; or student and teacher have vectors of different lengths.
         UsageError: no teacher is given, and the encoder's own vectors cannot teach.
     """
-    from alphita.terminology.language_ranges import by_tag
     from alphita.training.engine import dry_run as trial
     from alphita.training.engine import ranks, teachers
     from alphita.training.engine.phases import Phase
     from alphita.training.engine.plan import Length
     from alphita.training.engine.run import CLEANED, Run
     from alphita.training.terms import translation_dev
-    from alphita.training.terms.pair_batches import PairBatches, numbered
+    from alphita.training.terms.batches import TermSteps
+    from alphita.training.terms.pair_batches import numbered
 
-    # Student and teacher.
+    # Student, teacher, and data: pairs of a name and its translation, and names without one.
     run = Run("multilingual", Phase("", out, resume, force, dry_run), config, encoder)
     teacher = teachers.load(config.teacher, encoder, run.encoder.dim, device=ranks.device())
-    run.begin(
-        teacher=teacher.content_hash,
-        terminology=terminology.content_hash,
-        split=split.hash if split else None,
-        **CLEANED,
-    )
-
-    # Data: pairs of a name and its translation, and names without one.
-    weights = language_weights(config.languages)
-    data, bad_rows = _gather(run, terminology, split, list(weights))
+    run.begin(teacher=teacher.content_hash, terminology=terminology.content_hash)
+    data, bad_rows = _gather(run, config, terminology, split)
+    run.facts |= {"pairs_of": data.made_of, "split": split.hash if split else None, **CLEANED}
     table = numbered(data.pairs, data.names)
     # Sources and names come first: what the teacher encodes.
     named = table.strings[: 1 + int(max(table.sources.max(), table.names.max(initial=0)))]
-    batches = PairBatches(
-        data.pairs,
-        len(data.names),
-        batch=config.batch,
-        seed=config.seed,
-        temperature=config.temperature,
-        weights=by_tag(data.pairs.languages, weights),
-    )
+    batches = _batches(config, data)
+    epoch = batches.rows / config.batch / config.accumulation
     steps = config.steps or math.ceil(config.epochs * batches.rows / config.batch / config.accumulation)
-    run.say(f"an epoch is {batches.rows / config.batch / config.accumulation:,.1f} steps; training takes {steps:,}")
+    run.say(f"an epoch is {epoch:,.1f} steps; training takes {steps:,}")
 
-    # The teacher's vectors of all names, (len(named), d).
+    # Objective, with the teacher's vectors of all names, (len(named), d); loop, and the model.
     targets = np.zeros((len(named), run.encoder.dim), np.float32)
     if not dry_run:
         targets = teachers.taught(teacher, named, run.work, run.ranks, unit=run.encoder.normalize)
-
-    # Loop, and the model.
-    dev = partial(translation_dev.accuracy, data.dev) if len(data.dev) else None
+    draw, loss = objective(table, batches, targets, unit_length=run.encoder.normalize)
+    dev_score = partial(translation_dev.accuracy, data.dev) if len(data.dev) else None
     figures = run.fit(
-        _steps(run, batches, table, targets),
+        TermSteps.of(run, table.strings, draw, loss),
         f"names: {len(named):,}; translations: {len(table.strings) - len(named):,}",
         length=Length.of(steps, config.warmup_steps, config.learning_rate),
-        evaluate=dev,
-        final=dev,
-        fields={
-            "pairs": data.pairs.by_language(),
-            "pairs_left_out": data.pairs.counts,
-            "names": len(data.names),
-            "dev_pairs": data.dev.by_language(),
-            "bad_rows": bad_rows,
-        },
+        evaluate=dev_score,
+        final=dev_score,
+        fields=data.counts() | {"bad_rows": bad_rows},
     )
     if dry_run:
-        first = trial.duration(teachers.seconds(teacher, named))
-        run.say(f"  before: the teacher encodes {len(named):,} names, about {first}")
+        lasts = trial.duration(teachers.seconds(teacher, named))
+        run.say(f"  before: the teacher encodes {len(named):,} names, about {lasts}")
     return figures
 
 
-def _gather(run: Run, terminology: Terminology, split: Split | None, languages: list[str]) -> tuple[Translations, int]:
-    """Return the pairs and names, and how many rows of files were set aside; what they are made of is a fact."""
+def _gather(run: Run, config: Config, terminology: Terminology, split: Split | None) -> tuple[Translations, int]:
+    """Return the data, and how many rows of files are bad: these go to OUT.rejects.csv."""
     from alphita.errors import Rejects
-    from alphita.training.terms.translation_data import gather
+    from alphita.training.engine import runs
+    from alphita.training.terms.translation_data import Wanted, gather
 
-    config, out = run.config, run.phase.out
-    assert isinstance(config, Config)
-    aside = None if run.phase.dry_run or not run.ranks.first else out.with_name(f"{out.name}.rejects.csv")
-    with Rejects(aside) as rejects:
-        data = gather(
-            terminology,
-            source=config.source,
-            languages=languages,
-            pairing=config.pairing,
-            machine=config.machine,
-            editions=_listed(config.editions),
-            files=_listed(config.pairs),
-            split=split,
-            dev=config.dev_pairs,
-            seed=config.seed,
-            rejects=rejects,
-        )
-    run.facts["pairs_of"] = data.made_of
+    wanted = Wanted(
+        config.source,
+        languages=list(language_weights(config.languages)),
+        pairing=config.pairing,
+        machine=config.machine,
+        editions=listed(config.editions),
+        files=listed(config.pairs),
+        dev=config.dev_pairs,
+        seed=config.seed,
+    )
+    aside = runs.beside(run.phase.out, ".rejects.csv")
+    with Rejects(None if run.phase.dry_run or not run.ranks.first else aside) as rejects:
+        data = gather(terminology, wanted, split=split, rejects=rejects)
     if split is not None:
         run.say(f"held out by the split: {len(split.cleaned):,} strings")
     for line in data.lines():
@@ -212,18 +189,34 @@ def _gather(run: Run, terminology: Terminology, split: Split | None, languages: 
     return data, rejects.count
 
 
-def _steps(run: Run, batches: PairBatches, table: Numbered, targets: NDArray[np.float32]) -> TermSteps:
-    """Return what adds gradients: of the squared distance to what the teacher gives a name, of it and its translation.
+def _batches(config: Config, data: Translations) -> PairBatches:
+    from alphita.terminology.language_ranges import by_tag
+    from alphita.training.terms.pair_batches import PairBatches
+
+    return PairBatches(
+        data.pairs,
+        len(data.names),
+        batch=config.batch,
+        seed=config.seed,
+        temperature=config.temperature,
+        weights=by_tag(data.pairs.languages, language_weights(config.languages)),
+    )
+
+
+def objective(
+    table: Numbered, batches: PairBatches, targets: NDArray[np.float32], *, unit_length: bool
+) -> tuple[Draw, BatchLoss]:
+    """Return what draws names and translations, and the squared distance of each to what the teacher gives the name.
 
     Args:
-        run: the student's.
+        table: all strings.
         batches: of pairs and names.
-        table: their strings, by number.
-        targets: (n, d) of the first n strings.
+        targets: (n, d) the teacher's vectors of the first n strings.
+        unit_length: the student scales its vectors to length 1.
     """
     from alphita.objectives.multi_similarity import unit
     from alphita.objectives.regression import regression
-    from alphita.training.terms.batches import Batch, TermSteps
+    from alphita.training.terms.batches import Batch
 
     def draw(number: int) -> Batch:
         batch = batches.batch(number)
@@ -234,11 +227,7 @@ def _steps(run: Run, batches: PairBatches, table: Numbered, targets: NDArray[np.
         return Batch(strings, {"place": place, "target": targets[meant]}, rows=len(given))
 
     def loss(vectors: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        own = unit(vectors) if run.encoder.normalize else vectors
+        own = unit(vectors) if unit_length else vectors
         return {"loss": regression(own[given["place"]], given["target"])}
 
-    return TermSteps.of(run, table.strings, draw, loss)
-
-
-def _listed(text: str) -> list[str]:
-    return [part for part in (part.strip() for part in text.split(",")) if part]
+    return draw, loss

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from alphita.errors import AlphitaError, InputError, UsageError
-from alphita.training.engine import checkpoints, loop
-from alphita.training.engine.loop import Training
+from alphita.training.engine import checkpoints
+from alphita.training.engine.loop import Training, fit
 from alphita.training.engine.plan import LoopPlan, learning_rate_factor
 
 PLAN = LoopPlan(
@@ -41,7 +41,7 @@ class Plain:
     def stop(self) -> None: ...
 
     def names(self, number: int) -> list[str]:
-        return [f"term {number}"]
+        return [f"row {number}"]
 
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         # One generator seed a micro-batch: dropout is then the same whether or not the run was resumed.
@@ -79,12 +79,14 @@ def test_learning_rate_rises_and_falls_linearly() -> None:
 @pytest.mark.parametrize("stop_at", [3, 9, 17, 23])
 def test_resumed_run_equals_unbroken_one(tmp_path, stop_at: int) -> None:
     whole = make_net()
-    expected = fit({"net": whole}, Plain(losses(whole), seed=4), PLAN, tmp_path / "whole", fingerprint="f")
+    expected = fit(Training({"net": whole}, Plain(losses(whole), seed=4), PLAN, tmp_path / "whole", fingerprint="f"))
     broken = make_net()
     with pytest.raises(KeyboardInterrupt):
-        fit({"net": broken}, Plain(losses(broken, stop_at), seed=4), PLAN, tmp_path / "run", fingerprint="f")
+        fit(Training({"net": broken}, Plain(losses(broken, stop_at), seed=4), PLAN, tmp_path / "run", fingerprint="f"))
     again = make_net()
-    figures = fit({"net": again}, Plain(losses(again), seed=4), PLAN, tmp_path / "run", fingerprint="f", resume=True)
+    figures = fit(
+        Training({"net": again}, Plain(losses(again), seed=4), PLAN, tmp_path / "run", fingerprint="f", resume=True)
+    )
     assert figures["loss"] == expected["loss"]
     for (name, a), (_, b) in zip(whole.state_dict().items(), again.state_dict().items(), strict=True):
         assert torch.equal(a, b), name
@@ -105,7 +107,7 @@ def test_accumulation_averages_the_micro_batches(tmp_path) -> None:
         seen.append(number)
         return {"loss": (number + 1.0) * net.weight.sum(), "rows": torch.tensor(3.0)}
 
-    figures = fit({"net": net}, Plain(micro_loss), plan, tmp_path / "run", fingerprint="f")
+    figures = fit(Training({"net": net}, Plain(micro_loss), plan, tmp_path / "run", fingerprint="f"))
     assert seen == [0, 1, 2, 3]
     assert figures["gradient_norm"] == pytest.approx(2.5)  # mean of 1, 2, 3, 4
     assert net.training is False
@@ -115,7 +117,9 @@ def test_clipping_bounds_the_step(tmp_path) -> None:
     plan = dataclasses.replace(PLAN, steps=1, clip=0.5, accumulation=1)
     net = torch.nn.Linear(3, 1)
     figures = fit(
-        {"net": net}, Plain(lambda _: {"loss": 1e6 * net.weight.sum()}), plan, tmp_path / "run", fingerprint="f"
+        Training(
+            {"net": net}, Plain(lambda _: {"loss": 1e6 * net.weight.sum()}), plan, tmp_path / "run", fingerprint="f"
+        )
     )
     assert figures["gradient_norm"] > 1e5  # the norm before clipping is what is logged
     assert net.weight.grad is None
@@ -124,11 +128,11 @@ def test_clipping_bounds_the_step(tmp_path) -> None:
 def test_unfinished_run_must_be_resumed_with_the_same_inputs(tmp_path) -> None:
     net = make_net()
     with pytest.raises(KeyboardInterrupt):
-        fit({"net": net}, Plain(losses(net, 10)), PLAN, tmp_path / "run", fingerprint="f")
+        fit(Training({"net": net}, Plain(losses(net, 10)), PLAN, tmp_path / "run", fingerprint="f"))
     with pytest.raises(UsageError, match="--resume"):
-        fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f")
+        fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
     with pytest.raises(InputError, match="another recipe, config"):
-        fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="g", resume=True)
+        fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="g", resume=True))
 
 
 class InParts(Plain):
@@ -144,10 +148,10 @@ def test_a_resumed_run_keeps_the_size_of_its_parts_whatever_memory_is_free(tmp_p
         plan = dataclasses.replace(PLAN, tokens_at_once=asked)
         resume = (tmp_path / "run").exists()
         if stop_at is None:
-            fit({"net": net}, micro, plan, tmp_path / "run", fingerprint="f", resume=resume)
+            fit(Training({"net": net}, micro, plan, tmp_path / "run", fingerprint="f", resume=resume))
         else:
             with pytest.raises(KeyboardInterrupt):
-                fit({"net": net}, micro, plan, tmp_path / "run", fingerprint="f", resume=resume)
+                fit(Training({"net": net}, micro, plan, tmp_path / "run", fingerprint="f", resume=resume))
         return micro.tokens_at_once
 
     assert run(300, stop_at=10) == 300
@@ -159,7 +163,11 @@ def test_a_resumed_run_keeps_the_size_of_its_parts_whatever_memory_is_free(tmp_p
 
 def test_resuming_where_nothing_is_begins_and_says_so(tmp_path, capsys) -> None:
     net = make_net()
-    fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f", resume=True, label="training x")
+    fit(
+        Training(
+            {"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f", resume=True, label="training x"
+        )
+    )
     assert f"training x: nothing to resume in {tmp_path / 'run'}; starting at step 0" in capsys.readouterr().err
     assert len((tmp_path / "run" / "log.jsonl").read_text().splitlines()) == 6
 
@@ -169,20 +177,22 @@ def test_a_kill_while_a_run_is_noted_leaves_none(tmp_path, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f")
+            fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
     assert not (tmp_path / "run" / "run.json").exists()
-    fit({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f")
+    fit(Training({"net": net}, Plain(losses(net)), PLAN, tmp_path / "run", fingerprint="f"))
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path) -> None:
     net = torch.nn.Linear(2, 1)
-    with pytest.raises(AlphitaError, match="no longer finite at step 1"):
+    with pytest.raises(AlphitaError, match="no longer finite at step 1 on the terms row 0"):
         fit(
-            {"net": net},
-            Plain(lambda _: {"loss": net.weight.sum() * float("nan")}),
-            PLAN,
-            tmp_path / "r",
-            fingerprint="f",
+            Training(
+                {"net": net},
+                Plain(lambda _: {"loss": net.weight.sum() * float("nan")}),
+                PLAN,
+                tmp_path / "r",
+                fingerprint="f",
+            )
         )
 
 
@@ -191,12 +201,14 @@ def test_evaluation_is_logged(tmp_path) -> None:
     plan = dataclasses.replace(PLAN, steps=4, evaluate_every=3)
     scores = iter([0.25, 0.5])
     fit(
-        {"net": net},
-        Plain(losses(net)),
-        plan,
-        tmp_path / "r",
-        fingerprint="f",
-        evaluate=lambda: {"dev_acc1": next(scores)},
+        Training(
+            {"net": net},
+            Plain(losses(net)),
+            plan,
+            tmp_path / "r",
+            fingerprint="f",
+            evaluate=lambda: {"dev_acc1": next(scores)},
+        )
     )
     lines = [json.loads(line) for line in (tmp_path / "r" / "log.jsonl").read_text().splitlines()]
     assert [(line["step"], line["dev_acc1"]) for line in lines if "dev_acc1" in line] == [(3, 0.25), (4, 0.5)]
@@ -204,7 +216,11 @@ def test_evaluation_is_logged(tmp_path) -> None:
 
 def test_only_the_newest_checkpoints_are_kept_and_none_unpickles(tmp_path) -> None:
     net = make_net()
-    fit({"net": net}, Plain(losses(net)), dataclasses.replace(PLAN, checkpoint_every=2), tmp_path, fingerprint="f")
+    fit(
+        Training(
+            {"net": net}, Plain(losses(net)), dataclasses.replace(PLAN, checkpoint_every=2), tmp_path, fingerprint="f"
+        )
+    )
     kept = sorted(path.name for path in tmp_path.glob("step-*"))
     assert kept == ["step-00000008", "step-00000010"]
     suffixes = {path.suffix for path in (tmp_path / kept[0]).iterdir()}

@@ -318,7 +318,7 @@ def test_it_learns_to_find_replaced_tokens_and_resumes_to_the_bit(
 
         made = steps(bert, sequences, dropout=0.1)
         plan = LoopPlan(steps=40, checkpoint_every=10, **PLAN)  # type: ignore[arg-type]
-        fit(Training(modules(made), made, plan, folder, "x", resume=resume, before_step=stop))
+        fit(Training(modules(made), made, plan, folder, "x", resume, before_step=stop))
         return made
 
     whole = run(tmp_path / "whole")

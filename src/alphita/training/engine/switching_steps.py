@@ -91,13 +91,13 @@ class SwitchingSteps:
 
     def sizes(self, number: int) -> dict[str, float]:
         """Return what micro-batch `number` has: tokens, whatever its kind."""
-        place, own = self._of(number)
+        place, own = self.of_kind(number)
         return {"tokens": self._both[place].sizes(own)["tokens"]}
 
-    def of_kind(self, number: int) -> tuple[bool, int]:
-        """Return whether micro-batch `number` is of the other kind, and its number within its kind."""
-        place, own = self._of(number)
-        return bool(place), own
+    def names(self, number: int) -> list[str]:
+        """See `loop.MicroSteps`."""
+        place, own = self.of_kind(number)
+        return self._both[place].names(own)
 
     def names(self, number: int) -> list[str]:
         """See `loop.MicroSteps`."""
@@ -106,14 +106,15 @@ class SwitchingSteps:
 
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         """Add `share` times the gradient of micro-batch `number`; return its scalars."""
-        place, own = self._of(number)
+        place, own = self.of_kind(number)
         scalars = self._both[place](own, share)
         if not place:
             return scalars
         kept = {name: scalars[name] for name in ("loss", "rows")}
         return kept | {f"{self._prefix}{name}": value for name, value in scalars.items() if name != "rows"}
 
-    def _of(self, number: int) -> tuple[int, int]:
+    def of_kind(self, number: int) -> tuple[int, int]:
+        """Return the kind of micro-batch `number`, 0 or 1 for the other, and its number within its kind."""
         place = int(self._other[number])
         return place, self._own(number, place)
 

@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
 
 AT_ONCE = 2_000_000
+COUNTED = (
+    *("documents", "empty", "words", "mentions", "homonyms", "held_out"),
+    *("sequences", "sequences_without_mention", "sequences_with_held_out"),
+)
 
 
 class MentionSettings(Config):
@@ -96,34 +100,17 @@ def build(
         InputError: a file cannot be read, the terminology has no name to search for, or none occurs or fits a window.
         UsageError: `out` exists.
     """
-    out = Path(out)
-    settings = settings or MentionSettings()
+    out, settings = Path(out), settings or MentionSettings()
     artefact.refuse_existing(out, force, " (the old one is moved aside)")
     rejects = rejects if rejects is not None else Rejects()
     tokenizer, tokenizer_hash, specials = open_tokenizer(encoder)
     fold = Fold(settings.languages[0] if len(settings.languages) == 1 else None, settings.accents)
     hidden = split.cleaned if split else frozenset()
-    forms = collect(
-        terminology,
-        fold,
-        languages=settings.languages,
-        held_out=hidden,
-        ambiguous=settings.ambiguous,
-        acronyms=settings.acronyms,
-        least=settings.least_characters,
-        stop=fold.keys(settings.stop),
-    )
+    forms = _forms(terminology, fold, settings, hidden)
     # Held-out strings are searched by themselves too: a name may cover one, or begin before it.
     matcher, held_out = Matcher(forms, fold), HeldOut(frozenset() if settings.held_out_text else hidden)
-    reservoir = Reservoir(
-        len(forms.strings),
-        settings.contexts,
-        window=settings.window,
-        seed=settings.seed,
-        spare_held_out=not settings.held_out_text,
-    )
-    counts = dict.fromkeys(("documents", "empty", "words", "mentions", "homonyms", "held_out"), 0)
-    counts |= {"sequences": 0, "sequences_without_mention": 0, "sequences_with_held_out": 0}
+    reservoir = _reservoir(forms, settings)
+    counts = dict.fromkeys(COUNTED, 0)
     with (
         artefact.create(out, KIND, force=force) as draft,
         Writer(draft.path, WINDOWS) as kept_windows,
@@ -140,40 +127,71 @@ def build(
             if settings.sequence_tokens:
                 _write_sequences(texts, matches, tokenizer, settings, kept_sequences, counts)
         counts["mentions"] = int(reservoir.counts.sum())
-        if not counts["mentions"]:
-            raise InputError(
-                f"no name of the terminology occurs in it: {counts['words']:,} words, {len(forms.strings):,} names",
-                file=corpus[0] if corpus else None,
-                remedy="look at --language and --text-field",
-            )
+        _check_mentions(counts, forms, corpus)
         met = reservoir.counts > 0
         counts |= {"forms": int(met.sum()), "rejected": rejects.count}
         counts |= _write_windows(reservoir, tokenizer, settings.window, kept_windows)
-        if not counts["windows"] and not counts["sequences"] and not counts["windows_near_held_out"]:
-            raise InputError(
-                f"none of its {counts['mentions']:,} mentions fits a window",
-                field="window",
-                value=settings.window,
-                file=corpus[0] if corpus else None,
-                remedy="give a longer one, such as the paper's 32",
-            )
+        _check_windows(counts, settings.window, corpus)
         numbers = (np.cumsum(met) - 1).astype(np.int32)
         kept_windows.finish(numbers)
         kept_sequences.finish(numbers)
         counts["concepts"] = _write_forms(draft.path, forms, reservoir.counts, terminology)
         draft.fields.update(
-            {
-                "counts": counts,
-                "left_out": forms.left_out,
-                "config": settings.model_dump(mode="json"),
-                "terminology": terminology.content_hash,
-                "split": split.hash if split else None,
-                "tokenizer_hash": tokenizer_hash,
-                "special_tokens": specials.__dict__,
-                "corpus": {str(file): artefact.hash_file(file) for file in corpus},
-            }
+            counts=counts,
+            left_out=forms.left_out,
+            config=settings.model_dump(mode="json"),
+            terminology=terminology.content_hash,
+            split=split.hash if split else None,
+            tokenizer_hash=tokenizer_hash,
+            special_tokens=specials.__dict__,
+            corpus={str(file): artefact.hash_file(file) for file in corpus},
         )
     return counts
+
+
+def _forms(terminology: Terminology, fold: Fold, settings: MentionSettings, held_out: frozenset[str]) -> Forms:
+    return collect(
+        terminology,
+        fold,
+        languages=settings.languages,
+        held_out=held_out,
+        ambiguous=settings.ambiguous,
+        acronyms=settings.acronyms,
+        least=settings.least_characters,
+        stop=fold.keys(settings.stop),
+    )
+
+
+def _reservoir(forms: Forms, settings: MentionSettings) -> Reservoir:
+    return Reservoir(
+        len(forms.strings),
+        settings.contexts,
+        window=settings.window,
+        seed=settings.seed,
+        spare_held_out=not settings.held_out_text,
+    )
+
+
+def _check_mentions(counts: dict[str, int], forms: Forms, corpus: Sequence[Path]) -> None:
+    """Refuse a corpus in which nothing was found."""
+    if not counts["mentions"]:
+        raise InputError(
+            f"no name of the terminology occurs in it: {counts['words']:,} words, {len(forms.strings):,} names",
+            file=corpus[0] if corpus else None,
+            remedy="look at --language and --text-field",
+        )
+
+
+def _check_windows(counts: dict[str, int], window: int, corpus: Sequence[Path]) -> None:
+    """Refuse mentions of which nothing is kept."""
+    if not counts["windows"] and not counts["sequences"] and not counts["windows_near_held_out"]:
+        raise InputError(
+            f"none of its {counts['mentions']:,} mentions fits a window",
+            field="window",
+            value=window,
+            file=corpus[0] if corpus else None,
+            remedy="give a longer one, such as the paper's 32",
+        )
 
 
 def _counted(texts: Iterable[str], counts: dict[str, int]) -> Iterator[str]:

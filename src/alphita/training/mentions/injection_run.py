@@ -94,23 +94,9 @@ def inject_entities(
         UsageError: the model exists already, or there is unfinished work, and neither flag is given; or a setting is
             out of range.
     """
-    # The encoder, still plain.
+    # The encoder, still plain, and the data.
     run = Run(recipe, phase, config, encoder, label=recipe)
-    trained: Any = run.encoder.module.model
-    if isinstance(trained, InjectedBert):
-        raise InputError(
-            "the encoder has entities injected already", file=run.encoder.folder, remedy="give a plain one"
-        )
-    check_layer(trained, settings.layer or 1)
-
-    # Data.
-    data = injection_data.read(settings.mentions, settings.graph, terminology, run.encoder.tokenizer_hash, split=split)
-    _check_lengths(data, run.encoder)
-    if split is not None:
-        run.say(f"held out by the split: {len(split.cleaned):,} strings")
-    for line in data.lines():
-        run.say(line)
-    run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **data.made_of)
+    data = _read(run, settings, terminology, split)
     if run.done is not None:
         return run.done
     dev, rows = _hold_out(data, settings.dev_sequences, config.seed)
@@ -118,6 +104,7 @@ def inject_entities(
     # The model: the head that guesses tokens, and entities between two layers.
     head = MaskedLanguageHead.of(run.encoder, seed=config.seed)
     tokenizer, _, specials = open_tokenizer(encoder)
+    trained: Any = run.encoder.module.model
     layers = int(trained.config.num_hidden_layers)
     layer = settings.layer or max(1, round(2 * layers / 3))
     injected = inject(run.encoder, np.asarray(data.entities), layer=layer, nearest=settings.nearest)
@@ -155,6 +142,24 @@ def inject_entities(
         final=dev_score if len(dev) else None,
         fields={"layer": layer, "counts": data.counts},
     )
+
+
+def _read(run: Run, settings: Injecting, terminology: Terminology, split: Split | None) -> LinkedMentions:
+    """Return the data for the run's encoder, say what there is, and begin the run."""
+    model = run.encoder.module.model
+    if isinstance(model, InjectedBert):
+        raise InputError(
+            "the encoder has entities injected already", file=run.encoder.folder, remedy="give a plain one"
+        )
+    check_layer(model, settings.layer or 1)
+    data = injection_data.read(settings.mentions, settings.graph, terminology, run.encoder.tokenizer_hash, split=split)
+    _check_lengths(data, run.encoder)
+    if split is not None:
+        run.say(f"held out by the split: {len(split.cleaned):,} strings")
+    for line in data.lines():
+        run.say(line)
+    run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **data.made_of)
+    return data
 
 
 def _hold_out(data: LinkedMentions, wanted: int, seed: int) -> tuple[Int64, Int64]:

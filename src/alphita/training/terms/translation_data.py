@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -52,20 +52,43 @@ class Translations:
             told.append(f"dev pairs: {len(self.dev):,} ({_listed(self.dev.by_language())})")
         return [*told, *self.lacking]
 
+    def counts(self) -> dict[str, Any]:
+        """Return how much it is, for the manifest."""
+        return {
+            "pairs": self.pairs.by_language(),
+            "pairs_left_out": self.pairs.counts,
+            "names": len(self.names),
+            "dev_pairs": self.dev.by_language(),
+        }
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which pairs are wanted.
+
+    Attributes:
+        source: BCP-47 tag of the source language.
+        languages: take these languages only; all by default.
+        pairing: see `terminology_pairs`.
+        machine: also take a terminology's machine translations.
+        editions: terminology folders; their translations are paired with the names of the terminology.
+        files: see `pair_files`.
+        dev: pairs to hold out at least; see `translation_dev.hold_out`.
+        seed: of their choice.
+    """
+
+    source: str
+    languages: Sequence[str] = ()
+    pairing: str = "labels"
+    machine: bool = False
+    editions: Sequence[str] = ()
+    files: Sequence[str] = ()
+    dev: int = 0
+    seed: int = 0
+
 
 def gather(
-    terminology: Terminology,
-    *,
-    source: str,
-    languages: Sequence[str] = (),
-    pairing: str = "labels",
-    machine: bool = False,
-    editions: Sequence[str] = (),
-    files: Sequence[str] = (),
-    split: Split | None = None,
-    dev: int = 0,
-    seed: int = 0,
-    rejects: Rejects | None = None,
+    terminology: Terminology, wanted: Wanted, *, split: Split | None = None, rejects: Rejects | None = None
 ) -> Translations:
     """Gather the pairs of a terminology, of editions that share its ids and of files, and hold some out to score with.
 
@@ -74,59 +97,20 @@ def gather(
 
     Args:
         terminology: whose names in the source language train; it need not have translations if others have.
-        source: BCP-47 tag of the source language.
-        languages: take these languages only; all by default.
-        pairing: see `terminology_pairs`.
-        machine: also take a terminology's machine translations.
-        editions: terminology folders; their translations are paired with the names of `terminology`.
-        files: see `pair_files`.
+        wanted: which pairs.
         split: what must not train.
-        dev: pairs to hold out at least; see `translation_dev.hold_out`.
-        seed: of their choice.
         rejects: takes the files' bad rows.
 
     Raises:
         InputError: no pair is left, or none in one of the languages; a file or an edition cannot be read.
         UsageError: an unknown language or pairing.
     """
-    from alphita.terminology.store import load_terminology
-
     exclude, concepts = frozenset[str](), frozenset[str]()
     if split is not None:
         exclude = split.cleaned
         if split.facts.get("method") == WHOLE_CONCEPTS:
             concepts = frozenset(split.concept_ids)
-    opened = [load_terminology(folder) for folder in editions]
-    made_of = {folder: edition.content_hash for folder, edition in zip(editions, opened, strict=True)}
-    parts, lacking = [], []
-    for edition in (terminology, *opened):
-        try:
-            pairs = of_editions(
-                terminology,
-                edition,
-                source=source,
-                languages=languages or None,
-                pairing=pairing,
-                machine=machine,
-                exclude=exclude,
-                exclude_concepts=concepts,
-            )
-            parts.append(pairs)
-        except InputError as error:
-            # No matter, if others have translations.
-            lacking.append(str(error))
-    for file in files:
-        pairs = read(
-            file,
-            rejects or Rejects(),
-            source=source,
-            terminology=terminology,
-            exclude=exclude,
-            exclude_concepts=concepts,
-        )
-        made_of[file] = artefact.hash_file(file)
-        parts.append(_in_languages(pairs, languages) if languages else pairs)
-    pairs = joined(parts)
+    pairs, made_of, lacking = _pairs(terminology, wanted, exclude, concepts, rejects or Rejects())
     if not len(pairs):
         left_out = f"; left out: {_listed(pairs.counts)}" if pairs.counts else ""
         raise InputError(
@@ -134,7 +118,7 @@ def gather(
             file=terminology.path,
             remedy="; ".join([*lacking, "set pairs=FILE or editions=FOLDER, or take a terminology with translations"]),
         )
-    for tag in languages:
+    for tag in wanted.languages:
         if not among(pairs.languages, [tag]):
             raise InputError(
                 "no translation is in this language",
@@ -142,11 +126,49 @@ def gather(
                 value=tag,
                 remedy=f"choose from {', '.join(pairs.languages)}",
             )
-    pairs, held_out = hold_out(pairs, dev, seed)
+    pairs, held_out = hold_out(pairs, wanted.dev, wanted.seed)
     names = source_names(
-        terminology, source=source, exclude=exclude.union(held_out.sources), exclude_concepts=concepts, beside=pairs
+        terminology,
+        source=wanted.source,
+        exclude=exclude.union(held_out.sources),
+        exclude_concepts=concepts,
+        beside=pairs,
     )
     return Translations(pairs, names, held_out, made_of, lacking)
+
+
+def _pairs(
+    terminology: Terminology, wanted: Wanted, exclude: frozenset[str], concepts: frozenset[str], rejects: Rejects
+) -> tuple[AlignedPairs, dict[str, str], list[str]]:
+    """Return all pairs without what is excluded, and `made_of` and `lacking` of `Translations`."""
+    from alphita.terminology.store import load_terminology
+
+    opened = [load_terminology(folder) for folder in wanted.editions]
+    made_of = {folder: edition.content_hash for folder, edition in zip(wanted.editions, opened, strict=True)}
+    parts, lacking = [], []
+    for edition in (terminology, *opened):
+        try:
+            pairs = of_editions(
+                terminology,
+                edition,
+                source=wanted.source,
+                languages=wanted.languages or None,
+                pairing=wanted.pairing,
+                machine=wanted.machine,
+                exclude=exclude,
+                exclude_concepts=concepts,
+            )
+            parts.append(pairs)
+        except InputError as error:
+            # No matter, if others have translations.
+            lacking.append(str(error))
+    for file in wanted.files:
+        pairs = read(
+            file, rejects, source=wanted.source, terminology=terminology, exclude=exclude, exclude_concepts=concepts
+        )
+        made_of[file] = artefact.hash_file(file)
+        parts.append(_in_languages(pairs, wanted.languages) if wanted.languages else pairs)
+    return joined(parts), made_of, lacking
 
 
 def _in_languages(pairs: AlignedPairs, languages: Sequence[str]) -> AlignedPairs:

@@ -166,29 +166,17 @@ def read(
     trained, defining = _places(config.kinds), _places(config.distil_kinds)
     # Definitions are read even where they shall not train: the dev score is then the same whatever trains.
     kinds = [kind for place, kind in enumerate(KINDS) if place in (*trained, *defining)]
-    tags = tuple(languages) or spoken(names.languages)
     names_train = TRAINED.index(NAME) in trained
-    try:
-        texts = verbalise(
-            terminology,
-            exclude=exclude.union(names.dev_strings),
-            held_out=held_out,
-            languages=tags,
-            kinds=kinds,
-            descriptions=config.descriptions,
-            generated=files.generated,
-            seed=config.seed,
-        )
-    except InputError as error:
-        if not names_train:
-            there = sorted(set(terminology.side_table("definitions")["language"].to_pylist()))
-            raise InputError(
-                f"{error.problem} in {', '.join(tags)}; its definitions are in {', '.join(there) or 'no language'}",
-                file=error.file,
-                remedy=error.remedy,
-            ) from None
-        texts = Texts(np.empty(0, np.int32), [], np.empty(0, np.uint8), {})
-    texts = with_names(texts, names)
+    wanted = {
+        "exclude": exclude.union(names.dev_strings),
+        "held_out": held_out,
+        "languages": tuple(languages) or spoken(names.languages),
+        "kinds": kinds,
+        "descriptions": config.descriptions,
+        "generated": files.generated,
+        "seed": config.seed,
+    }
+    texts = with_names(_verbalised(terminology, wanted, optional=names_train), names)
     texts, definitions = hold_out(
         texts,
         _present(defining, texts),
@@ -204,11 +192,7 @@ def read(
         texts = joined(texts, names_as_texts(names, TRAINED.index(NAME)))
     if defines != defining:
         say(f"no concept has a definition to train on: its {instead} for it")
-    counts = {kind: int((texts.kinds == place).sum()) for place, kind in enumerate(TRAINED)}
-    say(
-        f"texts to train on: {', '.join(f'{kind} {count:,}' for kind, count in counts.items())}; definitions held out "
-        f"for the dev score: {len(definitions.texts) if definitions else 0:,}"
-    )
+    counts = _told(texts, definitions)
     read_from = [*files.sets, *files.sentences, *filter(None, [config.generated])]
     return Data(
         terminology,
@@ -228,6 +212,32 @@ def read(
             "texts_left_out": texts.counts,
         },
     )
+
+
+def _told(texts: Texts, definitions: DevDefinitions | None) -> dict[str, int]:
+    """Say how many texts of each kind train, and return it."""
+    counts = {kind: int((texts.kinds == place).sum()) for place, kind in enumerate(TRAINED)}
+    say(
+        f"texts to train on: {', '.join(f'{kind} {count:,}' for kind, count in counts.items())}; definitions held out "
+        f"for the dev score: {len(definitions.texts) if definitions else 0:,}"
+    )
+    return counts
+
+
+def _verbalised(terminology: Terminology, wanted: Mapping[str, Any], *, optional: bool) -> Texts:
+    """Return the texts that are wanted; none where there are none and they are optional."""
+    try:
+        return verbalise(terminology, **wanted)
+    except InputError as error:
+        if optional:
+            return Texts(np.empty(0, np.int32), [], np.empty(0, np.uint8), {})
+        there = sorted(set(terminology.side_table("definitions")["language"].to_pylist()))
+        raise InputError(
+            f"{error.problem} in {', '.join(wanted['languages'])}; its definitions are in "
+            f"{', '.join(there) or 'no language'}",
+            file=error.file,
+            remedy=error.remedy,
+        ) from None
 
 
 class _Files(NamedTuple):
