@@ -51,10 +51,6 @@ class Plain:
         return {name: value.detach() for name, value in scalars.items()}
 
 
-def fit(modules, micro, plan, work, **more) -> dict[str, float]:
-    return loop.fit(Training(modules, micro, plan, work, **more))
-
-
 def make_net() -> torch.nn.Module:
     torch.manual_seed(0)
     return torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.Dropout(0.3), torch.nn.Tanh(), torch.nn.Linear(8, 1))

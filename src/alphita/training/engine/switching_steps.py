@@ -99,11 +99,6 @@ class SwitchingSteps:
         place, own = self.of_kind(number)
         return self._both[place].names(own)
 
-    def names(self, number: int) -> list[str]:
-        """See `loop.MicroSteps`."""
-        place, own = self._of(number)
-        return self._both[place].names(own)
-
     def __call__(self, number: int, share: float) -> dict[str, torch.Tensor]:
         """Add `share` times the gradient of micro-batch `number`; return its scalars."""
         place, own = self.of_kind(number)
