@@ -127,8 +127,8 @@ def test_what_cannot_be_written_is_set_aside(tmp_path):
         (["-o", "out.csv", "--prefix", "LOCAL"], "LOCAL=https://"),
         (["-o", "out.csv", "--prefix", "MY CODES=https://example.org/"], "'MY CODES' can be no CURIE's prefix"),
         (["-o", "out.csv", "--prefix", "1x=https://example.org/"], "'1x' can be no CURIE's prefix"),
-        (["-o", "out.tsv"], "--set-id"),
-        (["-o", "out.tsv", *HEADER, "--source-vocabulary", "MINE"], "--prefix MINE="),
+        (["-o", "out.sssom.tsv"], "--set-id"),
+        (["-o", "out.sssom.tsv", *HEADER, "--source-vocabulary", "MINE"], "--prefix MINE="),
     ],
 )
 def test_wrong_use(source, tmp_path, monkeypatch, options, said):
