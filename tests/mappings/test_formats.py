@@ -427,6 +427,7 @@ def test_a_workbook_holds_text_as_text_and_numbers_as_numbers(tmp_path):
     assert [cell.data_type for cell in mentions] == ["s"] * len(strings)
     assert [cell.value for cell in mentions] == [string.replace("\x07", " ") for string in strings]
     assert {row[names.index("similarity")].value for row in sheet.iter_rows(min_row=2)} == {0.25}
+    assert module.losses(head, lines) == {"mention": 1}
     back = sample.read(module, head, out)
     assert [(one.mention, one.similarity, one.frequency, one.concept_id) for one in back] == [
         (string.replace("\x07", " "), 0.25, 7, lines[0].concept_id) for string in strings

@@ -7,31 +7,26 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from alphita.normalizer.spec import Spec
 
-if TYPE_CHECKING:
-    from alphita.index.choice import Choice
-
-
 # Of a context's notes: the help is to show all.
 ALL = "alphita.help_all"
 
 
-def option(name: str, *, help: str | None = None) -> Any:  # noqa: ANN401 - of typer, which tells no type
-    """Return what typer shows for a field; `help` instead of the field's own."""
+def option(name: str) -> Any:  # noqa: ANN401 - of typer, which tells no type
+    """Return what typer shows for a field."""
     shown = Spec.option(name)
     if shown.positional:
-        return typer.Argument(metavar=shown.metavar, help=help or shown.help)
-    flags = shown.flags or ("--" + name.replace("_", "-"),)
+        return typer.Argument(metavar=shown.metavar, help=shown.help)
     return typer.Option(
-        *flags,
+        *Spec.flags(name),
         metavar=shown.metavar,
-        help=help or shown.help,
+        help=shown.help,
         rich_help_panel=shown.panel,
         min=shown.least,
         max=shown.most,
@@ -71,13 +66,6 @@ Precision = Annotated[str, option("precision")]
 Device = Annotated[str, option("device")]
 Threads = Annotated[int | None, option("threads")]
 AllowedError = Annotated[float | None, option("error")]
-
-
-def chosen(no_borrow: bool, names: list[Path] | None, learn: str, model: str | None = None) -> Choice:
-    """Return what the options say that an index is given beside its terminology."""
-    from alphita.index.choice import Choice
-
-    return Choice(not no_borrow, tuple(map(str, names or ())), learn, model)  # type: ignore[arg-type]
 
 
 def with_options(command: Callable[[Spec], None]) -> Callable[..., None]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from alphita import artefact, machine, registry
-from alphita.cli._from_spec import HelpAll, Learn, Names, NoBorrow, ShippedModel, Threads, chosen, option
+from alphita.cli._from_spec import HelpAll, Learn, Names, NoBorrow, ShippedModel, Threads, option
+from alphita.normalizer.spec import chosen
 
 if TYPE_CHECKING:
     from alphita.annotating.job import Summary

@@ -21,10 +21,9 @@ from alphita.cli._from_spec import (
     Precision,
     Threads,
     Workers,
-    chosen,
 )
 from alphita.errors import UsageError
-from alphita.normalizer.spec import CLUSTER, HOW, refuse_without_engine
+from alphita.normalizer.spec import CLUSTER, HOW, chosen, refuse_without_engine
 
 # Beside what `Choice` knows: the whole encoder is trained before it is indexed with.
 FULL = "full"

@@ -21,10 +21,10 @@ from alphita.cli._from_spec import (
     Precision,
     ShippedModel,
     Threads,
-    chosen,
     option,
 )
 from alphita.errors import AlphitaError, UsageError
+from alphita.normalizer.spec import chosen
 
 if TYPE_CHECKING:
     from alphita.index.choice import Choice

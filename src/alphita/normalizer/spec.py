@@ -6,6 +6,7 @@ what it says as a `Job` or `NormalizerSettings`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -227,9 +228,10 @@ class Spec:
         shown: Option = next(each.metadata["option"] for each in fields(cls) if each.name == name)
         return shown
 
-    def flag(self, name: str) -> str:
-        """Return what is typed for a field."""
-        return (self.option(name).flags or ("--" + name.replace("_", "-"),))[0]
+    @classmethod
+    def flags(cls, name: str) -> tuple[str, ...]:
+        """Return what may be typed for a field, the usual first."""
+        return cls.option(name).flags or ("--" + name.replace("_", "-"),)
 
     def check_engine(self) -> None:
         """Make sure that the options go with an engine, or without one.
@@ -238,7 +240,7 @@ class Spec:
             UsageError: one does not, by name.
         """
         if self.engine is None:
-            refuse_without_engine({self.flag(name): getattr(self, name) for name in OF_AN_ENGINE})
+            refuse_without_engine({self.flags(name)[0]: getattr(self, name) for name in OF_AN_ENGINE})
             return
         if self.input == "-":
             raise UsageError("--engine reads Parquet files, not stdin")
@@ -249,15 +251,13 @@ class Spec:
             if value and value not in allowed:
                 told = " ".join(value) if isinstance(value, tuple) else value
                 raise UsageError(
-                    f"{self.flag(name)} {told} does not go with --engine, which reads Parquet and writes a folder of "
-                    "Parquet; leave it out, or leave out --engine"
+                    f"{self.flags(name)[0]} {told} does not go with --engine, which reads Parquet and writes a folder "
+                    "of Parquet; leave it out, or leave out --engine"
                 )
 
     def choice(self) -> Choice:
         """Return what the index is given beside its terminology."""
-        from alphita.index.choice import Choice
-
-        return Choice(not self.no_borrow, tuple(map(str, self.names)), self.learn, self.model)  # type: ignore[arg-type]
+        return chosen(self.no_borrow, self.names, self.learn, self.model)
 
     def filters(self) -> Filters | None:
         """Return which concepts may be answered; None: all."""
@@ -385,6 +385,13 @@ class Spec:
             self.threads,
             memory=self.memory(),
         )
+
+
+def chosen(no_borrow: bool, names: Iterable[Path] | None, learn: str, model: str | None = None) -> Choice:
+    """Return what options say that an index is given beside its terminology."""
+    from alphita.index.choice import Choice
+
+    return Choice(not no_borrow, tuple(map(str, names or ())), learn, model)  # type: ignore[arg-type]
 
 
 def refuse_without_engine(values: dict[str, object]) -> None:

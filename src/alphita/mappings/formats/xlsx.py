@@ -13,6 +13,7 @@ import re
 import shutil
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -21,17 +22,17 @@ from alphita import workbooks
 from alphita.artefact import atomic_file
 from alphita.errors import Rejects, require
 from alphita.mappings.formats import Header, _losses, _plain, parquet
-from alphita.mappings.formats.csv import closed, losses, unfit
+from alphita.mappings.formats.csv import closed, unfit
 from alphita.mappings.formats.parquet import encode
 from alphita.mappings.record import COLUMNS, Mapping
 
-__all__ = ["closed", "encode", "losses", "unfit"]
+__all__ = ["closed", "encode", "unfit"]
 DESCRIPTION = "Excel's workbook (alphita[excel])"
 SUFFIXES = (".xlsx",)
 STREAMS = False
 READS = True
 PREFIXED = False
-LOSSES: tuple[str, ...] = ()
+LOSSES = tuple(name for name in COLUMNS if _plain.KINDS[name] is str)
 MOST_ROWS = 1_048_576
 MOST_CHARACTERS = 32_767
 SHEET = "mappings"
@@ -97,9 +98,23 @@ def _cell(sheet: Any, value: object) -> Any:  # noqa: ANN401
 
     if not isinstance(value, str):
         return value
-    cell = WriteOnlyCell(sheet, _CONTROLS.sub(" ", value)[:MOST_CHARACTERS])
+    cell = WriteOnlyCell(sheet, _held(value))
     cell.data_type = "s"
     return cell
+
+
+def losses(header: Header, mappings: Sequence[Mapping]) -> dict[str, int]:
+    """Count what has no column, and the texts that are not held whole, by field."""
+    counts = Counter(_plain.losses(header, mappings))
+    for name in LOSSES:
+        if name in header.columns:
+            texts = (getattr(mapping, name) for mapping in mappings)
+            counts[name] += sum(text is not None and text != _held(text) for text in texts)
+    return dict(+counts)
+
+
+def _held(text: str) -> str:
+    return _CONTROLS.sub(" ", text)[:MOST_CHARACTERS]
 
 
 def read(path: Path, header: Header, rejects: Rejects) -> Iterator[Mapping]:

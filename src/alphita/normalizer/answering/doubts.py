@@ -20,6 +20,7 @@ from alphita.normalizer.rules import negation, read
 
 # A short form without context is accepted where it is meant so at least this often.
 SURE_SHARE = 0.95
+KINDS = ("", DENIED, WELL, SEVERAL, AMBIGUOUS)
 _WELL = re.compile(
     r"\b(?:normal|unremarkable|intact|wnl|within normal limits|normale|normali|nella norma|unauffällig|normaux|"
     r"normales)\b"
@@ -89,14 +90,15 @@ def doubts_of(
             reason[request] = SEVERAL
         elif " " not in mention and (known := short.get(request)):
             reason[request] = _of_short_form(known)
-    kind = np.array(reason, dtype=object)[candidates.request]
-    vetoed = (kind == DENIED) & ~candidates.equal
-    vetoed |= (kind == SEVERAL) & ~candidates.equal & ~candidates.same_words
-    for row in np.flatnonzero((kind == WELL) & ~candidates.equal).tolist():
+    kind = np.array([KINDS.index(each) for each in reason], np.int8)[candidates.request]
+    denied, well, several_named, ambiguous = (kind == number for number in range(1, len(KINDS)))
+    vetoed = denied & ~candidates.equal
+    vetoed |= several_named & ~candidates.equal & ~candidates.same_words
+    for row in np.flatnonzero(well & ~candidates.equal).tolist():
         vetoed[row] = not _WELL.search(candidates.texts[int(candidates.text[row])])
     by_reading = np.isin(candidates.request, list(short)) & ~(candidates.equal & candidates.own)
     single = np.array([" " not in mention for mention in mentions], bool)[candidates.request]
-    vetoed |= ((kind == AMBIGUOUS) | ((kind == DENIED) & single)) & by_reading
+    vetoed |= (ambiguous | (denied & single)) & by_reading
     return Doubts(reason, vetoed)
 
 
