@@ -53,7 +53,7 @@ import_snomed
 
 if [ ! -e "$model" ]; then
     "${launch[@]}" train coder_transe --terminology "$umls" --encoder "$encoder" --output "$model" --resume \
-        --set steps="$steps" --set known_triples=false --set inverse_relations=false \
+        --set steps="$steps" --set inverse_relations=false \
         ${further[@]+"${further[@]}"}
 fi
 
