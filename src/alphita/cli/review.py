@@ -143,7 +143,7 @@ def export(
     from alphita.service import review_files
 
     writer = _names.chosen(output, format_, "--format")
-    if output.exists() and output.samefile(mappings):
+    if output.exists() and mappings.exists() and output.samefile(mappings):
         raise UsageError(f"{output} is the store of the review itself; choose another name")
     if output.exists() and not force:
         raise UsageError(f"{output} already exists; choose another name or use --force")
