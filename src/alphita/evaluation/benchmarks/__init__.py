@@ -1,7 +1,7 @@
 """Benchmarks: one file each, named as on the command line. Each module holds
 
 - `INFO`: what it is, its source, where to get the data, whether it was ever run on the real data;
-- `PUBLISHED`: what papers report on it, with a word on how their protocol differs from this one where it does;
+- `PUBLISHED`: what papers report on it, and how their protocol differs from this one; it lies in NAME.tsv beside it;
 - `Options`: its settings, each with the paper that uses it (`alphita evaluate NAME --set key=value`);
 - `load(source, options)`: the data, read as its authors distribute it;
 - `evaluate(data, system, options) -> Result`.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from alphita import registry
+from alphita import registry, textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 
@@ -76,6 +76,12 @@ class Published:
     subset: str = "all"
     differs: str | None = None
     slip: str | None = None
+
+
+def published(benchmark: str) -> tuple[Published, ...]:
+    """Return what papers report on a benchmark: the rows of BENCHMARK.tsv beside its file."""
+    cells = ({name: cell or None for name, cell in row.items()} for row in textio.packaged(PACKAGE, f"{benchmark}.tsv"))
+    return tuple(Published(**{**row, "value": float(row["value"])}) for row in cells)
 
 
 class NotGiven(UsageError):
