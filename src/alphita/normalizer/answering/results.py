@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import doubt_of
+from alphita.normalizer.answering.said import SHARED_CODE, doubt_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import Reading
 from alphita.normalizer.answering.table import CandidateTable
@@ -82,34 +83,52 @@ class Maker:
         candidates = (replace(first, contradictions=why), *others)
         return replace(result, candidates=candidates, decision="review", explanation=explanation)
 
-    def identified(self, mention: str, concept: int, explain: bool) -> Result:
-        """Return the result of a mention that is the identifier of a concept."""
-        known = self.index.concept(concept)
-        name = known.id if self.targets is None else self.targets.ids(np.array([concept]))[0]
-        found = Candidate(name, known.name, known.name, 1.0, source=known.source, routes=("exact",), relation="exact")
+    def identified(self, mention: str, concepts: Sequence[int], top_k: int, explain: bool) -> Result:
+        """Return the result of a mention that identifies a concept; a code of several is for review."""
+        shared = (SHARED_CODE,) if len(concepts) > 1 else ()
+        candidates = []
+        for row in concepts[:top_k]:
+            known = self.index.concept(row)
+            name = known.id if self.targets is None else self.targets.ids(np.array([row]))[0]
+            routes = ("exact",)
+            candidates.append(
+                Candidate(
+                    name,
+                    known.name,
+                    known.name,
+                    1.0,
+                    source=known.source,
+                    routes=routes,
+                    relation="exact",
+                    contradictions=shared,
+                )
+            )
+        best = self.index.concept(concepts[0])
         why = None
         if explain:
             why = Explanation(
                 "the identifier of",
-                known.name,
+                best.name,
                 "preferred name",
-                found.routes,
+                ("exact",),
                 {},
-                known.definition,
-                known.parents,
-                known.semantic_types,
+                best.definition,
+                best.parents,
+                best.semantic_types,
+                contradictions=shared,
             )
+        decision: Decision = "review" if shared else "accept"
         sure = self.ranker is not None
         return Result(
             mention,
-            name,
-            known.name,
-            known.name,
+            candidates[0].concept_id,
+            best.name,
+            best.name,
             1.0,
-            1.0 if sure else None,
+            1.0 / len(concepts) if sure else None,
             EXACT_METHOD,
-            (found,),
-            "accept" if sure else None,
+            tuple(candidates),
+            decision if sure else None,
             why,
         )
 

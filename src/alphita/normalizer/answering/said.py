@@ -11,7 +11,10 @@ POSSIBLE, FAMILY = "certainty: the mention is only possible", "family: the menti
 DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names several"
 WELL = "negation: the mention says that it is as it should be"
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
-_IDENTIFIER = re.compile(r"(?:https?://\S+|[A-Za-z][A-Za-z0-9.]*[:_][A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)")
+SHARED_CODE = "ambiguous: the code is that of several concepts"
+_IDENTIFIER = re.compile(
+    r"(?:https?://\S+|(?:[A-Za-z][A-Za-z0-9._-]*:|[A-Za-z][A-Za-z0-9.]*_)[A-Za-z0-9._-]*\d[A-Za-z0-9._-]*)"
+)
 # The kinds of things that SNOMED CT and other lists write behind a name.
 _TAG = re.compile(
     r"(?<=\S) ?\((?:"
