@@ -24,7 +24,7 @@ from alphita.normalizer.answering.filters import Filters, Restricted, allowed_co
 from alphita.normalizer.answering.pipeline import Pipeline, Questions, Scored
 from alphita.normalizer.answering.records import DEFAULT_FLOOR, Result
 from alphita.normalizer.answering.results import Maker
-from alphita.normalizer.answering.said import identifier_of
+from alphita.normalizer.answering.said import SAYS_NOTHING, identifier_of
 from alphita.normalizer.answering.table import MOST_CONCEPTS
 
 RANKINGS = "alphita.normalizer.answering.rankings"
@@ -252,7 +252,9 @@ class Normalizer:
         table = scored.table
         if self._ranking.LEARNED and self.calibration is not None and scored.features is not None:
             answers = self.calibration(table, scored.features, self._languages)
-            nil = answers.nil > self.calibration.nil_threshold
+            says_nothing = np.isin(asked.doubts, SAYS_NOTHING)
+            answers = answers._replace(nil=np.where(says_nothing, 1.0, answers.nil))
+            nil = says_nothing | (answers.nil > self.calibration.nil_threshold)
             return self._maker.results(asked, scored, answers, nil, top_k, accept=self.accept, explain=explain)
         score = self._ranking.score(table)
         # Equal scores (to 6 decimals): the better standing first.

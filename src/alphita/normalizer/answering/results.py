@@ -16,12 +16,13 @@ from alphita.normalizer.answering.calibration_store import RankedAnswers
 from alphita.normalizer.answering.candidates import BORROWED, EXACT, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
 from alphita.normalizer.answering.explanation import Explanation, RunnerUp, behind
 from alphita.normalizer.answering.features import MENTION_NAMES, NAMES
+from alphita.normalizer.answering.laboratory import ORIGIN as LABORATORY
 from alphita.normalizer.answering.pipeline import Questions, Scored
 from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import SHARED_CODE, doubt_of
+from alphita.normalizer.answering.said import SAYS_NOTHING, SHARED_CODE, doubt_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import Reading
 from alphita.normalizer.answering.table import CandidateTable
@@ -45,6 +46,7 @@ ORIGINS = {
     "input": "defined in the input",
     "list": "from your list",
     "clinic": "from the clinic's short forms",
+    LABORATORY: "as laboratories say it",
 }
 
 
@@ -377,6 +379,8 @@ class Maker:
 
 
 def _nil_reason(scored: Scored, request: int) -> str:
+    if scored.features is not None and scored.features.doubts[request] in SAYS_NOTHING:
+        return f"NIL: {scored.features.doubts[request]}; the nearest is"
     if scored.features is not None and scored.features.mentions[request, ELSEWHERE]:
         return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
     return "NIL: too far away or too doubtful; the nearest is"

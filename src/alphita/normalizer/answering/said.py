@@ -10,6 +10,11 @@ from alphita.terminology import prefixes
 POSSIBLE, FAMILY = "certainty: the mention is only possible", "family: the mention is of the family"
 DENIED, SEVERAL = "negation: the mention denies it", "several: the mention names several"
 WELL = "negation: the mention says that it is as it should be"
+NO_UNIT = "value: neither unit nor range stands with it"
+IN_RANGE, NO_NAME = "value: it is in its range", "value: there is no name for it here"
+USUAL_RANGE = "value: compared with the usual range of adults"
+# Of these nothing is said that a concept could be.
+SAYS_NOTHING = (NO_UNIT, IN_RANGE, NO_NAME)
 AMBIGUOUS = "ambiguous: the short form stands for other things too"
 SHARED_CODE = "ambiguous: the code is that of several concepts"
 _IDENTIFIER = re.compile(
