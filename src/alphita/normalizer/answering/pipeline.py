@@ -223,7 +223,7 @@ class Pipeline:
             read[place] = tuple(reading for other, reading in read_so if other == place)
         return {place: told.doubt for place, told in said.items() if told.doubt}
 
-    def _indexed(self, made: Sequence[tuple[int, Reading]], hidden: Hidden | None) -> list[tuple[int, Reading]]:
+    def _indexed(self, made: list[tuple[int, Reading]], hidden: Hidden | None) -> list[tuple[int, Reading]]:
         """Return those readings of mentions, with their places, that are strings of the index and not hidden."""
         rows = self.index.rows([one.string for _, one in made])
         found = np.flatnonzero(rows >= 0)
