@@ -9,7 +9,7 @@ from typing import Any
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)")
 
 
-def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:  # noqa: ANN401, ARG001 - of mkdocs
+def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:  # noqa: ANN401 - of mkdocs
     """Return a page's Markdown with its links to code, models and examples as addresses."""
     repository = config.extra["repository"]
 
