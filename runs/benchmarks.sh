@@ -50,7 +50,7 @@ cp "$output/icd10cm/by_type.png" "$docs/images/icd10cm_by_type.png"
     echo "(MiniLM, trained for 800 steps on the English names of HPO and noisy twins of them, without the held-out ones); \`minilm\` is MiniLM as it comes."
     echo "It has seen the names of HPO that \`clustering_pairs\`, \`clusters\`, \`mcsm\` and \`synonym_similarity\` score it on, and those"
     echo "of the open graph that come from HPO: its figures there tell how well it learnt, not how well it generalises."
-    echo "How to read and repeat it: [evaluation](../evaluation.md). Timings are in [speed](../speed.md)."
+    echo "How to read and repeat it: [evaluation](../evaluation.md). Timings are in [speed](speed.md)."
     echo
     for part in benchmarks open icd10cm fine_tuned; do
         case $part in

@@ -24,7 +24,7 @@
 #   ENCODER=                an encoder that all rows start from in place of scratch, as minilm; ROWS=start,... also
 #                           scores it as it comes
 #   TRAIN='max_length=64 vocabulary=8000 learning_rate=5e-4'    further settings of every pre-training
-#                           (docs/search.md's tables add pooling=mean negatives_by=frequency; an encoder that is read
+#                           (docs/results/product_search.md's tables add pooling=mean negatives_by=frequency; an encoder that is read
 #                           by the mean of its tokens, as minilm, wants pooling=mean)
 #   QTREL='epochs=5 learning_rate=5e-4'     settings of every fine-tuning
 #   MOST=2000               pairs of a part of QTRel at most
