@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alphita.normalizer.writing.job import Job
     from alphita.normalizer.writing.remembering import Memory
 
-FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
+FORMATS = registry.listed("alphita.mappings.formats")
 RANKINGS = ", ".join(["auto", *registry.names("alphita.normalizer.answering.rankings")])
 # Panels of the help; options in none are shown first, those in one by --help-all.
 INPUT, AUDIT = "Input", "Checks and reports"
