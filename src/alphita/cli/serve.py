@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from alphita.cli._config_file import ConfigFile
 from alphita.cli._from_spec import (
     AllowedError,
     Device,
@@ -28,6 +29,7 @@ from alphita.normalizer.spec import chosen
 
 if TYPE_CHECKING:
     from alphita.index.choice import Choice
+    from alphita.service.checking import Parts
     from alphita.service.settings import Settings
 
 WHO, HOW_MUCH, HOW = "Who may ask", "How much", "How"
@@ -108,6 +110,10 @@ def serve(
     precision: Precision = "auto",
     device: Device = "auto",
     threads: Threads = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Say whether the server would start like this and answer, and end.")
+    ] = False,
+    config: ConfigFile = None,
     help_all: HelpAll = False,
 ) -> None:
     """Serve normalising, search, vectors and FHIR over HTTP, and the review page with --mappings.
@@ -161,6 +167,7 @@ def serve(
         demo,
         chosen(no_borrow, names, learn, model),
         {"error": error, "precision": precision, "device": device, "threads": threads},
+        check=check,
     )
 
 
@@ -172,6 +179,8 @@ def _run(
     demo: bool,
     choice: Choice,
     options: dict[str, Any],
+    *,
+    check: bool,
 ) -> None:
     from alphita import machine, progress
 
@@ -189,6 +198,19 @@ def _run(
         to, mappings = made.SOURCE, made.STORE
     elif to is None:
         raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
+    if check:
+        from alphita.service.checking import Parts
+
+        source = to
+        parts = Parts(
+            settings,
+            _listen,
+            lambda: Normalizer(index_of(source, choice, threads=options["threads"]), **options),
+            terminology,
+            mappings,
+        )
+        _check(parts)
+        return
     listening = _listen(settings)
     with listening:
         index = index_of(to, choice, threads=options["threads"])
@@ -210,6 +232,18 @@ def _run(
         finally:
             if store is not None:
                 store.close()
+
+
+def _check(parts: Parts) -> None:
+    """Print what is found of each part of a server; leave with 1 where one would keep it from serving."""
+    from alphita.service.checking import check
+
+    wrong = 0
+    for finding in check(parts):
+        wrong += finding.state == "wrong"
+        print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)
+    if wrong:
+        raise typer.Exit(1)
 
 
 def _listen(settings: Settings) -> socket.socket:
