@@ -14,8 +14,7 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Output file.")]
 Format = Annotated[
     str,
     typer.Option(
-        "--format",
-        help=f"Of the output: {', '.join(registry.names('alphita.mappings.formats'))}; told by its name otherwise.",
+        "--format", help=f"Of the output: {registry.listed('alphita.mappings.formats')}; told by its name otherwise."
     ),
 ]
 SetId = Annotated[str, typer.Option(help="URI of the mapping set (SSSOM, FHIR).")]

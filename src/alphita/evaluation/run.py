@@ -155,7 +155,7 @@ def _read(plan: EvaluationPlan) -> list[_Task]:
     everything = list(plan.benchmarks) == [ALL]
     if plan.skipped and not everything:
         raise UsageError("benchmarks are skipped of `all` only")
-    names = registry.names(PACKAGE) if everything else plan.benchmarks
+    names = list(registry.load_all(PACKAGE)) if everything else plan.benchmarks
     modules = _modules(names)
     for name in plan.skipped:
         if name not in modules:

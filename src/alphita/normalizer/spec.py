@@ -93,3 +93,218 @@ class Spec:
         None, panel=INPUT, help="Column of the range of that value: 3.5-5.1, <5; it tells what is raised or lowered."
     )
     input_format: str = option(
+        "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."
+    )
+    sheet: str | None = option(
+        None, panel=INPUT, help="Sheet of an Excel workbook; not needed if only one has anything in it."
+    )
+    delimiter: str = option("", panel=INPUT, help="Between the cells of CSV or TSV, e.g. ';'.")
+    encoding: str = option("utf-8", panel=INPUT, help="Encoding of a text input, e.g. cp1252.")
+    split: bool = option(False, help="Give a line for each of the names that a string joins: 'fever, cough and rash'.")
+    top: int = option(1, least=1, help="Candidates per string, one line each.")
+    explain: bool = option(False, help="Say why, in the column 'explanation'.")
+    format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
+    source_vocabulary: str = option("", panel=OUTPUT, help="Short name of the system of your own codes.")
+    source_system: str = option("", panel=OUTPUT, help="Its URI, for FHIR.")
+    source_version: str = option("", panel=OUTPUT, help="Its version.")
+    set_id: str = option("", panel=OUTPUT, help="URI of the set of mappings made.")
+    licence: str = option("", panel=OUTPUT, help="URI of the licence of that set.")
+    prefixes: tuple[str, ...] = option(
+        (), "--prefix", metavar="NAME=URI", panel=OUTPUT, help="What a CURIE prefix stands for; repeatable."
+    )
+    target: str | None = option(None, panel=CONCEPTS, help="Answer with codes of this code system, e.g. SNOMEDCT.")
+    types: tuple[str, ...] = option(
+        (), "--type", panel=CONCEPTS, help="Concepts of this type or domain only; repeatable."
+    )
+    sources: tuple[str, ...] = option(
+        (), "--source", panel=CONCEPTS, help="Concepts of this terminology only; repeatable."
+    )
+    languages: tuple[str, ...] = option(
+        (), "--language", panel=CONCEPTS, help="Terms in this language only; repeatable."
+    )
+    under: tuple[str, ...] = option(
+        (), metavar="CURIE", panel=CONCEPTS, help="This concept and those below it only; repeatable."
+    )
+    standard_only: bool = option(False, panel=CONCEPTS, help="Standard concepts (OMOP) only.")
+    mappings: Path | None = option(
+        None, metavar="STORE", panel=REVIEWS, help="A store of reviews: what people settled there answers first."
+    )
+    mappings_source: str | None = option(
+        None,
+        metavar="NAME",
+        panel=REVIEWS,
+        help="What was settled of strings from there; needed if the store has several sources.",
+    )
+    project: str | None = option(None, panel=REVIEWS, help="Only what was settled in this project.")
+    ranking: str = option("auto", panel=HOW, help=f"{RANKINGS}.")
+    calibration: Path | None = option(
+        None, panel=HOW, help="From 'alphita calibrate'; by default that of the index, else that of its model."
+    )
+    error: float | None = option(None, like=ERROR)
+    floor: float | None = option(
+        None,
+        least=-1.0,
+        most=1.0,
+        panel=HOW,
+        help="Similarity below which no concept is given (NIL); without calibration.",
+    )
+    abbreviations: Path | None = option(
+        None, panel=HOW, help="Your own abbreviations: a CSV or TSV with the columns short and long."
+    )
+    given: Choice = group(Choice)
+    running: Running = group(Running, panel=HOW)
+    cluster: Cluster = group(Cluster)
+    audit: int = option(0, least=0, panel=AUDIT, help="Draw so many of the accepted rows at random, for review.")
+    audit_out: Path | None = option(None, panel=AUDIT, help="The file for them; OUTPUT.audit.csv otherwise.")
+    resume: bool = option(False, help="Go on with a job that was broken off.")
+    force: bool = option(False, help="Replace an existing output; forget an unfinished job.")
+    private: bool = option(False, help="Strings are patient data: rejects and errors give row numbers only.")
+    verify: bool = option(False, panel=AUDIT, help="Rehash the whole index first, however large.")
+    report: Path | None = option(None, like=REPORT)
+
+    def check_engine(self) -> None:
+        """Make sure that the options go with an engine, or without one.
+
+        Raises:
+            UsageError: one does not, by name.
+        """
+        self.cluster.check()
+        if self.cluster.engine is None:
+            return
+        if self.input == "-":
+            raise UsageError("--engine reads Parquet files, not stdin")
+        if self.output == "-":
+            raise UsageError("--engine writes a folder, not stdout; give -o FOLDER")
+        for each in spelled(Spec):
+            value = getattr(self, each.name, None)
+            if value and value not in OF_ONE_FILE.get(each.name, (value,)):
+                told = " ".join(value) if isinstance(value, tuple) else value
+                raise UsageError(
+                    f"{each.flags[0]} {told} does not go with --engine, which reads Parquet and writes a folder "
+                    "of Parquet; leave it out, or leave out --engine"
+                )
+
+    def filters(self) -> Filters | None:
+        """Return which concepts may be answered; None: all."""
+        from alphita.normalizer.answering.filters import Filters
+
+        filters = Filters(self.types, self.sources, self.languages, self.under, self.standard_only)
+        return None if filters.empty else filters
+
+    def memory(self) -> Memory | None:
+        """Return what people settled before; None without a store.
+
+        Raises:
+            UsageError: options of a store, and no store; or it has several sources, and none is named.
+            InputError: it is missing or damaged.
+        """
+        if self.mappings is None:
+            if self.mappings_source is not None or self.project is not None:
+                raise UsageError("--mappings-source and --project go with --mappings STORE")
+            return None
+        from alphita.normalizer.writing.remembering import Memory
+
+        return Memory.read(self.mappings, source=self.mappings_source, project=self.project)
+
+    def mention_file(self) -> MentionFile:
+        """Return the input, which is not opened yet."""
+        from alphita.normalizer.reading.files import MentionFile
+
+        return MentionFile(
+            self.input,
+            self.input_format,
+            self.column,
+            self.code_column,
+            self.encoding,
+            self.delimiter,
+            context_column=self.context_column,
+            language_column=self.language_column,
+            frequency_column=self.frequency_column,
+            unit_column=self.unit_column,
+            range_column=self.range_column,
+            sheet=self.sheet,
+        )
+
+    def job(self) -> Job:
+        """Return the job of one file.
+
+        Raises:
+            UsageError: a prefix that is none, or as for `memory`.
+            InputError: as for `memory`.
+        """
+        from alphita.mappings.formats import Header
+        from alphita.mappings.formats._curies import prefixes_of
+        from alphita.normalizer.writing.job import Job
+
+        read = {
+            "the file of abbreviations": self.abbreviations,
+            "the calibration": self.calibration,
+            "the store of reviews": self.mappings,
+        }
+        return Job(
+            self.mention_file(),
+            self.output,
+            self.format,
+            self.top,
+            self.private,
+            explain=self.explain,
+            split=self.split,
+            audit=self.audit,
+            audit_out=self.audit_out,
+            header=Header(
+                set_id=self.set_id,
+                licence=self.licence,
+                source_vocabulary=self.source_vocabulary,
+                source_system=self.source_system,
+                source_version=self.source_version,
+                prefixes=prefixes_of(self.prefixes),
+            ),
+            report=self.report,
+            memory=self.memory(),
+            reads={what: path for what, path in read.items() if path is not None},
+        )
+
+    def normalizer(self, index: Index) -> Normalizer:
+        """Open the normaliser of an index.
+
+        Raises:
+            UsageError: an option that the index has nothing for.
+            InputError: a calibration or list that cannot be read, or does not belong to the index.
+        """
+        from alphita.normalizer.answering.normalizer import Normalizer
+        from alphita.normalizer.answering.records import DEFAULT_FLOOR
+
+        return Normalizer(
+            index,
+            ranking=self.ranking,
+            calibration=self.calibration,
+            floor=DEFAULT_FLOOR if self.floor is None else self.floor,
+            error=self.error,
+            target=self.target,
+            filters=self.filters(),
+            abbreviations=self.abbreviations,
+            **asdict(self.running),
+        )
+
+    def settings(self, index: Path | str) -> NormalizerSettings:
+        """Return what every process of an engine is told, of the index at this place."""
+        from alphita.normalizer.answering.records import DEFAULT_FLOOR
+        from alphita.normalizer.writing.batches import NormalizerSettings
+
+        return NormalizerSettings(
+            str(index),
+            self.column or "",
+            self.context_column,
+            self.language_column,
+            self.top,
+            self.explain,
+            self.ranking,
+            None if self.calibration is None else str(self.calibration),
+            DEFAULT_FLOOR if self.floor is None else self.floor,
+            self.error,
+            self.target,
+            self.filters(),
+            None if self.abbreviations is None else str(self.abbreviations),
+            memory=self.memory(),
+            **asdict(self.running),
+        )

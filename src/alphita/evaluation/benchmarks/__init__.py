@@ -80,8 +80,18 @@ class Published:
 
 def published(benchmark: str) -> tuple[Published, ...]:
     """Return what papers report on a benchmark: the rows of BENCHMARK.tsv beside its file."""
-    cells = ({name: cell or None for name, cell in row.items()} for row in textio.packaged(PACKAGE, f"{benchmark}.tsv"))
-    return tuple(Published(**{**row, "value": float(row["value"])}) for row in cells)
+    return tuple(
+        Published(
+            row["system"],
+            row["metric"],
+            float(row["value"]),
+            row["source"],
+            row["subset"],
+            row["differs"] or None,
+            row["slip"] or None,
+        )
+        for row in textio.packaged(PACKAGE, f"{benchmark}.tsv")
+    )
 
 
 class NotGiven(UsageError):
@@ -209,7 +219,7 @@ def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(f"cannot be imported: {type(error).__name__}: {error}", file=path) from error
-    missing = [part for part in ("INFO", "PUBLISHED", "Options", "load", "evaluate") if not hasattr(module, part)]
+    missing = [part for part in registry.GROUPS[PACKAGE].parts if not hasattr(module, part)]
     if missing:
         raise InputError(f"is no benchmark: it lacks {', '.join(missing)}", file=path)
     return module
