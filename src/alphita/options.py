@@ -112,7 +112,7 @@ def made(of: type[T], values: Mapping[str, Any]) -> T:
             without = each.metadata[GROUP].without
             within = {name: value for name, value in values.items() if name not in without}
             given[each.name] = made(hints[each.name], within)
-        elif each.name in values:
+        elif OPTION in each.metadata and each.name in values:
             given[each.name] = values[each.name]
     return of(**given)
 
