@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from alphita.errors import UsageError
 from alphita.registry import unknown
@@ -36,7 +36,6 @@ class Option:
         panel: the heading of the help that it stands under.
         least: the least value allowed, of a number.
         most: the largest.
-        choices: all values allowed.
         positional: whether it is an argument, not an option.
     """
 
@@ -46,7 +45,6 @@ class Option:
     panel: str | None = None
     least: float | None = None
     most: float | None = None
-    choices: tuple[str, ...] = ()
     positional: bool = False
 
 
@@ -112,7 +110,7 @@ def made(of: type[T], values: Mapping[str, Any]) -> T:
             without = each.metadata[GROUP].without
             within = {name: value for name, value in values.items() if name not in without}
             given[each.name] = made(hints[each.name], within)
-        elif each.name in values:
+        elif OPTION in each.metadata and each.name in values:
             given[each.name] = values[each.name]
     return of(**given)
 
@@ -123,16 +121,14 @@ def check(options: Any) -> None:  # noqa: ANN401 - a dataclass
     Raises:
         UsageError: one is not.
     """
-    for each in fields(options):
-        shown: Option = each.metadata.get(OPTION, Option())
-        value = getattr(options, each.name)
-        if value is None:
+    for each in spelled(type(options)):
+        if (value := getattr(options, each.name, None)) is None:
             continue
-        if shown.choices and value not in shown.choices:
-            raise UsageError(unknown(each.name, value, shown.choices))
-        if (shown.least is not None and value < shown.least) or (shown.most is not None and value > shown.most):
-            limits = [f"at least {shown.least:g}"] if shown.least is not None else []
-            limits += [f"at most {shown.most:g}"] if shown.most is not None else []
+        if get_origin(each.hint) is Literal and value not in get_args(each.hint):
+            raise UsageError(unknown(f"value of {each.name}", value, get_args(each.hint)))
+        least, most = each.option.least, each.option.most
+        if (least is not None and value < least) or (most is not None and value > most):
+            limits = [f"at least {least:g}"] * (least is not None) + [f"at most {most:g}"] * (most is not None)
             raise UsageError(f"{each.name} {value} is not {' and '.join(limits)}")
 
 

@@ -13,7 +13,7 @@ from alphita.cli._from_spec import with_options
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
 from alphita.normalizer.spec import OF_ONE_FILE, Spec
-from alphita.options import Cluster, spelled
+from alphita.options import Cluster, made, spelled
 
 SOURCES = Path(__file__).parents[2] / "src" / "alphita"
 OPTIONS = {each.name: each for each in spelled(Spec)}
@@ -82,7 +82,7 @@ def test_every_option_is_used(name: str) -> None:
 @pytest.mark.parametrize("name", OF_ONE_FILE)
 def test_what_is_of_one_file_does_not_go_with_an_engine(name: str) -> None:
     value = ("A=https://example.org/",) if name == "prefixes" else 7 if name == "audit" else "other"
-    spec = Spec(input="in", to="hpo", output="out", cluster=Cluster(engine="processes"), **{name: value})  # type: ignore[arg-type]
+    spec = made(Spec, {"input": "in", "to": "hpo", "output": "out", "engine": "processes", name: value})
     with pytest.raises(UsageError, match=re.escape(OPTIONS[name].flags[0])):
         spec.check_engine()
 

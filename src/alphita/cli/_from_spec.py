@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -100,7 +100,7 @@ def _parameter(each: Spelled) -> inspect.Parameter:
 
 
 def _repeats(each: Spelled) -> bool:
-    return get_origin(each.hint) is tuple and get_args(each.hint)[1:] == (...,)
+    return get_origin(each.hint) is Sequence or (get_origin(each.hint) is tuple and get_args(each.hint)[1:] == (...,))
 
 
 def _unsets(each: Spelled) -> bool:

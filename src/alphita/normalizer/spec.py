@@ -6,13 +6,14 @@ what it says as a `Job` or `NormalizerSettings`.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alphita import registry
 from alphita.errors import UsageError
 from alphita.index.choice import Choice
+from alphita.mappings.formats import PREFIXES, Header
 from alphita.options import HOW, Cluster, Option, Running, group, option, spelled
 
 if TYPE_CHECKING:
@@ -104,14 +105,8 @@ class Spec:
     top: int = option(1, least=1, help="Candidates per string, one line each.")
     explain: bool = option(False, help="Say why, in the column 'explanation'.")
     format: str = option("", help=f"{FORMATS}; told by the output's name otherwise.")
-    source_vocabulary: str = option("", panel=OUTPUT, help="Short name of the system of your own codes.")
-    source_system: str = option("", panel=OUTPUT, help="Its URI, for FHIR.")
-    source_version: str = option("", panel=OUTPUT, help="Its version.")
-    set_id: str = option("", panel=OUTPUT, help="URI of the set of mappings made.")
-    licence: str = option("", panel=OUTPUT, help="URI of the licence of that set.")
-    prefixes: tuple[str, ...] = option(
-        (), "--prefix", metavar="NAME=URI", panel=OUTPUT, help="What a CURIE prefix stands for; repeatable."
-    )
+    header: Header = group(Header, without=("version", "date", "target_system"), panel=OUTPUT)
+    prefixes: tuple[str, ...] = option((), like=PREFIXES, panel=OUTPUT)
     target: str | None = option(None, panel=CONCEPTS, help="Answer with codes of this code system, e.g. SNOMEDCT.")
     types: tuple[str, ...] = option(
         (), "--type", panel=CONCEPTS, help="Concepts of this type or domain only; repeatable."
@@ -176,7 +171,7 @@ class Spec:
         if self.output == "-":
             raise UsageError("--engine writes a folder, not stdout; give -o FOLDER")
         for each in spelled(Spec):
-            value = getattr(self, each.name, None)
+            value = getattr(self, each.name, getattr(self.header, each.name, None))
             if value and value not in OF_ONE_FILE.get(each.name, (value,)):
                 told = " ".join(value) if isinstance(value, tuple) else value
                 raise UsageError(
@@ -232,7 +227,6 @@ class Spec:
             UsageError: a prefix that is none, or as for `memory`.
             InputError: as for `memory`.
         """
-        from alphita.mappings.formats import Header
         from alphita.mappings.formats._curies import prefixes_of
         from alphita.normalizer.writing.job import Job
 
@@ -251,14 +245,7 @@ class Spec:
             split=self.split,
             audit=self.audit,
             audit_out=self.audit_out,
-            header=Header(
-                set_id=self.set_id,
-                licence=self.licence,
-                source_vocabulary=self.source_vocabulary,
-                source_system=self.source_system,
-                source_version=self.source_version,
-                prefixes=prefixes_of(self.prefixes),
-            ),
+            header=replace(self.header, prefixes=prefixes_of(self.prefixes)),
             report=self.report,
             memory=self.memory(),
             reads={what: path for what, path in read.items() if path is not None},
