@@ -93,10 +93,6 @@ rows=${ROWS:-base_128,em_128,em_pap}
 "$python" "$here/../bench/electra.py" run -t "$terminology" "${corpus[@]}" -o "$output/rows" --language "$language" \
     --rows "$rows" --seeds "$seeds" "${further[@]}" ${threads[@]+"${threads[@]}"}
 seed=${seeds%%,*}
-if [ -e "$output/rows/base_128/$seed/model" ] && [ -e "$output/rows/em_pap/$seed/model" ]; then
-    "$python" "$here/../bench/electra.py" cases "$output/rows" -t "$terminology" --models base_128,em_pap \
-        --seed "$seed" ${threads[@]+"${threads[@]}"}
-fi
 
 # Table 4: five runs of fine-tuning each, of the models that are there.
 systems=()
