@@ -109,7 +109,7 @@ def main() -> None:
         json.dump({**found, **facts, "machine": machine.describe()}, file, indent=1, ensure_ascii=False)
     told = (
         f"`python bench/adversarial.py bench/{given.mentions.name} --to {given.to}`, at an allowed error of "
-        f"{given.error:.0%}; each kind, who wrote the mentions (`seen` by whoever mended the answers, or `blind`), and all."
+        f"{given.error:.0%}; by kind, by who wrote the mentions (`seen`: who mended the answers), and all."
     )
     with artefact.atomic_file(given.out.with_suffix(".md"), "w") as file:
         file.write(table(found, told))
