@@ -149,7 +149,7 @@ def located(source: Path | str) -> str:
     if path.exists():
         if (kind := _kind(path)) is not None:
             artefact.open_manifest(path, kind)
-        return str(path.absolute())
+        return str(artefact.absolute(path))
     if str(source) in PACKAGED:
         return str(source)
     raise _no_such(source)
