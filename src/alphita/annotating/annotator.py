@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,13 +76,30 @@ class Annotator:
             UsageError: a precision is asked, and the index has no confidence.
         """
         self.normalizer, self.settings = normalizer, settings or Settings()
-        if self.settings.precision is not None and normalizer.calibration is None:
-            raise UsageError("a precision is chosen by the confidence, and this index has none: alphita calibrate")
+        self._check()
         self.rules: Rules = load_rules(self.settings.context_rules)
         names = Names(normalizer.index)
         self._finder = Finder(names)
         self._windows = Windows(normalizer.index, names.knows)
         self._answers = Answers(normalizer, names, self._windows)
+
+    def keeping(self, settings: Settings) -> Annotator:
+        """Return an annotator of other settings with the same names and the same memory of answers.
+
+        Raises:
+            InputError: a rule of context is wrong.
+            UsageError: a precision is asked, and the index has no confidence.
+        """
+        other = copy.copy(self)
+        other.settings = settings
+        other._check()
+        if settings.context_rules != self.settings.context_rules:
+            other.rules = load_rules(settings.context_rules)
+        return other
+
+    def _check(self) -> None:
+        if self.settings.precision is not None and self.normalizer.calibration is None:
+            raise UsageError("a precision is chosen by the confidence, and this index has none: alphita calibrate")
 
     def annotate(self, documents: Sequence[Document]) -> list[Annotated]:
         """Return the documents with their mentions, in order; their strings are asked together."""

@@ -29,7 +29,7 @@ class Settings(Config):
 
     max_rows: int = Field(1_000, ge=1, description="mentions or texts a request")
     max_characters: int = Field(1_000, ge=1, description="characters a mention or text")
-    max_context: int = Field(10_000, ge=1, description="characters a context")
+    max_context: int = Field(10_000, ge=1, description="characters a context, or a text to annotate")
     max_top: int = Field(100, ge=1, description="candidates a mention, concepts a search")
     max_body: int = Field(2 * MIB, ge=1, description="bytes of a request's body")
     max_upload: int = Field(64 * MIB, ge=1, description="bytes of a file that is imported for review")
