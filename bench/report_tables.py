@@ -40,12 +40,12 @@ def sections(text: str) -> list[dict[str, Any]]:
     return [section for section in found if section["text"] or section["tables"]]
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Write the tables of the reports that are named."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("reports", nargs="+", metavar="NAME=REPORT.md")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+    given = parser.parse_args(words)
     parts = []
     for each in given.reports:
         name, _, path = each.partition("=")

@@ -32,7 +32,8 @@ function drawn({ columns, rows }) {
 // The tables of a report, a section at a time, from what bench/report_tables.py wrote.
 async function tables(place) {
   const { parts } = await (await fetch(place.dataset.tables)).json();
-  const sections = parts.flatMap((part) => part.sections.map((section) => ({ ...section, part: part.name })));
+  const named = parts.flatMap((part) => part.sections.map((section) => ({ ...section, part: part.name })));
+  const sections = named.filter((section) => section.tables.length);
   const choice = element("select", null, ...sections.map(({ part, name }) => element("option", `${part}: ${name}`)));
   choice.setAttribute("aria-label", "Which tables to show");
   const shown = element("div", null);
