@@ -63,6 +63,11 @@ def test_every_page_is_in_the_navigation_once():
     assert set(names) - there - LATER == set()
 
 
+def test_every_picture_is_shown_somewhere():
+    text = "".join(page.read_text(encoding="utf-8") for page in [*PAGES, *OTHERS])
+    assert [file.name for file in (DOCS / "images").iterdir() if file.name not in text] == []
+
+
 def test_the_site_fetches_nothing_from_elsewhere():
     settings = site()
     assert settings["theme"]["font"] is False
