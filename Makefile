@@ -47,6 +47,7 @@ bench: install-dev
 	$(BIN)/python bench/train_step.py
 
 # The site, in site/: it is read from disk too, and fetches nothing from elsewhere.
+docs: export NO_MKDOCS_2_WARNING = 1
 docs: install
 	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[docs]'
 	$(BIN)/python -m mkdocs build --strict --quiet

@@ -1,11 +1,13 @@
-"""Every command that README.md and docs/ show is one that exists; those of README.md also run (slow)."""
+"""Every command that README.md and docs/ show is one that exists; those that need nothing else also run (slow)."""
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -126,6 +128,10 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
 
     yield of
     for folder in copies.values():
+        # A server that a page starts and ends by its number, where the page failed in between.
+        for started in folder.glob("*.pid"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(started.read_text()), signal.SIGTERM)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -62,6 +63,11 @@ def test_every_page_is_in_the_navigation_once():
     assert set(names) - there - LATER == set()
 
 
+def test_every_picture_is_shown_somewhere():
+    text = "".join(page.read_text(encoding="utf-8") for page in [*PAGES, *OTHERS])
+    assert [file.name for file in (DOCS / "images").iterdir() if file.name not in text] == []
+
+
 def test_the_site_fetches_nothing_from_elsewhere():
     settings = site()
     assert settings["theme"]["font"] is False
@@ -96,3 +102,33 @@ def test_a_page_is_short_and_begins_with_the_command_that_does_it(page):
 
 def test_the_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) < README_WORDS
+
+
+def told(node: ast.AST) -> str | None:
+    """Return a string of the code, with `…` for what is put in when it runs; None for what is no string."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
+    return None
+
+
+@cache
+def messages() -> list[str]:
+    """Return every string of the code that may be told."""
+    sources = (ROOT / "src" / "alphita").rglob("*.py")
+    nodes = (node for file in sources for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    return [text for node in nodes if (text := told(node)) and " " in text]
+
+
+def is_told(quoted: str) -> bool:
+    parts = [re.escape(part.strip()) for part in quoted.split("…") if part.strip(" ;:()")]
+    return any(re.search(r".*?".join(parts), text, re.DOTALL) for text in messages())
+
+
+def test_every_message_of_the_troubleshooting_page_is_one_of_the_codes():
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE)
+    assert len(quoted) > 40
+    assert [message for message in quoted if not is_told(message)] == []
+    assert not is_told("no such … was ever told to …")
