@@ -7,7 +7,7 @@ from fhir.resources.capabilitystatement import CapabilityStatement as R5Statemen
 from fhir.resources.R4B.capabilitystatement import CapabilityStatement as R4Statement
 
 from alphita.index.store import build
-from alphita.service import fhir_lookup
+from alphita.service import fhir, fhir_lookup
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.service.review_service import index_of, service
 from tests.service.test_fhir_translate import checked
@@ -55,11 +55,14 @@ def test_capabilities(lab, release, version, model):
     # An instance says where it is (R4 cpb-15, R5 cpb-16), and each type stands once (cpb-9).
     assert document["implementation"]["description"]
     (rest,) = document["rest"]
-    assert [one["type"] for one in rest["resource"]] == ["CodeSystem", "ConceptMap"]
-    assert [one["operation"] for one in rest["resource"]] == [
-        [{"name": "lookup", "definition": "http://hl7.org/fhir/OperationDefinition/CodeSystem-lookup"}],
-        [{"name": "translate", "definition": "http://hl7.org/fhir/OperationDefinition/ConceptMap-translate"}],
-    ]
+    definitions = {f"{kind}-{name}" for kind, names in fhir.OPERATIONS.items() for name in names}
+    assert [one["type"] for one in rest["resource"]] == ["CodeSystem", "ConceptMap", "ValueSet"]
+    listed = [operation for one in rest["resource"] for operation in one["operation"]]
+    assert {one["definition"].removeprefix(f"{fhir.DEFINITIONS}/") for one in listed} == definitions
+    # What it says it can, it can: without parameters something is wrong with each, but it is there.
+    for kind, names in fhir.OPERATIONS.items():
+        for name in names:
+            checked(lab.as_().get(f"/fhir/{release}/{kind}/${name}"), release, 400)
     checked(lab.as_().get(f"/fhir/{release}/metadata?mode=terminology"), release, 400)
 
 

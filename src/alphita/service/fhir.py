@@ -1,4 +1,4 @@
-"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5: capability statement, ConceptMap/$translate, CodeSystem/$lookup.
+"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5: the capability statement, and the operations of `OPERATIONS`.
 
 Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.org/fhir/R5/terminology-service.html. JSON
 only. Every error is an OperationOutcome. `$translate` serves what people have reviewed; suggestions are at /normalize.
@@ -19,7 +19,7 @@ from alphita import __version__
 from alphita.index.store import Index
 from alphita.mappings.review.settled import SettledMappings
 from alphita.mappings.review.store import ReviewStore
-from alphita.service import fhir_lookup, fhir_translate, keys
+from alphita.service import fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
 from alphita.service.fhir_parameters import (
     COMPLEX,
     JSON_TYPES,
@@ -31,11 +31,18 @@ from alphita.service.fhir_parameters import (
     from_resource,
     outcome,
 )
+from alphita.service.searching import Finder
 
 RELEASES: tuple[Release, ...] = get_args(Release)
 VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
 DEFINITIONS = "http://hl7.org/fhir/OperationDefinition"
-CONCEPT_MAP, CODE_SYSTEM = "ConceptMap", "CodeSystem"
+CONCEPT_MAP, CODE_SYSTEM, VALUE_SET = "ConceptMap", "CodeSystem", "ValueSet"
+# By resource: the operations, in the order of the alphabet.
+OPERATIONS = {
+    CODE_SYSTEM: ("lookup", "validate-code"),
+    CONCEPT_MAP: ("translate",),
+    VALUE_SET: ("expand", "validate-code"),
+}
 # What a client may accept that JSON answers.
 ACCEPTED = (*JSON_TYPES, "*/*", "application/*", "text/*")
 STATEMENT_FAULTS, OPERATION_FAULTS = (400, 406), (400, 401, 403, 404, 406, 415, 422, 429, 503)
@@ -89,6 +96,17 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
     def looked_up(values: Values) -> Response:
         return reply(fhir_lookup.answer(index, values, release))
 
+    def validated(values: Values) -> Response:
+        return reply(fhir_validate.answer(index, values, release, of_set=False))
+
+    def validated_in_set(values: Values) -> Response:
+        return reply(fhir_validate.answer(index, values, release, of_set=True))
+
+    finder = Finder(index)
+
+    def expanded(values: Values) -> Response:
+        return reply(fhir_expand.answer(index, finder, values))
+
     routes.add_api_route(
         f"/{release}/metadata",
         metadata,
@@ -102,6 +120,9 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
     for path, known, repeated, answered in (
         (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated),
         (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up),
+        (f"{CODE_SYSTEM}/$validate-code", fhir_validate.OF_SYSTEM, (), validated),
+        (f"{VALUE_SET}/$validate-code", fhir_validate.OF_SET, (), validated_in_set),
+        (f"{VALUE_SET}/$expand", fhir_expand.KNOWN, (), expanded),
     ):
         _operation(routes, release, path, known, repeated, answered)
 
@@ -120,11 +141,11 @@ def _operation(
     def post(request: Request, body: bytes = Depends(_resource)) -> Response:
         return answered(from_resource(body, known, repeated))
 
-    name = path.rpartition("$")[2]
+    name = path.lower().replace("/$", "_").replace("-", "_")
     summary = f"{path} ({release.upper()})"
     responses = _documented(OPERATION_FAULTS)
     queried = [
-        {"name": one, "in": "query", "schema": {"type": "boolean" if kind == "boolean" else "string"}}
+        {"name": one, "in": "query", "schema": {"type": kind if kind in ("boolean", "integer") else "string"}}
         for one, kind in known.items()
         if kind not in COMPLEX
     ]
@@ -168,7 +189,7 @@ async def _resource(request: Request) -> bytes:
 
 
 def _nothing(path: str) -> Response:
-    operations = f"{CONCEPT_MAP}/$translate and {CODE_SYSTEM}/$lookup"
+    operations = ", ".join(f"{kind}/${name}" for kind, names in OPERATIONS.items() for name in names)
     raise Fault("not-found", f"this service has metadata, {operations}, under /fhir/r4 and /fhir/r5", 404)
 
 
@@ -197,8 +218,8 @@ def reply(resource: dict[str, Any], status: int = 200) -> Response:
 def capabilities(release: Release, date: str) -> dict[str, Any]:
     """Return the capability statement."""
     operations = {
-        CODE_SYSTEM: {"name": "lookup", "definition": f"{DEFINITIONS}/CodeSystem-lookup"},
-        CONCEPT_MAP: {"name": "translate", "definition": f"{DEFINITIONS}/ConceptMap-translate"},
+        kind: [{"name": name, "definition": f"{DEFINITIONS}/{kind}-{name}"} for name in names]
+        for kind, names in OPERATIONS.items()
     }
     return {
         "resourceType": "CapabilityStatement",
@@ -206,14 +227,11 @@ def capabilities(release: Release, date: str) -> dict[str, Any]:
         "date": date,
         "kind": "instance",
         "software": {"name": "Alphita", "version": __version__},
-        "implementation": {"description": "Alphita: reviewed mappings ($translate) and indexed concepts ($lookup)"},
+        "implementation": {"description": "Alphita: reviewed mappings ($translate), and the concepts of an index"},
         "fhirVersion": VERSIONS[release],
         "format": ["json", MEDIA_TYPE],
         "rest": [
-            {
-                "mode": "server",
-                "resource": [{"type": kind, "operation": [operation]} for kind, operation in operations.items()],
-            }
+            {"mode": "server", "resource": [{"type": kind, "operation": listed} for kind, listed in operations.items()]}
         ],
     }
 
