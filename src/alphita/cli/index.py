@@ -118,9 +118,8 @@ def index(
     from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.choice import languages_of, model_for
-    from alphita.index.sources import enrichment_of, terminology_of
+    from alphita.index.sources import enrichment_of, reusing, terminology_of
     from alphita.index.store import Index, build, check_backend
-    from alphita.index.updating import reusing
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 

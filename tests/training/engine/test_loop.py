@@ -10,7 +10,7 @@ import torch
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.training.engine import checkpoints
 from alphita.training.engine.loop import Training, fit
-from alphita.training.engine.plan import LoopPlan, learning_rate_factor
+from alphita.training.engine.settings import LoopPlan, learning_rate_factor
 
 PLAN = LoopPlan(
     steps=12,

@@ -80,8 +80,18 @@ class Published:
 
 def published(benchmark: str) -> tuple[Published, ...]:
     """Return what papers report on a benchmark: the rows of BENCHMARK.tsv beside its file."""
-    cells = ({name: cell or None for name, cell in row.items()} for row in textio.packaged(PACKAGE, f"{benchmark}.tsv"))
-    return tuple(Published(**{**row, "value": float(row["value"])}) for row in cells)
+    return tuple(
+        Published(
+            row["system"],
+            row["metric"],
+            float(row["value"]),
+            row["source"],
+            row["subset"],
+            row["differs"] or None,
+            row["slip"] or None,
+        )
+        for row in textio.packaged(PACKAGE, f"{benchmark}.tsv")
+    )
 
 
 class NotGiven(UsageError):
@@ -127,8 +137,8 @@ class Source:
             InputError: there is no such file, and it is not optional; the message says where to get it and what was
                 looked for.
         """
-        found = self.files(*names, optional=optional)
-        return found[0] if found else None
+        paths = self.files(*names, optional=optional)
+        return paths[0] if paths else None
 
     def files(self, *names: str, optional: bool = False) -> list[Path]:
         """Return all files whose names fit the first of `names` that any file fits, sorted; see `file`."""
@@ -138,10 +148,10 @@ class Source:
             for name in names:
                 plain = [path for path in folder.glob(name) if path.is_file() and path.suffix != ".gz"]
                 packed = [path for path in folder.glob(f"{name}.gz") if path.is_file()]
-                found = sorted({*plain, *(path for path in packed if path.with_suffix("") not in plain)})
-                if found:
-                    self.read.extend(path for path in found if path not in self.read)
-                    return found
+                paths = sorted({*plain, *(path for path in packed if path.with_suffix("") not in plain)})
+                if paths:
+                    self.read.extend(path for path in paths if path not in self.read)
+                    return paths
         if optional:
             return []
         raise InputError(

@@ -17,8 +17,8 @@ from alphita.training.engine.loop import MicroSteps
 
 if TYPE_CHECKING:
     from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.plan import LoopPlan
     from alphita.training.engine.ranks import Ranks
+    from alphita.training.engine.settings import LoopPlan
 
 TRIALS = 4
 

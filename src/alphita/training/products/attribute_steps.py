@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 from alphita.errors import InputError
 from alphita.objectives.attribute_prediction import AttributeProjection, attribute_distance, attribute_prediction
+from alphita.training.engine.forward import evaluating
 from alphita.training.engine.tokens import tokenize
 from alphita.training.products.attribute_data import Products, Questions
 from alphita.training.products.table import NOT_THERE
@@ -124,10 +125,10 @@ class AttributeSteps(TermSteps):
         if not len(self.products.dev):
             return {}
         table = self.products.table
-        found = distances(
+        measured = distances(
             self.forward, self.projection, self.products.dev, table.strings, table.names, together=self.together
         )
-        ranks = self.products.dev.ranks(found)
+        ranks = self.products.dev.ranks(measured)
         return {"dev_attribute_acc1": float((ranks == 1).mean()), "dev_attribute_mrr": float((1 / ranks).mean())}
 
     def _batch(self, number: int) -> Batch:
@@ -190,30 +191,21 @@ def distances(
     titles, attributes = questions.triples[:, 0].tolist(), questions.triples[:, 1].tolist()
     there = questions.candidates != NOT_THERE
     values, place = np.unique(questions.candidates[there], return_inverse=True)
-    modes = [(module, module.training) for module in (forward.module, projection)]
-    for module, _ in modes:
-        module.eval()
-    try:
-        with torch.no_grad():
-            if together:
-                heads = _encoded(
-                    forward, [joined(strings[t], names[n]) for t, n in zip(titles, attributes, strict=True)]
-                )
-            else:
-                heads = _encoded(forward, [strings[title] for title in titles])
-                heads = heads + _encoded(forward, [names[name] for name in attributes])
-            left = projection(heads)
-            right = projection(_encoded(forward, [strings[value] for value in values.tolist()]))
-            found = np.full(there.shape, np.inf, np.float32)
-            column = np.zeros(there.shape, np.int64)
-            column[there] = place
-            for row in range(len(questions)):
-                own = torch.from_numpy(column[row][there[row]]).to(right.device)
-                found[row, there[row]] = attribute_distance(left[row], right[own]).cpu().numpy()
-    finally:
-        for module, mode in modes:
-            module.train(mode)
-    return found
+    with evaluating(forward.module, projection):
+        if together:
+            heads = _encoded(forward, [joined(strings[t], names[n]) for t, n in zip(titles, attributes, strict=True)])
+        else:
+            heads = _encoded(forward, [strings[title] for title in titles])
+            heads = heads + _encoded(forward, [names[name] for name in attributes])
+        left = projection(heads)
+        right = projection(_encoded(forward, [strings[value] for value in values.tolist()]))
+        measured = np.full(there.shape, np.inf, np.float32)
+        column = np.zeros(there.shape, np.int64)
+        column[there] = place
+        for row in range(len(questions)):
+            own = torch.from_numpy(column[row][there[row]]).to(right.device)
+            measured[row, there[row]] = attribute_distance(left[row], right[own]).cpu().numpy()
+    return measured
 
 
 def load_projection(folder: Path, dim: int) -> AttributeProjection | None:

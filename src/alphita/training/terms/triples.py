@@ -243,5 +243,5 @@ class KnownTriples:
         keys = self._pack(head, relation, tail)
         places = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         # Concepts beyond those of the graph would be taken for others.
-        found: NDArray[np.bool_] = (self._keys[places] == keys) & (head < self._size[1]) & (tail < self._size[1])
-        return found
+        known: NDArray[np.bool_] = (self._keys[places] == keys) & (head < self._size[1]) & (tail < self._size[1])
+        return known
