@@ -27,7 +27,7 @@ from alphita.annotating.annotator import Annotator, Settings
 from alphita.annotating.spans import Document
 from alphita.index.store import Index
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.terminology.packaged import find_packaged
+from alphita.terminology.detect import find_packaged
 
 PEERS = Path(__file__).with_name("peers")
 LINE = re.compile(r"\[(\d+)::(\d+)\]\s+(HP_\d+) \|")

@@ -13,7 +13,7 @@ import polars as pl
 from alphita.terminology import store
 from alphita.terminology.model import Tables
 from alphita.terminology.store import Terminology
-from alphita.training.engine.switching_steps import SwitchingSteps
+from alphita.training.engine.part_steps import SwitchingSteps
 from alphita.training.mentions.injection_steps import InjectionSteps
 from alphita.training.terms.batches import TermSteps
 from alphita.training.text.masked_steps import MaskedSteps

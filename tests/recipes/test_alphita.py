@@ -17,7 +17,7 @@ from alphita.terminology.store import Terminology, load_terminology
 from alphita.terminology.text import clean_many
 from alphita.training.engine.run import Run
 from alphita.training.terms.batches import TermSteps
-from alphita.training.terms.near_names import NearNames
+from alphita.training.terms.mining import NearNames
 from alphita.training.text.definition_data import read
 from alphita.training.text.definition_pairs import DefinitionPairs, HardNegatives
 from tests.reference import info_nce

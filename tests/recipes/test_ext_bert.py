@@ -15,13 +15,13 @@ from alphita import artefact
 from alphita.config import resolve
 from alphita.encoder import wordpieces
 from alphita.encoder.encoder import TermEncoder
-from alphita.encoder.injecting import inject
 from alphita.encoder.wordpieces import open_wordpiece
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.recipes import ext_bert
 from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
+from alphita.training.mentions.injection_run import inject
 from alphita.training.text import corpus_sequences, masked_steps
 from alphita.training.text.masked_language import NAME, MaskedLanguageHead
 from alphita.training.text.masked_steps import MaskedSteps

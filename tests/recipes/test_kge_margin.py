@@ -14,7 +14,6 @@ from alphita import artefact
 from alphita.config import resolve
 from alphita.encoder.encoder import TermEncoder
 from alphita.encoder.injected_bert import InjectedBert
-from alphita.encoder.injecting import inject
 from alphita.encoder.tags import TAGS, with_tags
 from alphita.errors import InputError, UsageError
 from alphita.graph.store import EntityVectors
@@ -23,9 +22,10 @@ from alphita.terminology.splits import Split, hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.training.engine.checkpoints import load_module
 from alphita.training.mentions.building import MentionSettings, build
+from alphita.training.mentions.injection_run import inject
 from alphita.training.mentions.margin_phase import sampler_of
 from alphita.training.mentions.rows import MentionRows, mention_rows
-from alphita.training.mentions.steps import MentionForward
+from alphita.training.mentions.run import MentionForward
 from alphita.training.mentions.store import Mentions
 from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.names import TrainingNames

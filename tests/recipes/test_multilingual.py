@@ -23,9 +23,9 @@ from alphita.terminology.splits import hold_out_synonyms
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean
 from alphita.training.engine import teachers
+from alphita.training.terms import translation_data
 from alphita.training.terms.batches import TermSteps
-from alphita.training.terms.pair_batches import PairBatches, numbered
-from alphita.training.terms.translation_data import Wanted, gather
+from alphita.training.terms.translation_data import PairBatches, Wanted, gather, numbered
 from tests.tiny import FINDINGS, SITES, tiny_model
 
 ITALIAN = dict(zip(SITES, ("cuore", "fegato", "rene", "pelle", "cervello", "polmone", "osso", "occhio"), strict=True))
@@ -384,11 +384,9 @@ def test_a_run_with_dev_scores_that_was_cut_goes_on_to_the_same_weights(
 def test_dev_scores_are_logged_and_the_best_weights_kept(
     terminology: Terminology, model: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    from alphita.training.terms import translation_dev
-
     settings = SMALL | {"dev_pairs": 6, "evaluate_every": 5, "schedule": "constant", "steps": 20, "warmup_steps": 0}
     scores = iter([0.2, 0.9, 0.1, 0.3, 0.9])
-    monkeypatch.setattr(translation_dev, "accuracy", lambda *_: {"dev_acc1": next(scores)})
+    monkeypatch.setattr(translation_data, "accuracy", lambda *_: {"dev_acc1": next(scores)})
     figures = multilingual.train(
         terminology, str(model), tmp_path / "best", multilingual.Config(**settings, keep="best")
     )

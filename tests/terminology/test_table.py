@@ -11,7 +11,7 @@ import pytest
 
 from alphita import config
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.terminology.loaders import _lines, _table_rows, _text_blocks, table
+from alphita.terminology.loaders import _files, _table_rows, _text_blocks, table
 from alphita.terminology.store import Terminology
 from tests.books import book
 from tests.terminology.conftest import FIXTURES, Load
@@ -413,7 +413,7 @@ def test_lines_that_are_no_text_leave_the_numbers_right(load: Load, write: Write
 
 
 def test_a_line_without_end_is_an_error(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_lines, "MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(_files, "MAX_LINE_BYTES", 1_000)
     monkeypatch.setattr(_text_blocks, "BLOCK_BYTES", 100)
     path = write("x.csv", "id,term\nL:1,One\nL:2," + "x" * 2_000)
     with pytest.raises(InputError, match=r"x\.csv:3: a line of more than 16 MB"):

@@ -14,7 +14,7 @@ from alphita import machine, progress
 from alphita.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from alphita.search.records import Product
+    from alphita.search.routes import Product
 
 app = typer.Typer(help="Products ranked for a query, by their titles and attributes.", no_args_is_help=True)
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads of every library; all cores by default.")]

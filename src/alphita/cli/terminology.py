@@ -165,7 +165,7 @@ def _onto(format_: str, onto: Path | None, options: type[config.Config]) -> list
 
 
 def _find(path: str, packaged: bool) -> Path:
-    from alphita.terminology.packaged import find_packaged
+    from alphita.terminology.detect import find_packaged
 
     return find_packaged(path) if packaged else Path(path)
 
