@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from alphita import artefact
+from alphita import drafts
 from alphita.mappings.review.records import Decision, Project, ReviewRow
 from alphita.mappings.review.store import ReviewStore
 from tests.books import book
