@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from alphita.index.concepts import side
+from alphita.index.codes import equivalents
 from alphita.index.lenders import COLUMNS, OF_CODES, prepared
 from alphita.index.segment import BORROWED_STANDING, Content
 from alphita.terminology.text import DEFAULT_RULES, plain_words
@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from alphita.index.lenders import Lender
     from alphita.terminology.store import Terminology
 
-# Predicates by which a terminology says that a concept of its own is another vocabulary's.
-EQUIVALENT = (
-    "exactmatch",
-    "exact_match",
-    "hasdbxref",
-    "xref",
-    "equivalentto",
-    "equivalent_to",
-    "equivalentclass",
-    "code",
-)
 # "DM", "T2DM", "HbA1c", "cpc", "crd", but neither "Zika" nor "itch".
 _SHORT = re.compile(r"(?=(.*[A-Z0-9]){2})(?=.*[A-Za-z])[A-Za-z0-9/+&.-]{2,6}|[a-z]{2,3}|[b-df-hj-np-tv-xz]{4,5}")
 
@@ -123,7 +112,8 @@ def extended(content: Content, names: pl.DataFrame) -> Content:
     standing = np.concatenate([content.standing, np.full(len(names), BORROWED_STANDING, np.uint8)])
     order = np.argsort(string, kind="stable")
     offsets = np.searchsorted(string[order], np.arange(len(strings) + 1)).astype(np.int64)
-    return Content(strings, offsets, pa.table(columns).take(pa.array(order)), standing[order], content.concepts)
+    terms = pa.table(columns).take(pa.array(order))
+    return content._replace(strings=strings, offsets=offsets, terms=terms, standing=standing[order])
 
 
 def _own(content: Content) -> pl.DataFrame:
@@ -186,20 +176,8 @@ def _links(
 
 def _stated(terminology: Terminology) -> pl.DataFrame:
     """Return own_id and other of what the terminology says is equivalent."""
-    table = side(terminology, "xrefs")
-    if not len(table):
-        return pl.DataFrame(schema={"own_id": pl.String, "other": pl.String})
-    predicate = pl.Series(table.column("predicate").cast("string").to_pylist(), dtype=pl.String)
-    frame = pl.DataFrame(
-        {
-            "concept": table.column("concept").to_numpy(),
-            "predicate": predicate,
-            "other": pl.Series(table.column("object").cast("string").to_pylist(), dtype=pl.String),
-        }
-    )
-    kind = pl.col("predicate").str.split(":").list.last().str.to_lowercase()
-    frame = frame.filter(kind.is_in(EQUIVALENT))
-    ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist(), dtype=pl.String)
+    frame = equivalents(terminology)
+    ids = pl.Series(terminology.concept_ids.cast("large_string").to_pylist() if len(frame) else [], dtype=pl.String)
     return frame.select(own_id=ids.gather(frame["concept"]), other="other")
 
 

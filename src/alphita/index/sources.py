@@ -19,6 +19,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -78,7 +79,7 @@ def index_of(
     why = ""
     if choice.model is None:
         spoken = dict.fromkeys([*languages_of(load_terminology(terminology)), *filter(None, [language])])
-        choice = choice._replace(model=model_for(spoken))
+        choice = replace(choice, model=model_for(spoken))
         why = f", for {', '.join(spoken)}" if choice.model != DEFAULT else ""
     content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
     key = artefact.hash_json([MADE_BY, content, _model(str(choice.model)), choice_hash(choice)])

@@ -86,7 +86,6 @@ def term_relation_term(
     tail_concept: torch.Tensor,
     matrices: RelationMatrices,
     *,
-    known: torch.Tensor | None = None,
     head_tail: torch.Tensor | None = None,
     head_times: torch.Tensor | None = None,
     tail_times: torch.Tensor | None = None,
@@ -107,8 +106,6 @@ def term_relation_term(
         tail: (b, d) vectors of the tail terms.
         tail_concept: (b,) integers, the concept of each tail.
         matrices: M_r.
-        known: (a, b) bool, whether (h_i, r_i, t_j) is in the graph: the paper's first definition of tau_rel, by which
-            another true tail of (h_i, r_i) is a positive. None: its second, by which it is a (false) negative.
         head_tail: (a,) the tail concept of each head's triple. None: `tail_concept`, row by row.
         head_times: (a,) integers from 1, how often each head stands in the batch. None: once.
         tail_times: (b,) the same of each tail.
@@ -121,8 +118,6 @@ def term_relation_term(
         turned = unit(matrices(head if head.dtype == torch.float64 else head.float(), relation))
         wanted = tail_concept if head_tail is None else head_tail
         positive = wanted[:, None] == tail_concept[None, :]
-        if known is not None:
-            positive |= known
         return multi_similarity(
             turned @ unit(tail).T,
             positive,

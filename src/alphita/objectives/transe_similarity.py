@@ -23,7 +23,6 @@ def transe_similarity(
     tail_concept: torch.Tensor,
     vectors: RelationVectors,
     *,
-    known: torch.Tensor | None = None,
     alpha: float = 0.2,
     beta: float = 5.0,
     lam: float = -28.0,
@@ -38,7 +37,6 @@ def transe_similarity(
         tail: (k, d) vectors of the tail terms.
         tail_concept: (k,) integers, the concept of each tail.
         vectors: r of each relation.
-        known: (k, k) bool, whether (h_i, r_i, t_j) is in the graph; None: a pair is positive if t_i = t_j.
         alpha: see `multi_similarity`; so are the next four. lambda is a similarity, so below 0.
 
     Returns:
@@ -50,6 +48,4 @@ def transe_similarity(
             exact(head) + vectors(relation), exact(tail), compute_mode="donot_use_mm_for_euclid_dist"
         )
         positive = tail_concept[:, None] == tail_concept[None, :]
-        if known is not None:
-            positive |= known
         return multi_similarity(-distance, positive, ~positive, alpha=alpha, beta=beta, lam=lam, eps=eps, mining=mining)

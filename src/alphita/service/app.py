@@ -105,7 +105,7 @@ def create(
         work,
         cost=normalizing.cost,
         budget=settings.batch_tokens,
-        window=settings.window,
+        window=settings.window_ms / 1000,
         capacity=settings.queue,
         observe=figures.batch,
     )

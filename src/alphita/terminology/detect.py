@@ -82,7 +82,7 @@ def detect(path: Path) -> DetectedSource:
     seen = look(path)
     if seen.is_file and not seen.members[0].head:
         raise InputError("the file is empty", file=path)
-    asked = [name for name in registry.names(PACKAGE) if name not in TABLES]
+    asked = [name for name in registry.load_all(PACKAGE) if name not in TABLES]
     found = {name: settings for name in asked if (settings := _settings(name, seen)) is not None}
     if len(found) > 1:
         commands = " or ".join(import_command(name, path) for name in found)

@@ -1,7 +1,7 @@
 """Benchmarks: one file each, named as on the command line. Each module holds
 
 - `INFO`: what it is, its source, where to get the data, whether it was ever run on the real data;
-- `PUBLISHED`: what papers report on it, with a word on how their protocol differs from this one where it does;
+- `PUBLISHED`: what papers report on it, and how their protocol differs from this one; it lies in NAME.tsv beside it;
 - `Options`: its settings, each with the paper that uses it (`alphita evaluate NAME --set key=value`);
 - `load(source, options)`: the data, read as its authors distribute it;
 - `evaluate(data, system, options) -> Result`.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from alphita import registry
+from alphita import registry, textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 
@@ -76,6 +76,22 @@ class Published:
     subset: str = "all"
     differs: str | None = None
     slip: str | None = None
+
+
+def published(benchmark: str) -> tuple[Published, ...]:
+    """Return what papers report on a benchmark: the rows of BENCHMARK.tsv beside its file."""
+    return tuple(
+        Published(
+            row["system"],
+            row["metric"],
+            float(row["value"]),
+            row["source"],
+            row["subset"],
+            row["differs"] or None,
+            row["slip"] or None,
+        )
+        for row in textio.packaged(PACKAGE, f"{benchmark}.tsv")
+    )
 
 
 class NotGiven(UsageError):
@@ -203,7 +219,7 @@ def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(f"cannot be imported: {type(error).__name__}: {error}", file=path) from error
-    missing = [part for part in ("INFO", "PUBLISHED", "Options", "load", "evaluate") if not hasattr(module, part)]
+    missing = [part for part in registry.GROUPS[PACKAGE].parts if not hasattr(module, part)]
     if missing:
         raise InputError(f"is no benchmark: it lacks {', '.join(missing)}", file=path)
     return module

@@ -24,7 +24,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Published, Source
+from alphita.evaluation.benchmarks import Source
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding, FineTuningSettings, count_columns, mean_f1, runs_f1
 from alphita.evaluation.scoring.results import Figure, Metric, Result
@@ -395,73 +395,3 @@ def f1_result(rows: pl.DataFrame, options: Options, notes: dict[str, Any], other
         maxima(rows, columns, "F1", runs_f1),
         {**notes, "runs": options.runs},
     )
-
-
-def runs_macro_f1(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each run's macro F1: the mean over the labels that are gold or predicted somewhere.
-
-    Args:
-        values: (n, 1 + runs): the gold label's number, and each run's.
-    """
-    gold, *runs = values.astype(np.int64).T
-    size = int(values.max()) + 1
-    scores = []
-    for predicted in runs:
-        right = np.bincount(gold[gold == predicted], minlength=size)
-        both = np.bincount(gold, minlength=size) + np.bincount(predicted, minlength=size)
-        scores.append((2 * right[both > 0] / both[both > 0]).mean())
-    return np.array(scores)
-
-
-def mean_macro_f1(values: NDArray[np.float64]) -> float:
-    """Return the mean over runs of macro F1; see `runs_macro_f1`."""
-    return float(runs_macro_f1(values).mean())
-
-
-# What Liu et al. 2022 print, in their order; "average/maximum" of five runs, or one number cited from another paper.
-TABLE_4_SETS = ("cEHRNER", "cMedQANER", "cMedQQ", "cMedQA", "cMedQNLI", "cMedIR", "cMedIC", "cMedTC")
-TABLE_4 = {
-    "MC-BERT": "90.0 88.1 87.5 82.3 95.5 2.04 87.5 82.1",
-    "BioHanBERT (10K)": "90.51 - 86.46 96.53 95.86 - 90.48 81.78",
-    "BioHanBERT (20K)": "91.67 - 87.14 96.37 95.59 - 96.43 83.67",
-    "BioHanBERT (30K)": "91.83 - 86.26 96.36 95.72 - 83.33 83.00",
-    "BioHanBERT (40K)": "90.44 - 87.18 96.49 95.50 - 90.48 82.72",
-    "BioHanBERT (50K)": "90.91 - 87.86 96.65 95.78 - 86.90 83.06",
-    "EMBERT (from BERT-Base)": "- 84.49 87.59 75.10 96.50 - - -",
-    "EMBERT (from MC-BERT)": "- 85.02 88.06 75.32 96.59 - - -",
-    "BERT-Base": "90.19/90.50 85.05/85.29 87.06/87.43 96.03/96.09 96.05/96.11 3.03/3.07 92.43/92.89 82.99/83.78",
-    "ELECTRA-Base": "91.63/92.17 86.37/86.81 87.27/87.46 95.60/95.90 95.42/95.55 3.41/3.49 90.61/92.31 83.43/83.78",
-    "ELECTRA+EM": "92.10/92.85 88.18/88.53 87.56/87.89 96.55/96.78 96.66/96.78 3.64/3.71 92.48/93.26 83.73/84.00",
-}
-TABLE_5_SETS = ("QTRel-easy", "QTRel-hard", "QIC", "QNER")
-TABLE_5 = {
-    "ELECTRA-Base": "98.20/98.51 81.90/82.80 81.37/82.06 82.53/82.78",
-    "ELECTRA+EM+PAP": "98.67/98.95 84.88/85.86 86.90/87.26 88.28/88.72",
-    "ELECTRA+EM": "98.44/98.66 82.90/83.46 86.58/87.11 88.03/88.35",
-}
-
-
-def published(
-    differs: Mapping[str, str], metric: str = "F1", convert: Callable[[float], float] = lambda printed: printed / 100
-) -> tuple[Published, ...]:
-    """Return what tables 4 and 5 of Liu et al. 2022 print of some sets.
-
-    Args:
-        differs: set -> how the protocol differs.
-        metric: ours that the numbers stand beside.
-        convert: printed number -> in our unit.
-    """
-    found = []
-    for table, sets, systems in (("table 4", TABLE_4_SETS, TABLE_4), ("table 5", TABLE_5_SETS, TABLE_5)):
-        for system, line in systems.items():
-            for name, printed in zip(sets, line.split(), strict=True):
-                if name not in differs or printed == "-":
-                    continue
-                average, slash, best = printed.partition("/")
-                cited = "" if slash else "cited there from the system's own paper; "
-                told, where = cited + differs[name], f"dataset={name}"
-                for subset, value in ((where, average), (maximum(where), best)):
-                    if value:
-                        ours = round(convert(float(value)), 4)
-                        found.append(Published(system, metric, ours, f"Liu et al. 2022, {table}", subset, told))
-    return tuple(found)

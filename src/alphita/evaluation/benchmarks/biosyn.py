@@ -33,7 +33,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source, _folds, _terminology_targets
+from alphita.evaluation.benchmarks import Info, Source, _folds, _terminology_targets, published
 from alphita.evaluation.scoring.linking import Queries, Targets
 from alphita.evaluation.scoring.results import Result
 from alphita.evaluation.systems import System
@@ -49,48 +49,9 @@ INFO = Info(
     main_metric="accuracy@1 (any concept of the name)",
 )
 PORTELLI = " (portelli)"
-_SETS = ("twimed_tw", "smm4h", "psytar", "cadec", "twimed_pm")
-_TABLES: dict[str, dict[str, tuple[float, ...]]] = {
-    "Remy et al. 2023, table 1": {
-        "BioSyn": (42.8, 33.1, 52.4, 35.3, 65.3),
-        "SapBERT": (48.3, 43.4, 64.8, 40.4, 70.1),
-        "BioLORD-2022": (48.5, 46.5, 64.7, 58.7, 70.4),
-        "BioLORD-2023": (49.8, 47.7, 66.3, 63.0, 69.4),
-    },
-    "Remy et al. 2023, table 2 (base and difference added)": {
-        "STAMB2 (base)": (44.1, 38.4, 56.5, 36.9, 62.8),
-        "BioLORD-2023-C": (49.8, 46.9, 65.4, 63.1, 67.7),
-        "BioLORD-2023-S": (47.8, 41.6, 61.7, 61.3, 68.5),
-    },
-    "Remy et al. 2023, table 3": {
-        "mSapBERT": (47.4, 40.8, 51.5, 46.8, 63.9),
-        "BioLORD-2023-M": (49.3, 42.3, 63.3, 47.0, 67.4),
-        "BioLORD-2023": (47.4, 46.9, 66.3, 47.4, 69.4),
-    },
-}
-_SLIPS = {"twimed_tw": 49.8, "smm4h": 47.7, "cadec": 63.0}
 
 
-def _published() -> tuple[Published, ...]:
-    return tuple(
-        Published(
-            system,
-            "accuracy@1",
-            round(value / 100, 3),
-            table,
-            f"dataset={name}{PORTELLI}",
-            differs="which version of MedDRA the targets are of is not stated",
-            slip=f"table 1 has {_SLIPS[name]} for the same model"
-            if system == "BioLORD-2023" and table.endswith("3") and name in _SLIPS
-            else None,
-        )
-        for table, systems in _TABLES.items()
-        for system, values in systems.items()
-        for name, value in zip(_SETS, values, strict=True)
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("biosyn")
 BETWEEN = "||"
 # The id of a mention that the annotators found no concept for.
 NO_ID = "-1"

@@ -20,7 +20,7 @@ from pydantic import Field
 from alphita import progress, registry
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation.benchmarks import Info, NotGiven, Published, Source
+from alphita.evaluation.benchmarks import Info, NotGiven, Source, published
 from alphita.evaluation.benchmarks._concept_names import terms_in
 from alphita.evaluation.scoring import linking
 from alphita.evaluation.scoring.linking import Targets
@@ -57,68 +57,7 @@ INFO = Info(
 )
 
 
-def _published() -> tuple[Published, ...]:
-    differs = "SNOMED CT concepts of the UMLS; the released code takes one name and one type a concept, and seeks "
-    differs += "neighbours among the six types only"
-    tables = {
-        "Yuan et al. 2020, table 3": {
-            "cui2vec": (4.2, 7.2, 7.6, 4.3, 7.2, 8.4),
-            "BioNLP-2016-win-2": (9.1, 9.4, 10.0, 10.2, 8.9, 10.4),
-            "BERT-base-cased": (8.6, 8.4, 8.7, 9.7, 8.4, 9.3),
-            "BioBERT v1.1": (8.7, 8.8, 9.3, 9.5, 7.8, 9.3),
-            "PubMedBERT(abs)": (9.4, 9.4, 9.5, 10.0, 8.7, 10.2),
-            "CODER-ENG": (10.4, 9.7, 10.0, 10.5, 9.8, 10.2),
-            "CODER-ALL": (10.0, 9.2, 9.0, 10.4, 9.2, 9.8),
-        },
-        "Yuan et al. 2022, table 3": {
-            "SapBERT": (8.2, 8.3, 8.5, 7.9, 8.6, 9.1),
-            "CODER-ENG": (10.2, 9.4, 9.4, 10.7, 9.6, 10.1),
-            "CODER-ALL": (10.2, 9.5, 10.1, 10.6, 9.8, 10.3),
-        },
-        "Yuan et al. 2022, table 10": {
-            "SapBERT, [CLS]": (9.4, 8.8, 9.3, 9.7, 9.1, 9.8),
-            "CODER-ENG, [CLS]": (10.3, 9.5, 9.6, 10.7, 9.5, 10.1),
-            "CODER-ALL, [CLS]": (10.4, 9.5, 9.8, 10.7, 9.7, 10.1),
-        },
-    }
-    by_type = [
-        Published(system, "MCSM", value, source, f"type={name}", differs)
-        for source, systems in tables.items()
-        for system, values in systems.items()
-        for name, value in zip(SIX_TYPES.values(), values, strict=True)
-    ]
-    averages = {"MS+REL+STY": 10.6, "MS+REL": 10.1, "MS+STY": 10.9, "MS": 9.2}
-    ablation = [
-        Published(f"CODER-ENG, {setting}", "MCSM", value, "Yuan et al. 2020, table 6", MEAN_OF_TYPES, differs)
-        for setting, value in averages.items()
-    ]
-    italian = {
-        "mBERT": 4.65,
-        "BERT": 4.53,
-        "SapBERT": 6.17,
-        "CODER": 4.99,
-        "ext-BERT": 4.48,
-        "MS loss v3": 5.57,
-        "KGE-injected": 4.78,
-        "pipelined": 5.82,
-    }
-    losses = {"MS loss v1": 5.29, "MS loss v2": 5.36}
-    groups = "Italian names of the UMLS, 13 groups of semantic types"
-    entities = {"TransE": 9.76, "ComplEx": 9.96, "RotatE": 9.42, "SimplE": 9.68}
-    source = "Amore Bondarenko et al. 2022, table"
-    return (
-        *by_type,
-        *ablation,
-        *(Published(system, "MCSM", value, f"{source} 4", MEAN_OF_TYPES, groups) for system, value in italian.items()),
-        *(Published(system, "MCSM", value, f"{source} 3", MEAN_OF_TYPES, groups) for system, value in losses.items()),
-        *(
-            Published(system, "MCSM", value, f"{source} 2", MEAN_OF_TYPES, f"entities of the graph; {groups}")
-            for system, value in entities.items()
-        ),
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("mcsm")
 
 
 class Options(Config):

@@ -19,7 +19,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks.sts import cut_strings
 from alphita.evaluation.scoring.results import Metric, Result
 from alphita.evaluation.systems import System
@@ -37,21 +37,7 @@ PARTS = ("train", "dev", "test")
 LABELS = ("entailment", "contradiction", "neutral")
 
 
-def _published() -> tuple[Published, ...]:
-    tables = {
-        "Remy et al. 2023, table 1": {"BioSyn": 0.895, "SapBERT": 0.905, "BioLORD-2022": 0.899, "BioLORD-2023": 0.924},
-        "Remy et al. 2023, table 2": {"STAMB2 (base)": 0.894},
-        "Remy et al. 2023, table 3": {"mSapBERT": 0.881, "BioLORD-2023-M": 0.921},
-    }
-    unsaid = "does not say which part of MedNLI, nor the length at which sentences are cut"
-    return tuple(
-        Published(system, "accuracy", value, source, differs=unsaid)
-        for source, systems in tables.items()
-        for system, value in systems.items()
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("mednli_s")
 
 
 class Options(Config):

@@ -33,11 +33,13 @@ import polars as pl
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease
-from alphita.evaluation.benchmarks._chineseblue import Data, Set, unquoted
+from alphita.evaluation.benchmarks import Info, Source, _chineseblue, _pubtator, bc5cdr, ncbi_disease, published
+from alphita.evaluation.benchmarks._chineseblue import Data, Options, Set, unquoted
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding, count_columns, mean_f1, mean_precision, mean_recall
 from alphita.evaluation.scoring.results import Metric, Result
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cEHRNER", "cMedQANER", "QNER", "NCBI-Disease", "BC5CDR")
 # What the files of a corpus are called, by itself or in the folder of the benchmark that maps its mentions.
@@ -61,14 +63,7 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="F1",
 )
-CUT = "the scripts cut a text at 128 tokens and do not score what follows; here all of it is scored; "
-PUBLISHED = _chineseblue.published(
-    {
-        "cEHRNER": CUT + "scored on a test part that may not be the one given here",
-        "cMedQANER": CUT + "scored on a test part that may not be the one given here",
-        "QNER": "the paper's own data, which are not public",
-    }
-)
+PUBLISHED = published("ner")
 OUTSIDE = "O"
 LINES = "expected lines of a character, a space and B_type, I_type or O, and an empty line between texts"
 COLUMNS = "expected the columns query and entities, e.g. 0:3:brand;3:5:drug"
@@ -82,10 +77,6 @@ WORD = re.compile(
 DISEASES = ("SpecificDisease", "DiseaseClass", "CompositeMention", "Modifier")
 
 Span = tuple[int, int, str]
-
-
-class Options(_chineseblue.Options):
-    """How to fine-tune, and which sets."""
 
 
 @dataclass(frozen=True)

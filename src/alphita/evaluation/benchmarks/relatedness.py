@@ -22,7 +22,7 @@ from pydantic import Field
 from alphita import textio
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks._concept_names import terms_in
 from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs
 from alphita.evaluation.scoring import pairs
@@ -64,54 +64,7 @@ COVERAGE = ("none", "one", "both")
 TRANSLATED = ("Term1", "Term2", "Translation1", "Translation2")
 
 
-def _published() -> tuple[Published, ...]:
-    sets = ("EHR-RelB", "UMNSRS similarity", "UMNSRS relatedness", "MayoSRS")
-    english = {
-        "Remy et al. 2023, table 1": {
-            "BioSyn": (0.425, 0.436, 0.391, 0.451),
-            "SapBERT": (0.517, 0.530, 0.475, 0.625),
-            "BioLORD-2022": (0.575, 0.560, 0.544, 0.747),
-            "BioLORD-2023": (0.636, 0.592, 0.544, 0.744),
-        },
-        "Remy et al. 2023, table 2": {"STAMB2 (base)": (0.471, 0.439, 0.467, 0.541)},
-        "Remy et al. 2023, table 3": {
-            "mSapBERT": (0.424, 0.342, 0.296, 0.452),
-            "BioLORD-2023-M": (0.641, 0.601, 0.543, 0.748),
-        },
-    }
-    whole = "says that UMNSRS has 725 pairs; the files have 566 and 587"
-    differs = {"UMNSRS similarity": whole, "UMNSRS relatedness": whole}
-    italian = {
-        "mBERT": (0.00, 0.14),
-        "BERT": (0.12, 0.19),
-        "SapBERT": (0.37, 0.33),
-        "CODER": (0.44, 0.48),
-        "ext-BERT": (-0.07, 0.24),
-        "MS loss v3": (0.30, 0.36),
-        "KGE-injected": (0.31, 0.32),
-        "pipelined": (0.32, 0.41),
-    }
-    losses = {"MS loss v1": (0.36, 0.26), "MS loss v2": (0.30, 0.27)}
-    entities = {"TransE": (0.45, 0.49), "ComplEx": (0.55, 0.45), "RotatE": (0.52, 0.40), "SimplE": (0.47, 0.41)}
-    source, graph = "Amore Bondarenko et al. 2022, table", "entities of the graph"
-    translated = "terms translated into Italian by hand; 536 of the 587 UMNSRS pairs"
-    return (
-        *(
-            Published(system, "Spearman", value, table, f"dataset={name}", differs.get(name))
-            for table, systems in english.items()
-            for system, values in systems.items()
-            for name, value in zip(sets, values, strict=True)
-        ),
-        *(
-            Published(system, "Spearman", value, f"{source} {table}", f"dataset={name}", how)
-            for table, how, systems in (("5", translated, italian), ("3", translated, losses), ("2", graph, entities))
-            for system, values in systems.items()
-            for name, value in zip(("MayoSRS", "UMNSRS relatedness"), values, strict=True)
-        ),
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("relatedness")
 
 
 class Options(Config):

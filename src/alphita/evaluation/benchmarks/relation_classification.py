@@ -24,7 +24,7 @@ from alphita import textio
 from alphita.config import Config
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks._concept_names import read_names
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
 from alphita.evaluation.scoring import relation_classifier
@@ -48,43 +48,8 @@ INFO = Info(
     systems="vectors_or_concepts",
     main_metric="accuracy",
 )
-_FIRST = {
-    "cui2vec": (88.95, 88.92),
-    "DeVine-etal-200": (80.42, 80.44),
-    "claims-codes-hs-300": (72.02, 71.99),
-    "GoogleNews-vectors": (90.96, 90.85),
-    "wikipedia-pubmed-PMC": (91.67, 91.16),
-    "BioNLP-2016-win-2": (91.94, 92.00),
-    "BioNLP-2016-win-30": (92.00, 91.46),
-    "BERT-base-cased": (78.22, 98.74),
-    "BioBERT v1.1": (83.47, 98.73),
-    "ClinicalBERT(Huang)": (75.82, 98.77),
-    "ClinicalBERT(Alsentzer)": (76.12, 98.76),
-    "PubMedBERT(abs)": (75.93, 98.81),
-    "PubMedBERT(abs+text)": (84.54, 98.80),
-    "CODER_ENG": (95.50, 98.82),
-    "CODER_ALL": (95.45, 98.73),
-}
-_FINAL = {
-    "SciBERT": (77.79, 98.80),
-    "BlueBERT": (79.70, 98.78),
-    "SapBERT": (91.80, 98.79),
-    "CODER_ENG": (96.05, 98.85),
-    "CODER_ALL": (95.82, 98.81),
-}
 # Systems that both papers have with the same numbers are listed once.
-PUBLISHED = tuple(
-    Published(
-        system,
-        metric,
-        value / 100,
-        source,
-        differs="131,741 triples of the Diseases Database, 14 relations; encoders by [CLS]",
-    )
-    for source, table in (("Yuan et al. 2020, table 4", _FIRST), ("Yuan et al. 2022, table 4", _FINAL))
-    for system, values in table.items()
-    for metric, value in zip(("accuracy", "accuracy, fine-tuned"), values, strict=True)
-)
+PUBLISHED = published("relation_classification")
 
 
 class Options(Config):

@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 
 from alphita import textio
 from alphita.errors import InputError
-from alphita.evaluation.benchmarks import Info, Source, _chineseblue
-from alphita.evaluation.benchmarks._chineseblue import Data, Example, Set
+from alphita.evaluation.benchmarks import Info, Source, _chineseblue, published
+from alphita.evaluation.benchmarks._chineseblue import Data, Example, Options, Set
 from alphita.evaluation.scoring import finetuning
 from alphita.evaluation.scoring.finetuning import Encoding
 from alphita.evaluation.scoring.results import Metric, Result
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 SETS = ("cMedIR",)
 LAYOUT = 'expected lines of {"query": ..., "documents": [{"title": ..., "label": ...}, ...]}'
@@ -41,18 +43,7 @@ INFO = Info(
     tested_on_real_data=True,
     main_metric="ordered pairs",
 )
-PUBLISHED = _chineseblue.published(
-    {
-        "cMedIR": "printed is the PAIR score p, rightly to one wrongly ordered pair; this is p / (1 + p); scored on a "
-        "test part that may not be the one given here"
-    },
-    "ordered pairs",
-    lambda printed: printed / (1 + printed),
-)
-
-
-class Options(_chineseblue.Options):
-    """How to fine-tune, and which sets."""
+PUBLISHED = published("retrieval")
 
 
 def read(path: Path, counts: Counter[str]) -> list[list[Example]]:

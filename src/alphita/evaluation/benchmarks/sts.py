@@ -17,7 +17,7 @@ from pydantic import Field
 from alphita import registry
 from alphita.config import Config
 from alphita.errors import UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks._pair_files import Layout, read_pairs
 from alphita.evaluation.scoring import pairs
 from alphita.evaluation.scoring.pairs import Pairs
@@ -54,31 +54,7 @@ STS_BENCHMARK = Layout("\t", 5, 6, 4)
 SENTENCE_LENGTH = 128
 
 
-def _published() -> tuple[Published, ...]:
-    sets = ("MedSTS", "BIOSSES", "SICK", "STS-B en")
-    tables = {
-        "Remy et al. 2023, table 1": {
-            "BioSyn": (0.840, 0.921, 0.867, 0.794),
-            "SapBERT": (0.860, 0.893, 0.803, 0.819),
-            "BioLORD-2022": (0.863, 0.840, 0.893, 0.865),
-            "BioLORD-2023": (0.883, 0.861, 0.903, 0.878),
-        },
-        "Remy et al. 2023, table 2": {"STAMB2 (base)": (0.859, 0.907, 0.907, 0.880)},
-        "Remy et al. 2023, table 3": {
-            "mSapBERT": (0.856, 0.900, 0.870, 0.835),
-            "BioLORD-2023-M": (0.860, 0.754, 0.891, 0.851),
-        },
-    }
-    unsaid = "does not say which part of the set, nor the length at which sentences are cut"
-    return tuple(
-        Published(system, "Pearson", value, source, f"dataset={name}", unsaid)
-        for source, systems in tables.items()
-        for system, values in systems.items()
-        for name, value in zip(sets, values, strict=True)
-    )
-
-
-PUBLISHED = _published()
+PUBLISHED = published("sts")
 
 
 class Options(Config):

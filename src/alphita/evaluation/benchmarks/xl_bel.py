@@ -14,7 +14,7 @@ from pydantic import Field
 
 from alphita import textio
 from alphita.errors import InputError, UsageError
-from alphita.evaluation.benchmarks import Info, Published, Source
+from alphita.evaluation.benchmarks import Info, Source, published
 from alphita.evaluation.benchmarks import _terminology_targets as names
 from alphita.evaluation.benchmarks._terminology_targets import Data, evaluate
 from alphita.evaluation.scoring.linking import Queries
@@ -29,30 +29,10 @@ INFO = Info(
     "(https://github.com/cambridgeltl/sapbert, evaluation/xl_bel); targets: a UMLS terminology, or open_cui_names.tsv",
     tested_on_real_data=True,
 )
-_DIFFERS = (
-    "without plants and animals (species=without here), against the names of all of UMLS in the version of the authors"
-)
-PUBLISHED = tuple(
-    Published(system, "accuracy@1", value / 100, "Remy et al. 2023, table 3", f"language={language}", _DIFFERS)
-    for system, values in {"mSapBERT": (51.5, 52.7, 78.2), "BioLORD-2023-M": (57.7, 53.1, 73.1)}.items()
-    for language, value in zip(("de", "es", "en"), values, strict=True)
-)
+PUBLISHED = published("xl_bel")
 LANGUAGES = ("de", "en", "es", "fi", "ja", "ko", "ru", "th", "tr", "zh")
-SPECIES = frozenset(
-    {
-        "Plant",
-        "Alga",
-        "Animal",
-        "Invertebrate",
-        "Vertebrate",
-        "Amphibian",
-        "Bird",
-        "Fish",
-        "Reptile",
-        "Mammal",
-        "Eukaryote",
-    }
-)
+ANIMALS = ("Animal", "Invertebrate", "Vertebrate", "Amphibian", "Bird", "Fish", "Reptile", "Mammal")
+SPECIES = frozenset({"Plant", "Alga", "Eukaryote", *ANIMALS})
 
 
 class Options(names.NameOptions):
