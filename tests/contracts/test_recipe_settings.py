@@ -27,7 +27,7 @@ PAPERS: dict[str, dict[str, Any]] = {
     | {"learning_rate": 2e-5, "steps": 1_000_000},
     "electra_em_pap": {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 0, "generator": pytest.approx(1 / 3)}
     | {"masked": 0.15, "weight": 50.0, "rho": 0.05, "gamma": 4.0, "negatives": 2, "learning_rate": 2e-4, "batch": 16}
-    | {"max_length": 128, "steps": 3_400_000, "scratch": True, "entities": True, "together": True},
+    | {"max_length": 128, "steps": 3_400_000, "scratch": True, "entities": True},
     "ext_bert": {"vocabulary": 15_000, "masked": 0.15, "pooling": "mean"},
     "kge_injection": {"layer": 8, "batch": 6, "steps": 40_000, "warmup_steps": 4_000, "learning_rate": 1e-5}
     | {"weight_decay": 0.01, "share": 0.15, "pooling": "mean"},
