@@ -37,7 +37,7 @@ class Group(NamedTuple):
 
 
 GROUPS = {
-    "alphita.recipes": Group("alphita.recipes", ("Config", "train")),
+    "alphita.recipes": Group("alphita.recipes", ("CITATION", "Config", "train")),
     "alphita.evaluation.benchmarks": Group("alphita.benchmarks", ("INFO", "PUBLISHED", "Options", "load", "evaluate")),
     "alphita.terminology.loaders": Group("alphita.loaders", ("DESCRIPTION", "Options", "recognises", "load")),
     "alphita.mappings.formats": Group(
@@ -66,6 +66,7 @@ def load(package: str, name: str) -> ModuleType:
     Raises:
         UsageError: there is no such choice; the message names the nearest and all of them.
         BrokenPlugin: another package offers it, and it cannot be imported or lacks a part.
+        AlphitaError: one of Alphita's own lacks a part.
     """
     plugins = _plugins(package)
     if name in plugins:
@@ -73,7 +74,10 @@ def load(package: str, name: str) -> ModuleType:
     choices = names(package)
     if name not in choices:
         raise UsageError(unknown(package.rsplit(".", 1)[-1].removesuffix("s"), name, choices))
-    return importlib.import_module(f"{package}.{name}")
+    module = importlib.import_module(f"{package}.{name}")
+    if package in GROUPS and (missing := _missing(module, GROUPS[package].parts)):
+        raise AlphitaError(f"{package}.{name} lacks {missing}; the folder's __init__.py says what each file must hold")
+    return module
 
 
 def load_all(package: str) -> Mapping[str, ModuleType]:
@@ -146,9 +150,13 @@ def _load_plugin(plugin: metadata.EntryPoint, parts: tuple[str, ...]) -> ModuleT
         module: ModuleType = plugin.load()
     except Exception as error:
         raise BrokenPlugin(f"{what} cannot be imported: {type(error).__name__}: {error}; {remedy}") from error
-    if missing := [part for part in parts if not hasattr(module, part)]:
-        raise BrokenPlugin(f"{what} lacks {', '.join(missing)}; {remedy}")
+    if missing := _missing(module, parts):
+        raise BrokenPlugin(f"{what} lacks {missing}; {remedy}")
     return module
+
+
+def _missing(module: ModuleType, parts: tuple[str, ...]) -> str:
+    return ", ".join(part for part in parts if not hasattr(module, part))
 
 
 def _package(plugin: metadata.EntryPoint) -> str:

@@ -52,7 +52,7 @@ def benchmark_list() -> str:
 def check(page: Path, mark: str, generated: str) -> None:
     text = page.read_text(encoding="utf-8")
     block = re.compile(rf"(<!-- {mark} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-    assert block.search(text), f"{page.name} has no block {mark}"
+    assert block.search(text), f"{page.name} has no block {mark}: give it a heading, <!-- {mark} --> and <!-- end -->"
     expected = block.sub(lambda found: f"{found[1]}{generated}\n{found[3]}", text)
     if os.environ.get("ALPHITA_UPDATE_DOCS"):
         page.write_text(expected, encoding="utf-8")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alphita import registry
-from alphita.errors import UsageError
+from alphita.errors import AlphitaError, UsageError
 
 
 @pytest.fixture
@@ -39,6 +39,14 @@ def test_one_new_file_is_one_new_choice(folder):
     (folder / "__init__.py").write_text("")
     assert "alpha" in registry.names("systems_x.recipes")
     assert registry.load("systems_x.recipes", "alpha").ANSWER == 42
+
+
+def test_a_choice_that_lacks_a_part_says_which(folder, monkeypatch):
+    (folder / "__init__.py").write_text("")
+    (folder / "alpha.py").write_text("Config = train = None\n")
+    monkeypatch.setitem(registry.GROUPS, "systems_x.recipes", registry.Group("none.x", ("CITATION", "Config", "train")))
+    with pytest.raises(AlphitaError, match=r"systems_x\.recipes\.alpha lacks CITATION;"):
+        registry.load("systems_x.recipes", "alpha")
 
 
 def test_listing_the_recipes_imports_no_recipe_and_no_torch():

@@ -209,6 +209,16 @@ def test_a_concept_of_several_codes_and_no_mappings_at_all(name, tmp_path):
         assert sample.read(module, head, empty) == []
 
 
+@pytest.mark.parametrize("name", sorted({*NAMES} - {*READ}))
+def test_what_is_for_people_alone_shows_every_mapping(name, tmp_path):
+    module, head = registry.load(PACKAGE, name), sample.header()
+    lines = [
+        replace(sample.mapping(), row=row, mention=f"string {row} here", concept_id=f"HP:{row:07}") for row in (1, 2)
+    ]
+    shown = sample.write(module, head, lines, tmp_path / "out", pieces=2).read_text(encoding="utf-8")
+    assert all(line.mention in shown and line.concept_id in shown for line in lines)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_private_part_makes_a_private_output(name, tmp_path):
     module, head = registry.load(PACKAGE, name), sample.header()
