@@ -68,7 +68,9 @@ class TrainSpec:
     resume: bool = option(False, help="Go on with the unfinished run.")
     force: bool = option(False, help="Replace an existing model and, without --resume, an unfinished run.")
     dry_run: bool = option(False, help="Run a few batches and say what the whole takes; write nothing.")
-    export: str = option("", help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open.")
+    export: str = option(
+        "", panel=EXPORT, help="distilled: also make OUTPUT.distilled, a plain encoder that other libraries open."
+    )
     export_settings: tuple[str, ...] = option(
         (), "--export-set", panel=EXPORT, help="A setting of the export, key=value; repeatable."
     )
