@@ -55,10 +55,8 @@ def with_options(command: Callable[[Options], None]) -> Callable[..., None]:
         for each in options:
             if _unsets(each):
                 values[each.name] = not values.pop(_typed(each), False)
-            elif _repeats(each) and not values.get(each.name):
-                values.pop(each.name, None)
-            elif _repeats(each):
-                values[each.name] = tuple(values[each.name])
+            elif _repeats(each) and (typed := values.pop(each.name, None)):
+                values[each.name] = tuple(typed)
         command(made(of, values))
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
