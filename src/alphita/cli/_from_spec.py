@@ -42,11 +42,17 @@ HelpAll = Annotated[
 ]
 
 
-def with_options(command: Callable[[Options], None]) -> Callable[..., None]:
-    """Return a command whose options are those of the dataclass that it takes, with --help-all if some have a panel."""
+def with_options(command: Callable[[Options], None], **eager: Any) -> Callable[..., None]:  # noqa: ANN401
+    """Return a command whose options are those of the dataclass that it takes, with --help-all if some have a panel.
+
+    Args:
+        command: takes the dataclass.
+        **eager: options that are not of it and act by themselves, as typer annotates them.
+    """
     (of,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
     options = list(spelled(of))
     parameters = [_parameter(each) for each in options]
+    parameters += [inspect.Parameter(name, SHOWN, default=None, annotation=shown) for name, shown in eager.items()]
     if any(each.option.panel for each in options):
         parameters.append(inspect.Parameter("help_all", SHOWN, default=False, annotation=HelpAll))
 

@@ -13,7 +13,7 @@ from alphita.options import STRICT, Option, group, option
 
 SET = "What is said of the mappings"
 PRIVATE = Option(help="Strings are patient data: rejects give line numbers only.")
-FORMATS = ", ".join(registry.names("alphita.mappings.formats"))
+FORMATS = registry.listed("alphita.mappings.formats")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -56,9 +56,10 @@ def evaluate(spec: EvaluateSpec) -> None:
 
 
 def _list() -> None:
-    for name in registry.names(BENCHMARKS):
-        info = registry.load(BENCHMARKS, name).INFO
-        print(f"{name:<24} {info.title}" + ("" if info.tested_on_real_data else f" ({UNTESTED})"))
+    for name, module in registry.load_all(BENCHMARKS).items():
+        info = module.INFO
+        untested = "" if info.tested_on_real_data else f" ({UNTESTED})"
+        print(f"{name:<24} {info.title}{untested}{registry.origin(BENCHMARKS, name)}")
 
 
 def _about(name: str) -> None:

@@ -16,7 +16,7 @@ from alphita.errors import InputError, UsageError
 from alphita.options import Running, group, option
 
 if TYPE_CHECKING:
-    from alphita.search.records import Product
+    from alphita.search.routes import Product
 
 app = typer.Typer(help="Products ranked for a query, by their titles and attributes.", no_args_is_help=True)
 

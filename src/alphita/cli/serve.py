@@ -7,15 +7,22 @@ import socket
 import sys
 import types
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import typer
+
+from alphita.cli._config_file import ConfigFile
 from alphita.cli._from_spec import with_options
 from alphita.errors import AlphitaError, UsageError
 from alphita.index.choice import Choice
 from alphita.normalizer.spec import ERROR, TO
 from alphita.options import HOW, Running, group, option
 from alphita.service.settings import WHO, Settings
+
+if TYPE_CHECKING:
+    from alphita.service.checking import Parts
 
 BACKLOG = 512
 
@@ -31,6 +38,7 @@ class ServeSpec:
     terminology: Path | None = option(
         None, help="Terminology folder: concepts are shown with all that it knows of them."
     )
+    check: bool = option(False, help="Say whether the server would start like this and answer, and end.")
     demo: bool = option(False, help="Open a review of messy clinical strings, kept in ./demo; it needs nothing.")
     settings: Settings = group(Settings)
     new_key: str | None = option(
@@ -42,7 +50,7 @@ class ServeSpec:
     running: Running = group(Running, panel=HOW)
 
 
-@with_options
+@partial(with_options, config=ConfigFile)
 def serve(spec: ServeSpec) -> None:
     """Serve normalising, search, vectors and FHIR over HTTP, and the review page with --mappings.
 
@@ -78,6 +86,7 @@ def _run(spec: ServeSpec) -> None:
     from alphita.mappings.review.store import ReviewStore
     from alphita.normalizer.answering.normalizer import Normalizer
     from alphita.service import app, demo, logs
+    from alphita.service.checking import Parts
     from alphita.terminology.store import load_terminology
 
     to, mappings = spec.to, spec.mappings
@@ -87,6 +96,19 @@ def _run(spec: ServeSpec) -> None:
         to, mappings = demo.SOURCE, demo.STORE
     elif to is None:
         raise UsageError("say by --to what to answer with: hpo, a terminology's file, an index; or --demo to try it")
+    if spec.check:
+        _check(
+            Parts(
+                spec.settings,
+                _listen,
+                lambda: Normalizer(
+                    index_of(to, spec.given, threads=running.threads), error=spec.error, **asdict(running)
+                ),
+                spec.terminology,
+                mappings,
+            )
+        )
+        return
     listening = _listen(spec.settings)
     with listening:
         normalizer = Normalizer(index_of(to, spec.given, threads=running.threads), error=spec.error, **asdict(running))
@@ -107,6 +129,18 @@ def _run(spec: ServeSpec) -> None:
         finally:
             if store is not None:
                 store.close()
+
+
+def _check(parts: Parts) -> None:
+    """Print what is found of each part of a server; leave with 1 where one would keep it from serving."""
+    from alphita.service.checking import check
+
+    wrong = 0
+    for finding in check(parts):
+        wrong += finding.state == "wrong"
+        print(f"{finding.state:<6} {finding.part:<12} {finding.text}", flush=True)
+    if wrong:
+        raise typer.Exit(1)
 
 
 def _listen(settings: Settings) -> socket.socket:

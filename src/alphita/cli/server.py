@@ -45,7 +45,7 @@ def load(
 ) -> None:
     """Copy an index to a server and measure how often it finds the nearest string there."""
     threads = machine.set_threads(threads)
-    from alphita.index.servers._opening import connect
+    from alphita.index.servers import connect
 
     with connect(to, name) as server:
         from alphita.encoder.encoder import TermEncoder
@@ -65,7 +65,7 @@ def load(
 @app.command("update")
 def update(index: Source, to: To, name: Name, release: ReleaseName) -> None:
     """Take a loaded index to another release: only what changed is written, and readers see the old or the new."""
-    from alphita.index.servers._opening import connect
+    from alphita.index.servers import connect
 
     with connect(to, name) as server:
         from alphita.index.servers._content import IndexContent
@@ -101,7 +101,7 @@ class SearchSpec:
 def search(spec: SearchSpec) -> None:
     """Print the terms on the server that are nearest to each mention."""
     running = replace(spec.running, threads=machine.set_threads(spec.running.threads))
-    from alphita.index.servers._opening import connect
+    from alphita.index.servers import connect
 
     with connect(spec.to, spec.name) as server:
         facts = server.facts()
@@ -124,7 +124,7 @@ def search(spec: SearchSpec) -> None:
 @app.command("list")
 def list_(to: To) -> None:
     """Print the indexes on a server, with the releases that were loaded."""
-    from alphita.index.servers._opening import connect, module_of
+    from alphita.index.servers import connect, module_of
 
     names = module_of(to).names(to)
     for name in names:
@@ -141,7 +141,7 @@ def list_(to: To) -> None:
 @app.command("drop")
 def drop(to: To, name: Name, yes: Annotated[bool, typer.Option("--yes", help="Really remove it.")] = False) -> None:
     """Remove an index from a server."""
-    from alphita.index.servers._opening import connect
+    from alphita.index.servers import connect
 
     with connect(to, name) as server:
         release = server.facts()["release"]

@@ -166,7 +166,7 @@ def _onto(format_: str, onto: Path | None, options: type[config.Config]) -> list
 
 
 def _find(path: str, packaged: bool) -> Path:
-    from alphita.terminology.packaged import find_packaged
+    from alphita.terminology.detect import find_packaged
 
     return find_packaged(path) if packaged else Path(path)
 
@@ -174,9 +174,9 @@ def _find(path: str, packaged: bool) -> Path:
 def _list(only: str) -> None:
     from alphita import config
 
-    for name in [only] if only else registry.names(LOADERS):
-        loader = registry.load(LOADERS, name)
-        print(f"{name}: {loader.DESCRIPTION}")
+    loaders = {only: registry.load(LOADERS, only)} if only else registry.load_all(LOADERS)
+    for name, loader in loaders.items():
+        print(f"{name}: {loader.DESCRIPTION}{registry.origin(LOADERS, name)}")
         for setting in config.options(loader.Options):
             print(f"  --set {setting.name}={setting.default or repr('')}  {setting.description}")
 

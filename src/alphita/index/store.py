@@ -239,6 +239,10 @@ class Index:
         """Return the row of the concept that each CURIE names; see `Segment.concept_rows`."""
         return self.segment.concept_rows(ids)
 
+    def coded(self, codes: Sequence[str]) -> list[list[int]]:
+        """Return the rows of the concepts that each code of another vocabulary is; see `Segment.coded`."""
+        return self.segment.coded(codes)
+
     def concept(self, row: int) -> IndexedConcept:
         """Return what the index knows of one concept."""
         table = self.segment.concepts

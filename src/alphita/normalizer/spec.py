@@ -45,6 +45,8 @@ REPORT = Option(panel=AUDIT, help="Write the counts and times to this JSON file 
 # Options of one file's job, and the values that they may have beside an engine.
 OF_ONE_FILE: dict[str, tuple[object, ...]] = {
     "input_format": ("parquet",),
+    "unit_column": (),
+    "range_column": (),
     "sheet": (),
     "delimiter": (),
     "encoding": ("utf-8",),
@@ -84,6 +86,12 @@ class Spec:
     language_column: str | None = option(None, panel=INPUT, help="Column of each string's language: en, de, ...")
     frequency_column: str | None = option(
         None, panel=INPUT, help="Column of how often each string occurs, kept as 'frequency'."
+    )
+    unit_column: str | None = option(
+        None, panel=INPUT, help="Column of the unit of the value that a string ends with: 'K+ 2.8', mmol/L."
+    )
+    range_column: str | None = option(
+        None, panel=INPUT, help="Column of the range of that value: 3.5-5.1, <5; it tells what is raised or lowered."
     )
     input_format: str = option(
         "", panel=INPUT, help="csv, tsv, excel, parquet, jsonl or lines; told by the file's name else (stdin: lines)."
@@ -207,6 +215,8 @@ class Spec:
             context_column=self.context_column,
             language_column=self.language_column,
             frequency_column=self.frequency_column,
+            unit_column=self.unit_column,
+            range_column=self.range_column,
             sheet=self.sheet,
         )
 
