@@ -28,7 +28,7 @@ C = TypeVar("C", bound=Config)
 
 
 @dataclass(frozen=True)
-class Option:
+class Setting:
     """One key of a config, as shown by `--help`."""
 
     name: str
@@ -37,11 +37,11 @@ class Option:
     description: str
 
 
-def options(cls: type[Config]) -> list[Option]:
+def options(cls: type[Config]) -> list[Setting]:
     """Return the keys of a config class in the order of their definition, its own before those of its base."""
     own = list(cls.__annotations__)
     return [
-        Option(
+        Setting(
             name,
             # A class by its name; a Literal or union as it is written, for its members are the choices.
             field.annotation.__name__ if isinstance(field.annotation, type) else _written(field.annotation),

@@ -96,10 +96,10 @@ def spelled(of: type) -> Iterator[Spelled]:
     for each in fields(of):
         if GROUP in each.metadata:
             within: Group = each.metadata[GROUP]
-            for one in spelled(hints[each.name]):
-                if one.name not in within.without:
-                    shown = one.option if within.panel is None else replace(one.option, panel=within.panel)
-                    yield one._replace(option=shown)
+            for inner in spelled(hints[each.name]):
+                if inner.name not in within.without:
+                    shown = inner.option if within.panel is None else replace(inner.option, panel=within.panel)
+                    yield inner._replace(option=shown)
         elif OPTION in each.metadata:
             yield Spelled(each.name, hints[each.name], each.default, each.metadata[OPTION])
 
@@ -135,8 +135,6 @@ def check(options: Any) -> None:  # noqa: ANN401 - a dataclass
 
 
 THREADS = Option(help="Threads of every library; all cores by default.", least=1)
-PRECISION = Option(help="Arithmetic of the encoder: auto, fp32, bf16, ...")
-DEVICE = Option(help="Where the encoder runs: auto, cpu, cuda.")
 REMAKE = Option(help="Move an existing folder aside and make a new one.")
 STRICT = Option(help="Fail at the first bad row.")
 
@@ -145,8 +143,8 @@ STRICT = Option(help="Fail at the first bad row.")
 class Running:
     """How an encoder runs; as `TermEncoder.load` takes it."""
 
-    precision: str = option("auto", like=PRECISION)
-    device: str = option("auto", like=DEVICE)
+    precision: str = option("auto", help="Arithmetic of the encoder: auto, fp32, bf16, ...")
+    device: str = option("auto", help="Where the encoder runs: auto, cpu, cuda.")
     threads: int | None = option(None, like=THREADS)
 
 

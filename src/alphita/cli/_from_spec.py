@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_t
 import typer
 from typer.core import TyperCommand
 
-from alphita.options import Running, Spelled, made, spelled
+from alphita.options import REMAKE, Running, Spelled, made, spelled
 
 Options = TypeVar("Options")
 # Of a context's notes: the help is to show all.
@@ -61,10 +61,8 @@ def with_options(command: Callable[[Options], None], **eager: Any) -> Callable[.
         for each in options:
             if _unsets(each):
                 values[each.name] = not values.pop(_typed(each), False)
-            elif _repeats(each) and not values.get(each.name):
-                values.pop(each.name, None)
-            elif _repeats(each):
-                values[each.name] = tuple(values[each.name])
+            elif _repeats(each) and (typed := values.pop(each.name, None)):
+                values[each.name] = tuple(typed)
         command(made(of, values))
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -123,3 +121,4 @@ def _typed(each: Spelled) -> str:
 Precision = Annotated[str, option(Running, "precision")]
 Device = Annotated[str, option(Running, "device")]
 Threads = Annotated[int | None, option(Running, "threads")]
+Force = Annotated[bool, typer.Option("--force", help=REMAKE.help)]

@@ -118,8 +118,8 @@ def _run(spec: ServeSpec) -> None:
         opened = load_terminology(spec.terminology) if spec.terminology is not None else None
         if opened is not None and opened.content_hash != normalizer.index.manifest["terminology_hash"]:
             progress.say(
-                f"{to} was not built from {opened.path} as it is: concepts of the one may be missing in the other; "
-                f"give the index's own terminology, or build it again: alphita index {opened.path} …"
+                f"{to} was not built from {spec.terminology} as it is: concepts of the one may be missing in the "
+                f"other; give the index's own terminology, or build it again: alphita index {spec.terminology} …"
             )
         store = ReviewStore.open(mappings, create=True) if mappings is not None else None
         try:
