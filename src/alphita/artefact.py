@@ -224,16 +224,28 @@ def refuse_existing(path: Path, force: bool, what_force_does: str = "") -> None:
         raise UsageError(f"{path} already exists; choose another name or use --force{what_force_does}")
 
 
+def absolute(path: Path) -> Path:
+    """Return a path from the root on.
+
+    Raises:
+        AlphitaError: it is relative, and the working folder is gone.
+    """
+    try:
+        return path.absolute()
+    except FileNotFoundError:
+        raise AlphitaError(f"cannot tell where {path} is: the working folder was deleted; go to another") from None
+
+
 def refuse_unwritable(path: Path) -> None:
     """Raise if a file cannot be made at `path`: to be said before the work, not after.
 
     Raises:
         UsageError: it is a folder.
-        AlphitaError: its folder may not be written, or cannot be made.
+        AlphitaError: its folder may not be written, cannot be made, or is the working folder and gone.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder; name a file")
-    folder = next(folder for folder in path.absolute().parents if os.path.exists(folder))
+    folder = next(folder for folder in absolute(path).parents if os.path.exists(folder))
     if not folder.is_dir():
         raise AlphitaError(f"cannot write {path}: {folder} is no folder; choose another name")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -247,7 +259,11 @@ def refuse_same(files: Mapping[str, Path]) -> None:
         files: each by what it is called: "the input", "the output".
     """
     for (what, one), (other_what, other) in itertools.combinations(files.items(), 2):
-        is_same = one.samefile(other) if one.exists() and other.exists() else one.resolve() == other.resolve()
+        is_same = (
+            one.samefile(other)
+            if one.exists() and other.exists()
+            else absolute(one).resolve() == absolute(other).resolve()
+        )
         if is_same:
             raise UsageError(f"{other} is {what}; choose another name for {other_what}")
 

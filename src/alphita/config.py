@@ -69,7 +69,7 @@ def resolve(
         UsageError: an unknown key, or a value of the wrong type or range.
         InputError: the file cannot be read or is not TOML.
     """
-    given: dict[str, Any] = _read_toml(file) if file is not None else {}
+    given: dict[str, Any] = read_toml(file) if file is not None else {}
     for item in sets:
         key, equals, value = item.partition("=")
         if not equals:
@@ -105,7 +105,12 @@ def _written(value: object) -> str:
     return "none" if value is None else str(value).replace("typing.", "")
 
 
-def _read_toml(file: Path) -> dict[str, Any]:
+def read_toml(file: Path) -> dict[str, Any]:
+    """Return the keys of a TOML file.
+
+    Raises:
+        InputError: it cannot be read or is not TOML.
+    """
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -1,24 +1,63 @@
-"""Registries: a folder's files are its choices. One new file is one new choice, and listing imports none of them."""
+"""Registries: a folder's files are its choices. One new file is one new choice, and listing imports none of them.
+
+Other packages add choices by entry points (`GROUPS`), each of which names a module that offers what the folder's own
+modules do: in their pyproject.toml, say,
+
+    [project.entry-points."alphita.recipes"]
+    myrecipe = "mypackage.myrecipe"
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import importlib.util
+import logging
 import pkgutil
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import metadata
 from types import ModuleType
+from typing import NamedTuple
 
-from alphita.errors import UsageError
+from alphita.errors import AlphitaError, UsageError
+
+
+class Group(NamedTuple):
+    """What other packages add to a folder's choices.
+
+    Attributes:
+        entry_points: the group of their entry points.
+        parts: what a module must hold.
+    """
+
+    entry_points: str
+    parts: tuple[str, ...]
+
+
+GROUPS = {
+    "alphita.recipes": Group("alphita.recipes", ("Config", "train")),
+    "alphita.evaluation.benchmarks": Group("alphita.benchmarks", ("INFO", "PUBLISHED", "Options", "load", "evaluate")),
+    "alphita.terminology.loaders": Group("alphita.loaders", ("DESCRIPTION", "Options", "recognises", "load")),
+    "alphita.mappings.formats": Group(
+        "alphita.formats",
+        (
+            *("DESCRIPTION", "SUFFIXES", "STREAMS", "READS", "PREFIXED", "LOSSES"),
+            *("begin", "closed", "encode", "finish", "unfit", "losses", "read"),
+        ),
+    ),
+    "alphita.index.backends": Group("alphita.backends", ("DESCRIPTION", "build", "attach")),
+}
+
+
+class BrokenPlugin(AlphitaError):
+    """A choice that another package offers cannot be used."""
 
 
 def names(package: str) -> list[str]:
-    """Return the choices in `package` (e.g. "alphita.recipes"), sorted, without importing them."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.submodule_search_locations is None:
-        raise ModuleNotFoundError(f"no package {package!r}")
-    modules = pkgutil.iter_modules(list(spec.submodule_search_locations))
-    return sorted(module.name for module in modules if not module.name.startswith("_"))
+    """Return the choices in `package` (e.g. "alphita.recipes"), those of plug-ins too, sorted; none is imported."""
+    return sorted({*_own(package), *_plugins(package)})
 
 
 def load(package: str, name: str) -> ModuleType:
@@ -26,11 +65,42 @@ def load(package: str, name: str) -> ModuleType:
 
     Raises:
         UsageError: there is no such choice; the message names the nearest and all of them.
+        BrokenPlugin: another package offers it, and it cannot be imported or lacks a part.
     """
+    plugins = _plugins(package)
+    if name in plugins:
+        return _load_plugin(plugins[name], GROUPS[package].parts)
     choices = names(package)
     if name not in choices:
         raise UsageError(unknown(package.rsplit(".", 1)[-1].removesuffix("s"), name, choices))
     return importlib.import_module(f"{package}.{name}")
+
+
+def load_all(package: str) -> Mapping[str, ModuleType]:
+    """Import all choices of `package`; a broken plug-in is skipped, and named in the log the first time."""
+    return _load_all(package, tuple(names(package)))
+
+
+@functools.cache
+def _load_all(package: str, choices: tuple[str, ...]) -> Mapping[str, ModuleType]:
+    modules = {}
+    for name in choices:
+        try:
+            modules[name] = load(package, name)
+        except BrokenPlugin as error:
+            logging.getLogger(__name__).warning("skipped: %s", error)
+    return modules
+
+
+def origin(package: str, name: str) -> str:
+    """Return where a choice is from, to be put behind it: " (of otherpackage 1.0)", or "" for one of Alphita's own."""
+    plugin = _plugins(package).get(name)
+    return f" (of {_package(plugin)})" if plugin else ""
+
+
+def listed(package: str) -> str:
+    """Return the choices of `package` as a help page shows them, each plug-in with where it is from."""
+    return ", ".join(f"{name}{origin(package, name)}" for name in names(package))
 
 
 def unknown(what: str, name: str, choices: Iterable[str]) -> str:
@@ -39,3 +109,47 @@ def unknown(what: str, name: str, choices: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
     hint = f" did you mean {near[0]!r}?" if near else ""
     return f"unknown {what} {name!r};{hint} choose from {choices}"
+
+
+def _own(package: str) -> set[str]:
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.submodule_search_locations is None:
+        raise ModuleNotFoundError(f"no package {package!r}")
+    modules = pkgutil.iter_modules(list(spec.submodule_search_locations))
+    return {module.name for module in modules if not module.name.startswith("_")}
+
+
+def _plugins(package: str) -> dict[str, metadata.EntryPoint]:
+    """Return the entry points of other packages by name."""
+    return _entry_points(package, tuple(sys.path)) if package in GROUPS else {}
+
+
+@functools.cache
+def _entry_points(package: str, _path: tuple[str, ...]) -> dict[str, metadata.EntryPoint]:
+    own = _own(package)
+    plugins: dict[str, metadata.EntryPoint] = {}
+    for plugin in metadata.entry_points(group=GROUPS[package].entry_points):
+        if plugin.name in own or plugin.name in plugins:
+            holder = f"{_package(plugins[plugin.name])}'s" if plugin.name in plugins else "Alphita's own"
+            logging.getLogger(__name__).warning(
+                "skipped: %r of %s, for %s is called so already", plugin.name, _package(plugin), holder
+            )
+        else:
+            plugins[plugin.name] = plugin
+    return plugins
+
+
+def _load_plugin(plugin: metadata.EntryPoint, parts: tuple[str, ...]) -> ModuleType:
+    what = f"the plug-in {plugin.name!r} of {_package(plugin)}"
+    remedy = f"install another version of {_package(plugin)}, or remove it"
+    try:
+        module: ModuleType = plugin.load()
+    except Exception as error:
+        raise BrokenPlugin(f"{what} cannot be imported: {type(error).__name__}: {error}; {remedy}") from error
+    if missing := [part for part in parts if not hasattr(module, part)]:
+        raise BrokenPlugin(f"{what} lacks {', '.join(missing)}; {remedy}")
+    return module
+
+
+def _package(plugin: metadata.EntryPoint) -> str:
+    return f"{plugin.dist.name} {plugin.dist.version}" if plugin.dist else plugin.module

@@ -111,7 +111,7 @@ def test_a_dry_run_tells_sizes_and_time_and_writes_nothing(
 ) -> None:
     assert given.train(recipe, tmp_path / "m", dry_run=True) == {}
     told = capsys.readouterr().err
-    for part in (f"dry run of {name_of(recipe)}", "trained numbers:", "80 steps: about", "memory: about"):
+    for part in (f"dry run of {name_of(recipe)}", "trained numbers:", "80 steps: about", "PFLOP; ", "memory: about"):
         assert part in told
     assert list(tmp_path.iterdir()) == []
 

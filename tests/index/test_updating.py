@@ -7,6 +7,7 @@ import pytest
 
 from alphita.errors import InputError, UsageError
 from alphita.index import encoding, sources
+from alphita.index.choice import Building
 from alphita.index.store import Index, build
 from tests.doubles import ROWS, HashEncoder, SmallTerminology, small_terminology
 
@@ -27,9 +28,15 @@ def old(tmp_path) -> Index:
 def test_only_new_strings_are_encoded_and_the_index_is_that_of_a_fresh_build(old, tmp_path, monkeypatch, block):
     monkeypatch.setattr(sources, "STRINGS_A_BLOCK", block)
     encoder = HashEncoder()
-    new = build(next_release(), encoder, tmp_path / "new.index", backend="exact", blocks=sources.reusing(old, encoder))
+    new = build(
+        next_release(),
+        encoder,
+        tmp_path / "new.index",
+        how=Building(backend="exact"),
+        blocks=sources.reusing(old, encoder),
+    )
     assert encoder.encoded == ["brand new", "falling sickness of old"]
-    fresh = build(next_release(), HashEncoder(), tmp_path / "fresh.index", backend="exact")
+    fresh = build(next_release(), HashEncoder(), tmp_path / "fresh.index", how=Building(backend="exact"))
     assert list(new.strings) == list(fresh.strings)
     assert new.vectors.tobytes() == fresh.vectors.tobytes()
     assert new.manifest["content_hash"] == fresh.manifest["content_hash"]
@@ -49,7 +56,7 @@ def test_an_index_by_another_model_is_refused(old):
 
 
 def test_half_precision_makes_no_full_one(tmp_path):
-    half = build(small_terminology(), HashEncoder(), tmp_path / "half.index", half=True)
+    half = build(small_terminology(), HashEncoder(), tmp_path / "half.index", how=Building(half=True))
     with pytest.raises(UsageError, match="half precision; give --half too"):
         sources.reusing(half, HashEncoder())
     encoder = HashEncoder()
@@ -57,7 +64,7 @@ def test_half_precision_makes_no_full_one(tmp_path):
         small_terminology(),
         encoder,
         tmp_path / "again.index",
-        half=True,
+        how=Building(half=True),
         blocks=sources.reusing(half, encoder, half=True),
     )
     assert again.vectors.tobytes() == half.vectors.tobytes()

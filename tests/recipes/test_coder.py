@@ -168,7 +168,7 @@ def test_a_run_that_was_begun_before_there_was_noise_goes_on(
 def test_relation_matrices_are_saved_with_their_labels(
     kind: str, terminology: Terminology, model: Path, tmp_path: Path
 ) -> None:
-    config = coder.Config(**SMALL | {"steps": 3, "relation_matrix": kind, "rank": 2, "known_triples": True})
+    config = coder.Config(**SMALL | {"steps": 3, "relation_matrix": kind, "rank": 2})
     coder.train(terminology, str(model), tmp_path / "m", config)
     tensors = load_file(tmp_path / "m" / "relations.safetensors")
     labels = artefact.open_manifest(tmp_path / "m", "model")["relation_labels"]

@@ -24,7 +24,7 @@ from alphita.training.engine.forward import TermForward
 from alphita.training.terms.batches import TermSteps
 from alphita.training.terms.name_groups import NameGroupSampler
 from alphita.training.terms.names import TrainingNames
-from alphita.training.terms.triples import KnownTriples, usable_triples
+from alphita.training.terms.triples import usable_triples
 from tests.reference import relational
 from tests.reference.multi_similarity import term_term
 from tests.tiny import tiny_terminology
@@ -85,9 +85,8 @@ def sampled(terminology: Terminology, config: coder_transe.Config):
     triples = usable_triples(
         terminology.triples, names.offsets, len(terminology.relation_labels), inverse=config.inverse_relations
     )
-    known = KnownTriples(triples) if config.known_triples else None
     sampler = NameGroupSampler(
-        triples, names.offsets, rows=config.batch_terms, most=config.most_names, seed=config.seed, known=known
+        triples, names.offsets, rows=config.batch_terms, most=config.most_names, seed=config.seed
     )
     return names, sampler.batch(0)
 
@@ -107,14 +106,11 @@ def test_impossible_settings_are_refused(bad: str) -> None:
         resolve(coder_transe.Config, sets=[bad])
 
 
-@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("mining", [True, False])
-def test_loss_of_a_batch_is_the_papers_sum(
-    terminology: Terminology, model: Path, tmp_path: Path, known: bool, mining: bool
-) -> None:
+def test_loss_of_a_batch_is_the_papers_sum(terminology: Terminology, model: Path, tmp_path: Path, mining: bool) -> None:
     """The logged losses equal loops in float64 over all rows, repeats too; the step's rate leaves r, W, b as drawn."""
     constants = {"alpha": 3.0, "beta": 20.0, "lam": 0.9, "eps": 0.002, "mining": mining}
-    weights = {"mu": 0.7, "margin": 2.0, "semantic_type_weight": 0.1, "known_triples": known}
+    weights = {"mu": 0.7, "margin": 2.0, "semantic_type_weight": 0.1}
     config = coder_transe.Config(**ONE_BATCH | constants | weights)
     figures = coder_transe.train(terminology, str(model), tmp_path / "m", config)
     names, batch = sampled(terminology, config)

@@ -97,7 +97,7 @@ def test_defaults_are_the_papers() -> None:
     assert found.generator == pytest.approx(1 / 3)
     assert (found.masked, found.weight, found.rho, found.gamma, found.negatives) == (0.15, 50.0, 0.05, 4.0, 2)
     assert (found.learning_rate, found.batch, found.max_length, found.steps) == (2e-4, 16, 128, 3_400_000)
-    assert (found.scratch, found.entities, found.together) == (True, True, True)
+    assert (found.scratch, found.entities) == (True, True)
 
 
 @pytest.mark.parametrize(

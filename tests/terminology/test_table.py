@@ -541,3 +541,13 @@ def test_columns_of_parquet_that_cannot_be_read_are_named(tmp_path: Path, cells:
     pl.DataFrame({"id": cells, "term": ["One", "Two"]}).write_parquet(path)
     with pytest.raises(InputError, match=said):
         table.load([path], table.Options(prefix="L"), Rejects(None))
+
+
+def test_of_two_preferred_names_of_a_concept_the_first_is_and_the_other_is_counted(load: Load, tmp_path: Path) -> None:
+    rows = "X:1,Eins,yes,de\nX:1,Uno,yes,de\nX:1,One,yes,en\nX:1,Eins,yes,de\nX:2,Zwei,yes,de\n"
+    (tmp_path / "terms.csv").write_text(f"id,term,preferred,language\n{rows}", encoding="utf-8")
+    terminology, rejects = load(table, tmp_path / "terms.csv")
+    assert rejects == []
+    found = {(term.string, term.preferred) for term in terminology.concept("X:1").terms}
+    assert found == {("Eins", True), ("Uno", False), ("One", True)}
+    assert terminology.manifest["dropped"] == {"repeated rows": 1, "further preferred names, kept as synonyms": 1}

@@ -25,6 +25,7 @@ MOST_WORDS = 7
 LETTERS = 0.45
 # Share of a window's words whose roots stand in names, at least.
 KNOWN = 0.6
+_BAND = re.compile(r"(?:[0-9]{1,2}|[xy])[pq][0-9]+")
 _CAPITALS = re.compile(r"[A-Z][A-Za-z0-9]*[A-Z0-9]s?")
 LONGEST_SHORT_FORM = 8
 
@@ -54,6 +55,9 @@ class Windows:
         """Return the windows of a sentence that pass the screen of words."""
         found = []
         for phrase in _phrases(sentence.tokens):
+            if any(_BAND.fullmatch(token.form) for token in phrase):
+                # "Chromosome 2q35" is a place, whatever syndrome has its name.
+                continue
             known = [self.knows(token.form) for token in phrase]
             for first, last in _bounds(phrase):
                 words = phrase[first : last + 1]

@@ -173,9 +173,9 @@ def _find(path: str, packaged: bool) -> Path:
 def _list(only: str) -> None:
     from alphita import config
 
-    for name in [only] if only else registry.names(LOADERS):
-        loader = registry.load(LOADERS, name)
-        print(f"{name}: {loader.DESCRIPTION}")
+    loaders = {only: registry.load(LOADERS, only)} if only else registry.load_all(LOADERS)
+    for name, loader in loaders.items():
+        print(f"{name}: {loader.DESCRIPTION}{registry.origin(LOADERS, name)}")
         for option in config.options(loader.Options):
             print(f"  --set {option.name}={option.default or repr('')}  {option.description}")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from alphita import registry
 from alphita.cli._settings import SettingsCommand, plain
@@ -30,7 +30,11 @@ class RecipeGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401
         """Return the command of one recipe."""
-        return _recipe_command(cmd_name)
+        try:
+            return _recipe_command(cmd_name)
+        except registry.BrokenPlugin as error:
+            # The help of all shows what is wrong with the one; who asks for it is told.
+            return _refusing_command(cmd_name, error)
 
 
 app = typer.Typer(no_args_is_help=True, help="Train a term encoder by one of the recipes.")
@@ -39,10 +43,18 @@ app = typer.Typer(no_args_is_help=True, help="Train a term encoder by one of the
 @app.callback(invoke_without_command=True)
 def _list(shown: Annotated[bool, typer.Option("--list", help="List the recipes and leave.")] = False) -> None:
     if shown:
-        for name in registry.names(RECIPES):
-            first_line = (registry.load(RECIPES, name).__doc__ or "").strip().splitlines()[0]
-            print(f"{name:<16} {first_line}")
+        for name, recipe in registry.load_all(RECIPES).items():
+            first_line = ((recipe.__doc__ or "").strip().splitlines() or [""])[0]
+            print(f"{name:<16} {first_line}{registry.origin(RECIPES, name)}")
         raise typer.Exit
+
+
+def _refusing_command(name: str, error: registry.BrokenPlugin) -> Any:  # noqa: ANN401
+    def refuse() -> None:
+        raise error
+
+    any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return TyperCommand(name, callback=refuse, help=str(error), context_settings=any_options)
 
 
 def _recipe_command(name: str) -> Any:  # noqa: ANN401

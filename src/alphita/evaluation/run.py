@@ -19,6 +19,7 @@ from alphita import artefact, config, progress, registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.evaluation import report
 from alphita.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmarks, settings_of
+from alphita.evaluation.choice import EvaluationChoice
 from alphita.evaluation.report import KIND, file_name, markdown, page, pictures
 from alphita.evaluation.scoring import confusions
 from alphita.evaluation.scoring.results import Metric, Result, compare, figures_of
@@ -37,30 +38,10 @@ FITS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 @dataclass(frozen=True)
-class EvaluationPlan:
-    """What to run.
+class EvaluationPlan(EvaluationChoice):
+    """What to run: a choice, and the terminology for benchmarks that need one."""
 
-    Attributes:
-        benchmarks: their names, or only "all": every one whose data are there.
-        models: systems, as `load_system` reads them.
-        baselines: systems too; the first is the one that the others are compared with.
-        data: the folder of the benchmarks' files.
-        terminology: for benchmarks that need one.
-        skipped: of "all", those to leave out.
-        settings: "BENCHMARK.key=value", or "key=value" for all benchmarks that know the key.
-        seed: of the intervals and pictures.
-        pictures: draw the terminology's terms as the systems place them.
-    """
-
-    benchmarks: Sequence[str]
-    models: Sequence[str]
-    baselines: Sequence[str] = ()
-    data: Path | None = None
     terminology: Terminology | None = None
-    skipped: Sequence[str] = ()
-    settings: Sequence[str] = ()
-    seed: int = 0
-    pictures: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,7 +136,7 @@ def _read(plan: EvaluationPlan) -> list[_Task]:
     everything = list(plan.benchmarks) == [ALL]
     if plan.skipped and not everything:
         raise UsageError("benchmarks are skipped of `all` only")
-    names = registry.names(PACKAGE) if everything else plan.benchmarks
+    names = list(registry.load_all(PACKAGE)) if everything else plan.benchmarks
     modules = load_benchmarks(names)
     for name in plan.skipped:
         if name not in modules:

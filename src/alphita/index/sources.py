@@ -19,6 +19,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -81,7 +82,7 @@ def index_of(
     why = ""
     if choice.model is None:
         spoken = dict.fromkeys([*languages_of(load_terminology(terminology)), *filter(None, [language])])
-        choice = choice._replace(model=model_for(spoken))
+        choice = replace(choice, model=model_for(spoken))
         why = f", for {', '.join(spoken)}" if choice.model != DEFAULT else ""
     content = artefact.open_manifest(terminology, TERMINOLOGY)["content_hash"]
     key = artefact.hash_json([MADE_BY, content, _model(str(choice.model)), choice_hash(choice)])
@@ -153,7 +154,7 @@ def located(source: Path | str) -> str:
     if path.exists():
         if (kind := _kind(path)) is not None:
             artefact.open_manifest(path, kind)
-        return str(path.absolute())
+        return str(artefact.absolute(path))
     if str(source) in PACKAGED:
         return str(source)
     raise _no_such(source)

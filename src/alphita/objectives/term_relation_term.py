@@ -85,8 +85,6 @@ def term_relation_term(
     tail: torch.Tensor,
     tail_concept: torch.Tensor,
     matrices: RelationMatrices,
-    *,
-    known: torch.Tensor | None = None,
     **constants: Unpack[Constants],
 ) -> torch.Tensor:
     """Return L_MS_rel of k triples; row i of heads and tails is triple i.
@@ -97,8 +95,6 @@ def term_relation_term(
         tail: (k, d) vectors of the tail terms.
         tail_concept: (k,) integers, the concept of each tail.
         matrices: M_r.
-        known: (k, k) bool, whether (h_i, r_i, t_j) is in the graph: the paper's first definition of tau_rel, by which
-            another true tail of (h_i, r_i) is a positive. None: its second, by which it is a (false) negative.
         constants: alpha, beta, lam, eps and mining of `multi_similarity`; the paper gives them apart from the terms'.
 
     Returns:
@@ -107,6 +103,4 @@ def term_relation_term(
     with torch.autocast(head.device.type, enabled=False):
         turned = unit(matrices(head if head.dtype == torch.float64 else head.float(), relation))
         positive = tail_concept[:, None] == tail_concept[None, :]
-        if known is not None:
-            positive |= known
         return multi_similarity(turned @ unit(tail).T, positive, ~positive, **constants)

@@ -26,8 +26,6 @@ def transe_similarity(
     tail: torch.Tensor,
     tail_concept: torch.Tensor,
     vectors: RelationVectors,
-    *,
-    known: torch.Tensor | None = None,
     **constants: Unpack[Constants],
 ) -> torch.Tensor:
     """Return L_MS_rel of k triples by the TransE-like similarity; row i of heads and tails is triple i.
@@ -38,7 +36,6 @@ def transe_similarity(
         tail: (k, d) vectors of the tail terms.
         tail_concept: (k,) integers, the concept of each tail.
         vectors: r of each relation.
-        known: (k, k) bool, whether (h_i, r_i, t_j) is in the graph; None: a pair is positive if t_i = t_j.
         constants: of `multi_similarity`, by default `PAPERS`. lambda is a similarity, so below 0.
 
     Returns:
@@ -50,7 +47,5 @@ def transe_similarity(
             exact(head) + vectors(relation), exact(tail), compute_mode="donot_use_mm_for_euclid_dist"
         )
         positive = tail_concept[:, None] == tail_concept[None, :]
-        if known is not None:
-            positive |= known
         used: Constants = {**PAPERS, **constants}
         return multi_similarity(-distance, positive, ~positive, **used)

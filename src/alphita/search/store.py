@@ -109,9 +109,7 @@ def build(
             "tokenizer_hash": encoder.tokenizer_hash,
             "trained": training.keep(encoder, folder / "model"),
             "split_hash": None if split is None else split.hash,
-            "projection": None
-            if projected is None
-            else {"gamma": projected.gamma, "together": projected.together, "auc": auc},
+            "projection": None if projected is None else {"gamma": projected.gamma, "auc": auc},
             "counts": counts,
         }
         text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
@@ -131,15 +129,9 @@ def _write_predicted(folder: Path, found: Catalogue, encoder: Encoder, projected
     written = np.lib.format.open_memmap(folder / PREDICTED, mode="w+", dtype=np.float32, shape=shape)
     flat = written.reshape(-1, shape[2])
     bare, label = projection.unscaled(encoder), "Encoding titles with attributes"
-    if projected.together:
-        texts = [catalogue.title_with_attribute(title, name) for title in preferred for name in found.attributes]
-        for start, block in names.encoded(texts, bare, label):
-            flat[start : start + len(block)] = projected(block)
-    else:
-        apart = bare.encode([clean(name) for name in found.attributes])
-        for start, block in names.encoded(preferred, bare, label):
-            for place, vector in enumerate(apart):
-                written[start : start + len(block), place] = projected(block + vector)
+    texts = [catalogue.title_with_attribute(title, name) for title in preferred for name in found.attributes]
+    for start, block in names.encoded(texts, bare, label):
+        flat[start : start + len(block)] = projected(block)
     written.flush()
     shutil.copyfile(Path(encoder.folder) / projection.FILE, folder / PROJECTION)  # type: ignore[attr-defined]
     asked = np.sort(np.random.default_rng(0).permutation(len(found.triples))[:TRIPLES_ASKED])

@@ -23,7 +23,18 @@ from alphita import __version__
 from alphita.mappings.review.store import ReviewStore
 from alphita.normalizer.answering.calibration_store import Assurance
 from alphita.normalizer.answering.normalizer import Normalizer
-from alphita.service import failures, fhir, keys, logs, metrics, normalizing, reference, remembering, reviewing
+from alphita.service import (
+    annotating,
+    failures,
+    fhir,
+    keys,
+    logs,
+    metrics,
+    normalizing,
+    reference,
+    remembering,
+    reviewing,
+)
 from alphita.service.batching import Batcher
 from alphita.service.headers import Origins
 from alphita.service.limits import Limits
@@ -94,7 +105,7 @@ def create(
     """
     settings.check()
     manifest = normalizer.index.manifest
-    work = normalizing.Work(normalizer)
+    work = annotating.Work(normalizer)
     figures = metrics.Metrics(
         version=__version__,
         index=normalizer.index.content_hash,
@@ -103,9 +114,9 @@ def create(
     )
     batcher: Batcher[normalizing.Question, Any] = Batcher(
         work,
-        cost=normalizing.cost,
+        cost=annotating.cost,
         budget=settings.batch_tokens,
-        window=settings.window,
+        window=settings.window_ms / 1000,
         capacity=settings.queue,
         observe=figures.batch,
     )
@@ -156,6 +167,7 @@ def create(
         keys.load(settings.keys)  # at once; the middleware is made with the first request
     failures.install(app)
     app.include_router(normalizing.router(settings, normalizer, terminology, batcher))
+    app.include_router(annotating.router(settings, normalizer, batcher))
     app.include_router(reviewing.router(store, normalizer, terminology))
     app.include_router(fhir.router(store, normalizer.index))
     if store is not None:

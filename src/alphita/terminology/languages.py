@@ -15,6 +15,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from alphita import textio
+from alphita.errors import UsageError
 
 _TAG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 # Set aside by ISO 639-2 for private use, from "qaa" to "qtz".
@@ -69,6 +70,17 @@ def normalize(tag: str) -> str | None:
     # Once a single letter has opened an extension, all is in lower case.
     n_plain = next((place for place, part in enumerate(rest) if len(part) == 1), len(rest))
     return "-".join([language, *map(_spelled, rest[:n_plain]), *rest[n_plain:]])
+
+
+def known(tag: str) -> str:
+    """Return a tag in its one spelling.
+
+    Raises:
+        UsageError: its language is unknown.
+    """
+    if (spelled := normalize(tag)) is None:
+        raise UsageError(f"{tag!r}: {UNKNOWN}")
+    return spelled
 
 
 def _spelled(subtag: str) -> str:

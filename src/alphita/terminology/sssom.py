@@ -18,12 +18,12 @@ from typing import Any
 from alphita.errors import InputError, Rejects
 from alphita.terminology import prefixes
 from alphita.terminology.loaders import _files
+from alphita.terminology.sssom_header import SssomHeader
 
 NEEDED = ("subject_id", "predicate_id", "object_id")
 NO_TERM = "sssom:NoTermFound"
 # Said once in the metadata, they hold for every row.
 TYPES = ("subject_type", "object_type")
-_METADATA = re.compile(r"#(\s*)([\w.\-]+):\s*(.*)")
 
 
 @dataclass(frozen=True)
@@ -59,34 +59,31 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
     """Read an SSSOM/TSV file, gzipped or not.
 
     Raises:
-        InputError: it is no SSSOM/TSV: empty, without its columns, or with no mapping at all.
+        InputError: it is no SSSOM/TSV: empty, without columns or mappings, or its metadata are no YAML.
     """
-    metadata: dict[str, str] = {}
-    curie_map: dict[str, str] = {}
+    block = SssomHeader(path)
+    metadata, curie_map = block.metadata, block.curies
     header: list[str] = []
-    section = ""
-    mapping_set = MappingSet("", {})
+    found = MappingSet("", {})
     for number, line in _files.lines(path, "utf-8", rejects):
         if line.startswith("#") and not header:
-            if entry := _METADATA.match(line):
-                section = entry[2] if len(entry[1]) <= 1 else section
-                of = curie_map if section == "curie_map" and len(entry[1]) > 1 else metadata
-                of[entry[2]] = entry[3].strip().strip("'\"")
+            block.add(number, line)
         elif not header:
+            block.end()
             header = _header(path, number, line)
         elif line.strip():
             of_all = {name: metadata[name] for name in TYPES if name in metadata and name not in header}
             row = of_all | dict(zip(header, line_cells(line, "\t"), strict=False))
-            _add(mapping_set, path, number, row, curie_map, rejects)
+            _add(found, path, number, row, curie_map, rejects)
     if not header:
         raise InputError("no line of column names: not an SSSOM/TSV file", file=path)
-    if not mapping_set.mappings and not mapping_set.dropped:
+    if not found.mappings and not found.dropped:
         raise InputError("no mapping in this file", file=path)
     identifier = metadata.get("mapping_set_id", "").rstrip("/").rpartition("/")[2] or path.name
-    mapping_set.name = re.sub(r"\.sssom\.tsv(\.gz)?$|\.tsv(\.gz)?$", "", identifier)
+    found.name = re.sub(r"\.sssom\.tsv(\.gz)?$|\.tsv(\.gz)?$", "", identifier)
     version = metadata.get("mapping_set_version")
-    mapping_set.source = _files.source(path, name=mapping_set.name, version=version, licence=metadata.get("license"))
-    return mapping_set
+    found.source = _files.source(path, name=found.name, version=version, licence=metadata.get("license"))
+    return found
 
 
 def _header(path: Path, number: int, line: str) -> list[str]:

@@ -219,7 +219,7 @@ def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
         spec.loader.exec_module(module)
     except Exception as error:
         raise InputError(f"cannot be imported: {type(error).__name__}: {error}", file=path) from error
-    missing = [part for part in ("INFO", "PUBLISHED", "Options", "load", "evaluate") if not hasattr(module, part)]
+    missing = [part for part in registry.GROUPS[PACKAGE].parts if not hasattr(module, part)]
     if missing:
         raise InputError(f"is no benchmark: it lacks {', '.join(missing)}", file=path)
     return module

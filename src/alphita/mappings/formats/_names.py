@@ -24,12 +24,12 @@ def chosen(path: Path, name: str, option: str, *, to_read: bool = False) -> Modu
     Raises:
         UsageError: there is no such format, or no suffix fits; the message names `option`.
     """
-    modules = {choice: registry.load(PACKAGE, choice) for choice in registry.names(PACKAGE)}
+    if name in registry.names(PACKAGE):
+        return registry.load(PACKAGE, name)
+    modules = registry.load_all(PACKAGE)
     offered = [choice for choice, module in modules.items() if module.READS or not to_read]
     if name:
-        if name not in modules:
-            raise UsageError(registry.unknown("format", name, offered))
-        return modules[name]
+        raise UsageError(registry.unknown("format", name, offered))
     fitting = [
         (len(suffix), module)
         for module in modules.values()

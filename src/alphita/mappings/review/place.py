@@ -78,6 +78,24 @@ def check(path: Path, *, create: bool) -> None:
     Raises:
         InputError: it is not.
     """
+    check_folder(path)
+    if not path.exists():
+        if not create:
+            raise InputError("no such review store", file=path)
+        _make(path)
+    if not path.is_file():
+        raise InputError("not a plain file", file=path)
+    for one in (path, path.parent):
+        _check_writable(one)
+    make_private(path)
+
+
+def check_folder(path: Path) -> None:
+    """See that a store can be, or could be made, where `path` is.
+
+    Raises:
+        InputError: it cannot.
+    """
     if path.is_dir():
         raise InputError("a directory, not a review store", file=path, remedy="name a file in it")
     if not path.parent.is_dir():
@@ -89,17 +107,12 @@ def check(path: Path, *, create: bool) -> None:
             remedy="keep the store on a disk of this machine, and let others use it through `alphita serve`",
         )
     if not path.exists():
-        if not create:
-            raise InputError("no such review store", file=path)
-        _make(path)
-    if not path.is_file():
-        raise InputError("not a plain file", file=path)
-    for one in (path, path.parent):
-        if not _may_write(one):
-            raise InputError(
-                "read-only", file=one, remedy="a review store and its folder must be writable for this user"
-            )
-    make_private(path)
+        _check_writable(path.parent)
+
+
+def _check_writable(path: Path) -> None:
+    if not _may_write(path):
+        raise InputError("read-only", file=path, remedy="a review store and its folder must be writable for this user")
 
 
 def make_private(path: Path) -> None:

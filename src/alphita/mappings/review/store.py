@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from alphita import artefact
 from alphita.mappings.record import Mapping
 from alphita.mappings.review import bulk, deciding, imports, memory, progress, queueing, schema, upgrade
 from alphita.mappings.review import rows as rows_
@@ -60,7 +61,7 @@ class ReviewStore:
         Raises:
             InputError: no such file, a directory, a file of another kind or of a newer version, or on a network share.
         """
-        path = Path(path).resolve()
+        path = artefact.absolute(Path(path)).resolve()
         with explained(path):
             schema.prepare(path, create=create, timeout=timeout)
             upgrade.bring(path, timeout)

@@ -331,6 +331,8 @@ class _Adder:
             term["preferred"] and term["language"] == entry.language for term in known
         )
         preferred = entry.label and safe and not taken
+        if entry.label and (row, entry.language) in named:
+            self.dropped["further labels of a concept, kept as synonyms"] += 1
         if preferred:
             named.add((row, entry.language))
         kind = re.split(r"[#/]", entry.synonym_type)[-1]

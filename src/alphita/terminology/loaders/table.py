@@ -176,7 +176,15 @@ class _Reader:
         # In this file or another.
         said = pl.col("preferred").fill_null(False).any().over("concept")
         tables["terms"] = terms.with_columns(preferred=pl.when(is_open).then(first & ~said).otherwise("preferred"))
-        return {name: self._distinct(frame, KEYS[name]) for name, frame in tables.items()}
+        tables = {name: self._distinct(frame, KEYS[name]) for name, frame in tables.items()}
+        return tables | {"terms": self._one_preferred(tables["terms"])}
+
+    def _one_preferred(self, terms: pl.DataFrame) -> pl.DataFrame:
+        """Return the terms with one preferred name a concept, language and source, the first; count the others."""
+        place = pl.col("preferred").cum_sum().over("concept", "language", "source")
+        if further := terms.select((pl.col("preferred") & (place > 1)).sum()).item():
+            self.dropped["further preferred names, kept as synonyms"] += further
+        return terms.with_columns(preferred=pl.col("preferred") & (place == 1))
 
     def _distinct(self, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         """Return the frame without the rows that repeat an earlier one in the columns `keys`; count them."""

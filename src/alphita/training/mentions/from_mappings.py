@@ -24,6 +24,7 @@ import polars as pl
 
 from alphita import artefact
 from alphita.errors import InputError
+from alphita.index.choice import Building
 from alphita.index.encoding import Encoder
 from alphita.index.store import build
 from alphita.mappings.review.migrate import REVIEWER
@@ -232,7 +233,7 @@ def found_nearest(terminology: Terminology, encoder: Encoder, held_out: Sequence
     if not named:
         return {"n": 0.0}
     with tempfile.TemporaryDirectory(prefix="alphita-gain-") as folder:
-        index = build(terminology, encoder, Path(folder) / "x.index", letters=False)
+        index = build(terminology, encoder, Path(folder) / "x.index", how=Building(letters=False))
         normalizer = Normalizer(index, encoder=encoder, ranking="vectors", floor=-1.0)
         results = normalizer.normalize([mention.mention for mention in named], top_k=max(KS))
         gold = index.concept_rows([str(mention.concept_id) for mention in named])

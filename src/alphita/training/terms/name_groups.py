@@ -10,13 +10,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.training.terms.triples import Int32, Int64, KnownTriples, draw_names
+from alphita.training.terms.triples import Int32, Int64, draw_names
 
 if TYPE_CHECKING:
     from alphita.terminology.store import Terminology
-
-# How often a corrupted tail that makes a true triple is drawn anew before it is taken as it is.
-REDRAWS = 10
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,6 @@ class NameGroupSampler:
         rows: int,
         most: int,
         seed: int,
-        known: KnownTriples | None = None,
         weights: NDArray[np.float64] | None = None,
     ) -> None:
         """Prepare to sample.
@@ -66,7 +62,6 @@ class NameGroupSampler:
             rows: term rows a batch at most: heads, tails and corrupted tails; 3 times `most` or more.
             most: names a concept shows at most for one triple.
             seed: of the whole run.
-            known: the graph; a corrupted tail that makes a true triple is drawn anew. None: it is taken.
             weights: (n_terms,) how much likelier than others of its concept a term is to come early; None: all alike.
 
         Raises:
@@ -86,7 +81,7 @@ class NameGroupSampler:
             )
         self._triples, self._offsets = triples, term_offsets
         self._named = np.flatnonzero(counts > 0).astype(np.int32)
-        self._rows, self._seed, self._known, self._weights = rows // 3, seed, known, weights
+        self._rows, self._seed, self._weights = rows // 3, seed, weights
 
     def batch(self, number: int) -> NameGroupBatch:
         """Return batch `number` (from 0); the same number always gives the same batch."""
@@ -97,7 +92,7 @@ class NameGroupSampler:
         kept = drawn[before < self._rows]
         shown = np.minimum(self._shown[kept], self._rows - before[: len(kept)])
         head, relation, tail = (np.repeat(self._triples[kept, column], shown) for column in range(3))
-        corrupted = self._corrupted(head, relation, tail, rng)
+        corrupted = self._corrupted(tail, rng)
         return NameGroupBatch(
             head,
             relation,
@@ -108,17 +103,11 @@ class NameGroupSampler:
             corrupted_term=draw_names(self._offsets, corrupted, np.ones_like(corrupted), self._weights, rng),
         )
 
-    def _corrupted(self, head: Int32, relation: Int32, tail: Int32, rng: np.random.Generator) -> Int32:
-        """Return another concept for each tail."""
-        corrupted = rng.choice(self._named, len(tail))
-        for _ in range(REDRAWS):
-            wrong = corrupted == tail
-            if self._known is not None:
-                wrong |= self._known.contains(head, relation, corrupted)
-            if not wrong.any():
-                break
-            corrupted[wrong] = rng.choice(self._named, int(wrong.sum()))
-        return corrupted
+    def _corrupted(self, tail: Int32, rng: np.random.Generator) -> Int32:
+        """Return another concept for each tail, drawn uniformly."""
+        own = np.searchsorted(self._named, tail)
+        drawn = rng.integers(0, len(self._named) - 1, len(tail))
+        return self._named[drawn + (drawn >= own)]
 
 
 class SemanticTypes:

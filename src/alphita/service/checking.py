@@ -1,0 +1,141 @@
+"""`alphita serve --check`: whether a server would start as it is told to, each part by itself."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+from alphita.errors import AlphitaError
+from alphita.mappings.review import place, rows, schema
+from alphita.mappings.review.failures import explained
+from alphita.normalizer.answering.normalizer import Normalizer
+from alphita.service import keys
+from alphita.service.settings import Settings
+from alphita.terminology.store import load_terminology
+
+# So long before its last day a key is told of.
+SOON = timedelta(days=14)
+ASKED = "heart attack"
+# That are waited for another program which writes the store.
+SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one part.
+
+    Attributes:
+        part: "keys", "address", "index", "terminology" or "reviews".
+        text: what it is, or what is wrong and what to do.
+        state: "wrong" keeps the server from serving; "note" is to be looked at.
+    """
+
+    part: str
+    text: str
+    state: str = "ok"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a server is made of.
+
+    Attributes:
+        settings: who may ask, and how much.
+        listen: opens the address.
+        normalizer: opens the index, which is built where it is not there yet.
+        terminology: the folder that concepts are shown from.
+        mappings: the store of reviews; made by the server where it is not there.
+    """
+
+    settings: Settings
+    listen: Callable[[Settings], socket.socket]
+    normalizer: Callable[[], Normalizer]
+    terminology: Path | None = None
+    mappings: Path | None = None
+
+
+def check(parts: Parts) -> Iterator[Finding]:
+    """Yield what is found of each part; what is wrong with one does not keep the others from being looked at."""
+    opened: list[Normalizer] = []
+
+    def index() -> Iterator[Finding]:
+        opened.append(parts.normalizer())
+        yield from _index(opened[0])
+
+    for name, findings in (
+        ("keys", lambda: _keys(parts.settings, datetime.now(UTC).date())),
+        ("address", lambda: _address(parts)),
+        ("index", index),
+        ("terminology", lambda: _terminology(parts.terminology, opened)),
+        ("reviews", lambda: _reviews(parts.mappings)),
+    ):
+        try:
+            yield from findings()
+        except AlphitaError as error:
+            yield Finding(name, str(error), "wrong")
+
+
+def _keys(settings: Settings, today: date) -> Iterator[Finding]:
+    if settings.keys is None:
+        who = {"header": f"whom {settings.trust_user_header} names", "local": "this machine alone"}[settings.access]
+        yield Finding("keys", f"none: {who} may ask")
+        return
+    held = keys.load(settings.keys)
+    for key in held:
+        renew = f"make a new one: alphita serve --keys {settings.keys} --new-key {key.name} --key-days 90"
+        if key.last_day is not None and key.last_day < today:
+            yield Finding("keys", f"{key.name}'s key expired on {key.last_day}; {renew}, and take its line out", "note")
+        elif key.last_day is not None and key.last_day <= today + SOON:
+            yield Finding("keys", f"{key.name}'s key ends on {key.last_day}; {renew}", "note")
+    valid = [key for key in held if key.last_day is None or key.last_day >= today]
+    if not valid:
+        yield Finding("keys", f"{settings.keys} holds no key that is still valid, so nobody could ask", "wrong")
+    else:
+        yield Finding("keys", f"{len(valid)} valid, of {', '.join(sorted({key.name for key in valid}))}")
+
+
+def _address(parts: Parts) -> Iterator[Finding]:
+    with parts.listen(parts.settings) as listening:
+        host, port = listening.getsockname()[:2]
+    yield Finding("address", f"{host}:{port} is free")
+
+
+def _index(normalizer: Normalizer) -> Iterator[Finding]:
+    manifest = normalizer.index.manifest
+    (answer,) = normalizer.normalize([ASKED])
+    found = f"{ASKED!r} is nearest to {answer.matched_term!r}" if answer.matched_term else f"{ASKED!r} finds nothing"
+    yield Finding("index", f"{normalizer.index.path}, model {manifest['model_hash'][:12]}: {found}")
+
+
+def _terminology(path: Path | None, opened: list[Normalizer]) -> Iterator[Finding]:
+    if path is None:
+        return
+    terminology = load_terminology(path)
+    if opened and terminology.content_hash != opened[0].index.manifest["terminology_hash"]:
+        text = f"the index was not built from {path} as it is; give the index's own terminology, or build it again"
+        yield Finding("terminology", f"{text}: alphita index {path} -o X.index", "note")
+    else:
+        yield Finding("terminology", f"{path}, of which the index was built")
+
+
+def _reviews(path: Path | None) -> Iterator[Finding]:
+    if path is None:
+        return
+    path = path.resolve()
+    if not path.exists():
+        place.check_folder(path)
+        yield Finding("reviews", f"{path} is not there yet, and will be made")
+        return
+    with explained(path):
+        schema.prepare(path, create=False, timeout=SECONDS)
+        with closing(schema.connect(path, SECONDS)) as connection:
+            version = schema.pragma(connection, "user_version")
+            projects = len(rows.projects(connection))
+    text = f"{path}, {projects} projects"
+    if version < schema.VERSION:
+        text += f"; of version {version}, which the server brings up to {schema.VERSION} when it starts: copy it before"
+    yield Finding("reviews", text, "ok" if version == schema.VERSION else "note")

@@ -1,0 +1,148 @@
+"""`alphita serve --check` and `--config`: each thing that is wrong is told with what to do."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from alphita import machine
+from alphita.mappings.review.store import ReviewStore
+from alphita.service import keys
+from tests.cli.command import alphita
+from tests.doubles import HashEncoder
+
+
+@pytest.fixture
+def said(monkeypatch, index_path, tmp_path, capsys):
+    """Check a server of the index with some more options; return the exit code and the lines printed."""
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", HashEncoder.load)
+    monkeypatch.setattr(machine, "set_threads", lambda threads: threads or 1)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*options):
+        code = alphita("serve", "--check", "--to", index_path, "--port", 0, *options)
+        shown = capsys.readouterr()
+        return code, shown.out.splitlines() + shown.err.splitlines()
+
+    return run
+
+
+def line(lines, part):
+    (found,) = [one for one in lines if one.split()[1] == part]
+    return found
+
+
+def test_what_would_start_is_said_and_nothing_is_made(said, tmp_path):
+    code, lines = said("--mappings", "reviews.sqlite")
+    assert (code, [one.split()[:2] for one in lines]) == (
+        0,
+        [["ok", "keys"], ["ok", "address"], ["ok", "index"], ["ok", "reviews"]],
+    )
+    assert list(tmp_path.glob("reviews*")) == []
+
+
+def test_a_port_in_use(said):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, lines = said("--port", taken.getsockname()[1])
+    assert code == 1
+    assert line(lines, "address").startswith("wrong")
+    assert line(lines, "address").endswith("try another --port")
+    assert line(lines, "index").startswith("ok")
+
+
+def test_a_store_of_a_newer_version(said, tmp_path):
+    ReviewStore.open("reviews.sqlite", create=True).close()
+    with sqlite3.connect("reviews.sqlite") as connection:
+        connection.execute("PRAGMA user_version = 99")
+    code, lines = said("--mappings", "reviews.sqlite")
+    assert code == 1
+    assert line(lines, "reviews").endswith("version 99; this program knows version 2; install a newer alphita")
+
+
+def test_a_store_of_an_older_version_stays_as_it_is(said):
+    ReviewStore.open("reviews.sqlite", create=True).close()
+    with sqlite3.connect("reviews.sqlite") as connection:
+        connection.execute("PRAGMA user_version = 1")
+    code, lines = said("--mappings", "reviews.sqlite")
+    assert code == 0
+    assert line(lines, "reviews").startswith("note")
+    assert "copy it before" in line(lines, "reviews")
+    with sqlite3.connect("reviews.sqlite") as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def test_a_store_that_could_not_be_made(said):
+    code, lines = said("--mappings", "nowhere/reviews.sqlite")
+    assert code == 1
+    assert line(lines, "reviews").endswith("its folder does not exist")
+
+
+@pytest.mark.parametrize(("days", "state"), [(-1, "expired on"), (3, "ends on")])
+def test_a_key_that_ends_is_told_with_the_command_for_a_new_one(said, tmp_path, days, state):
+    path = tmp_path / "keys.tsv"
+    keys.add(path, "ann", datetime.now(UTC).date() + timedelta(days=days))
+    keys.add(path, "bob")
+    code, lines = said("--keys", path)
+    assert code == 0
+    (told,) = [one for one in lines if one.startswith("note")]
+    assert f"ann's key {state}" in told
+    assert f"alphita serve --keys {path} --new-key ann --key-days 90" in told
+
+
+def test_keys_that_have_all_expired(said, tmp_path):
+    keys.add(tmp_path / "keys.tsv", "ann", datetime.now(UTC).date() - timedelta(days=1))
+    code, lines = said("--keys", tmp_path / "keys.tsv")
+    assert code == 1
+    assert any(one.startswith("wrong  keys") and "nobody could ask" in one for one in lines)
+
+
+def test_a_missing_extra(said, monkeypatch):
+    monkeypatch.setattr("alphita.encoder.encoder.TermEncoder.load", _without_torch)
+    code, lines = said("--device", "cuda")
+    assert code == 1
+    assert line(lines, "index").endswith("pip install 'alphita[train]'")
+
+
+def _without_torch(*_, **__):
+    from alphita.errors import MissingExtra
+
+    raise MissingExtra("torch", "train")
+
+
+def test_options_from_a_file_and_the_command_line_wins(said, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (tmp_path / "serve.toml").write_text(
+            f'port = {port}\nmappings = "reviews.sqlite"\nallow-host = ["a.example"]\n'
+        )
+        code, lines = said("--config", "serve.toml")  # with --port 0
+        assert code == 0
+        assert "reviews.sqlite is not there yet" in line(lines, "reviews")
+        (tmp_path / "serve.toml").write_text(f'host = "127.0.0.1"\nport = {port}\n')
+        assert alphita("serve", "--check", "--to", "hpo", "--config", "serve.toml") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("prot = 8080\n", "unknown option 'prot'; did you mean 'port'? choose from ["),
+        ("port = \n", "not valid TOML"),
+        ("config = 'again.toml'\n", "unknown option 'config'"),
+    ],
+)
+def test_a_file_of_options_that_is_wrong(said, tmp_path, text, problem):
+    (tmp_path / "serve.toml").write_text(text)
+    code, lines = said("--config", "serve.toml")
+    assert code == 1
+    assert lines[0].startswith("error: serve.toml: ")
+    assert problem in lines[0]
+
+
+def test_a_value_in_a_file_is_checked_like_one_of_the_command_line(said, tmp_path):
+    (tmp_path / "serve.toml").write_text("queue = 0\n")
+    code, lines = said("--config", "serve.toml")
+    assert code == 2
+    assert "--queue" in " ".join(lines)
