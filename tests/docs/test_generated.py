@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import itertools
 import json
 import os
 import re
@@ -54,7 +56,9 @@ def check(page: Path, mark: str, generated: str) -> None:
     expected = block.sub(lambda found: f"{found[1]}{generated}\n{found[3]}", text)
     if os.environ.get("ALPHITA_UPDATE_DOCS"):
         page.write_text(expected, encoding="utf-8")
-    assert text == expected or os.environ.get("ALPHITA_UPDATE_DOCS"), "run with ALPHITA_UPDATE_DOCS=1"
+        return
+    changes = difflib.unified_diff(text.splitlines(), expected.splitlines(), "page", "code", n=0, lineterm="")
+    assert text == expected, "run with ALPHITA_UPDATE_DOCS=1\n" + "\n".join(itertools.islice(changes, 40))
 
 
 @pytest.mark.parametrize("recipe", registry.names("alphita.recipes"))

@@ -22,8 +22,6 @@ OTHERS += sorted((ROOT / "models").glob("*/README.md"))
 READ = [page for page in PAGES if page.relative_to(DOCS).parts[0] not in {"results", "reference"}]
 WORDS = 1500
 README_WORDS = 1200
-# A page that belongs to what is built beside the docs: in the navigation as soon as it is there.
-LATER = {"deployment.md"}
 # Pages that answer by a list.
 LISTS = {"index.md", "glossary.md"}
 
@@ -60,7 +58,7 @@ def test_every_page_is_in_the_navigation_once():
     assert len(names) == len(set(names))
     there = {page.relative_to(DOCS).as_posix() for page in PAGES}
     assert there - set(names) == set(), "pages that no reader of the site finds: add them to nav in mkdocs.yml"
-    assert set(names) - there - LATER == set()
+    assert set(names) - there == set()
 
 
 def test_every_picture_is_shown_somewhere():
@@ -132,3 +130,10 @@ def test_every_message_of_the_troubleshooting_page_is_one_of_the_codes():
     assert len(quoted) > 40
     assert [message for message in quoted if not is_told(message)] == []
     assert not is_told("no such … was ever told to …")
+
+
+def test_every_file_that_the_page_on_the_code_names_is_there():
+    named = re.findall(r"`([\w/]+\.(?:py|tsv))`", (DOCS / "architecture.md").read_text(encoding="utf-8"))
+    sources = ROOT / "src" / "alphita"
+    files = [file.relative_to(sources).as_posix() for file in sources.rglob("*.*")]
+    assert [name for name in named if not any(f"/{file}".endswith(f"/{name}") for file in files)] == []

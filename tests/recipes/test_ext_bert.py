@@ -69,28 +69,6 @@ def same_weights(one: Path, other: Path) -> None:
         assert artefact.hash_file(file) == artefact.hash_file(other / file.name), file.name
 
 
-def test_defaults_are_the_papers_where_it_states_them() -> None:
-    defaults = ext_bert.Config()
-    assert (defaults.vocabulary, defaults.masked, defaults.pooling) == (15_000, 0.15, "mean")
-    for name in ("max_length", "batch", "epochs", "learning_rate", "warmup_steps", "accumulation"):
-        assert "not stated" in str(ext_bert.Config.model_fields[name].description), name
-
-
-@pytest.mark.parametrize(
-    ("bad", "told"),
-    [
-        ("dev_synonyms=3", "dev_share"),
-        ("vocabulary=-1", "vocabulary"),
-        ("masked=0", "masked"),
-        ("languages=en:1,it:4", "without weights"),
-        ("dev_share=1", "dev_share"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(bad: str, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        resolve(ext_bert.Config, sets=[bad])
-
-
 def test_keep_best_needs_a_dev_share() -> None:
     with pytest.raises(UsageError, match="set dev_share"):
         resolve(ext_bert.Config, sets=["keep=best", "dev_share=0"])
@@ -223,24 +201,6 @@ def test_a_run_that_was_cut_makes_neither_vocabulary_nor_sequences_again(
         if name not in ("rows_per_second", "steps_per_second", "idle_share"):
             assert figures[name] == value, name
     assert not (tmp_path / "cut.training").exists()
-
-
-def test_a_dry_run_tells_sizes_and_writes_nothing(
-    terminology: Terminology, model: Path, corpus: Path, tmp_path: Path, capsys
-) -> None:
-    assert ext_bert.train(terminology, str(model), tmp_path / "m", config(corpus), dry_run=True) == {}
-    told = capsys.readouterr().err
-    for part in (
-        "vocabulary: 120 tokens trained",
-        "tokens a word, corpus:",
-        "tokens a word, names:",
-        "sequences:",
-        "trained numbers:",
-        "12 steps: about",
-        "memory: about",
-    ):
-        assert part in told
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_best_weights_are_kept(

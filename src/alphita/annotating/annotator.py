@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from alphita.annotating.answers import Answers, Span
 from alphita.annotating.context import Rules, load_rules
-from alphita.annotating.finding import Finder, is_code
+from alphita.annotating.finding import Finder, Hit, is_code
 from alphita.annotating.modifiers import modifiers_of
 from alphita.annotating.names import Names
 from alphita.annotating.overlaps import Candidate, settle
@@ -140,18 +141,23 @@ class Annotator:
         defined = {pair.short: pair.long for pair in find_pairs(text)} if not self.settings.exact else {}
         found = []
         for sentence in sentences_of(text):
-            spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in self._finder.find(text, sentence)}
-            names = list(spans)
+            hits = sorted(self._finder.find(text, sentence, alike=not self.settings.exact), key=_start)
+            spans = {hit.pieces: Span(hit.pieces, hit.asked, hit) for hit in hits}
             if not self.settings.exact:
                 for window in self._windows.of(text, sentence):
-                    pieces = (window.place,)
-                    if window.is_joined and any(_is_within(one, window.place) for one in names):
+                    from_here = bisect_left(hits, window.place.start, key=_start)
+                    to_there = bisect_left(hits, window.place.end, key=_start)
+                    within = [hit for hit in hits[from_here:to_there] if _is_within(hit.pieces, window.place)]
+                    if (window.place,) in spans or (window.is_joined and within):
                         # "Curved fingers and severe scoliosis" is two things, one of which has a name.
                         continue
-                    if window.asked in defined and is_short_form(window.asked):
-                        spans[pieces] = Span(pieces, defined[window.asked], None)
-                    elif pieces not in spans and not is_code(window.asked):
-                        spans[pieces] = Span(pieces, window.asked, None)
+                    asked = window.asked
+                    if asked in defined and is_short_form(asked):
+                        asked = defined[asked]
+                    elif is_code(asked):
+                        continue
+                    names = frozenset(hit.row for hit in within)
+                    spans[(window.place,)] = Span((window.place,), asked, None, names)
             found.append(_Asked(sentence, list(spans.values())))
         return found
 
@@ -164,6 +170,10 @@ class Annotator:
         if one.is_name:
             return one.confidence >= self.settings.name_confidence
         return one.confidence >= (self.settings.alike_confidence if one.is_alike else self.settings.phrase_confidence)
+
+
+def _start(hit: Hit) -> int:
+    return hit.pieces[0].start
 
 
 def _is_within(pieces: Sequence[Place], place: Place) -> bool:

@@ -32,11 +32,13 @@ class Span(NamedTuple):
         pieces: its parts in the text.
         asked: the string to look up: the words themselves, or what the text defines them to stand for.
         hit: the name that it is; None: it is a phrase.
+        within: the names that stand in a phrase, as rows of the index.
     """
 
     pieces: tuple[Place, ...]
     asked: str
     hit: Hit | None
+    within: frozenset[int] = frozenset()
 
 
 class Answers:
@@ -46,8 +48,9 @@ class Answers:
         """Answer with a normalizer; `windows` screens phrases by their letters first."""
         self.normalizer, self._names, self._windows = normalizer, names, windows
         self._left_out = frozenset() if normalizer.filters is not None else left_out(normalizer.index)
-        # None: screened out. Replaced when it is full.
-        self._known: dict[str, Result | None] = {}
+        # Both are replaced when the first is full.
+        self._known: dict[str, Result] = {}
+        self._nearest: dict[str, int | None] = {}
         # By the row of the string.
         self._named: dict[int, Candidate | None] = {}
         self._concepts_of: dict[int, frozenset[str]] = {}
@@ -55,19 +58,24 @@ class Answers:
     def judge(self, spans: Sequence[Span]) -> list[Candidate | None]:
         """Return what each span means, by candidates of the normalizer; None: nothing, or what is left out."""
         if len(self._known) > MOST_KEPT:
-            self._known = {}
-        known = self._known
-        names = dict.fromkeys(one.asked for one in spans if one.hit is not None and one.asked not in known)
-        phrases = [one.asked for one in spans if one.hit is None]
-        phrases = [asked for asked in dict.fromkeys(phrases) if asked not in known and asked not in names]
-        near = self._windows.near(phrases)
-        known.update((asked, None) for asked, is_near in zip(phrases, near, strict=True) if not is_near)
-        asked = [*names, *(asked for asked, is_near in zip(phrases, near, strict=True) if is_near)]
-        known.update(zip(asked, self.normalizer.normalize(asked), strict=True))
-        return [self._candidate(one, known[one.asked]) for one in spans]
+            self._known, self._nearest = {}, {}
+        known, nearest = self._known, self._nearest
+        phrases = [one.asked for one in spans if one.hit is None and one.asked not in nearest]
+        new = list(dict.fromkeys(phrases))
+        nearest.update(zip(new, self._windows.nearest(new), strict=True))
+        asked = dict.fromkeys(one.asked for one in spans if one.asked not in known and self._is_asked(one))
+        known.update(zip(asked, self.normalizer.normalize(list(asked)), strict=True))
+        return [self._candidate(one, known[one.asked]) if self._is_asked(one) else None for one in spans]
 
-    def _candidate(self, span: Span, result: Result | None) -> Candidate | None:
-        if result is None or result.concept_id is None or result.concept_id in self._left_out:
+    def _is_asked(self, span: Span) -> bool:
+        """Tell whether a span is a name, or a phrase with letters of one that does not stand in it by itself."""
+        if span.hit is not None:
+            return True
+        near = self._nearest[span.asked]
+        return near is not None and near not in span.within
+
+    def _candidate(self, span: Span, result: Result) -> Candidate | None:
+        if result.concept_id is None or result.concept_id in self._left_out:
             return None
         by_abbreviation = result.method == ABBREVIATION
         if by_abbreviation and span.asked.islower() and " " not in span.asked:

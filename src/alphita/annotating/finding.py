@@ -59,8 +59,8 @@ class Finder:
         """Find these names."""
         self.names = names
 
-    def find(self, text: str, sentence: Sentence) -> list[Hit]:
-        """Return every window of a sentence that is a name; they may overlap."""
+    def find(self, text: str, sentence: Sentence, *, alike: bool = True) -> list[Hit]:
+        """Return every window of a sentence that is a name, or with `alike` alike one; they may overlap."""
         found: list[Hit] = []
         tokens = sentence.tokens
         roots = [root(token.form) for token in tokens]
@@ -69,10 +69,13 @@ class Finder:
             if roots[first] not in known or (first and tokens[first - 1].start == token.start):
                 continue
             said: list[str] = []
+            is_plain = alike
             for last in range(first, min(first + MOST_TOKENS, len(tokens))):
                 token = tokens[last]
                 if last > first and token.joins == "|":
                     break
+                is_plain = is_plain and token.form not in OUTSIDE and token.form not in CONJUNCTIONS
+                is_plain = is_plain and (last == first or token.joins == "")
                 if not roots[last]:
                     continue
                 if roots[last] not in known or len(said) == MOST_WORDS:
@@ -81,7 +84,7 @@ class Finder:
                 # Two tokens may be of one word of the text ("10^9"): it is taken whole.
                 if last + 1 < len(tokens) and tokens[last + 1].start == token.start:
                     continue
-                hit = self._hit(text, tokens[first : last + 1], said)
+                hit = self._hit(text, tokens[first : last + 1], said, is_plain)
                 if hit is not None:
                     found.append(hit)
         shared = list(self._shared(text, tokens))
@@ -99,16 +102,21 @@ class Finder:
             and any(start <= one.pieces[0].start and one.pieces[-1].end <= end for one in shared)
         )
 
-    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str]) -> Hit | None:
+    def _hit(self, text: str, tokens: Sequence[Token], roots: Sequence[str], is_plain: bool) -> Hit | None:
+        """Return the name that words make, whose roots are given; where they are plain words also what is alike."""
+        rows = self.names.rows(roots)
+        if not rows:
+            alike = self.names.alike(roots) if is_plain else None
+            if alike is None:
+                return None
+            place = Place(tokens[0].start, tokens[-1].end)
+            return Hit((place,), text[place.start : place.end], alike, Level.ALIKE)
         place = Place(tokens[0].start, tokens[-1].end)
         mention = text[place.start : place.end]
         is_joined = all(token.joins == "" for token in tokens[1:])
-        closest = self.names.closest(roots, [token.form for token in tokens], mention, is_joined)
+        closest = self.names.closest(rows, [token.form for token in tokens], mention, is_joined)
         if closest is None:
-            if not is_joined or any(token.form in OUTSIDE or token.form in CONJUNCTIONS for token in tokens):
-                return None
-            alike = self.names.alike(roots)
-            return None if alike is None else Hit((place,), mention, alike, Level.ALIKE)
+            return None
         row, level = closest
         if is_code(mention):
             return None
@@ -148,12 +156,12 @@ class Finder:
                 continue
             tokens = [*beginning, *end]
             roots = [said for token in tokens if (said := root(token.form))]
-            if len(roots) < 2:
+            if len(roots) < 2 or not (rows := self.names.rows(roots)):
                 continue
             pieces = tuple(Place(part[0].start, part[-1].end) for part in (beginning, end))
             asked = " ".join(text[piece.start : piece.end] for piece in pieces)
             spoken = [token.form for token in tokens]
-            closest = self.names.closest(roots, spoken, asked, is_joined=True)
+            closest = self.names.closest(rows, spoken, asked, is_joined=True)
             # Of "delay, absent speech and seizures" nothing is a "speech delay".
             if closest is not None and closest[1] < Level.ROOTS and self.names.is_in_order(closest[0], spoken):
                 yield Hit(pieces, asked, *closest)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
@@ -134,10 +134,10 @@ class Names:
         """Tell whether a word's root stands in some name."""
         return root(form) in self.roots
 
-    def of(self, roots: Sequence[str]) -> Iterator[int]:
-        """Yield the names that have these roots."""
-        rows = self._rows.get(roots[0] if len(roots) == 1 else " ".join(sorted(roots)))
-        return iter(()) if rows is None else iter(_several(rows))
+    def rows(self, roots: Sequence[str]) -> tuple[int, ...]:
+        """Return the names that have these roots."""
+        found = self._rows.get(roots[0] if len(roots) == 1 else " ".join(sorted(roots)))
+        return () if found is None else _several(found)
 
     def alike(self, roots: Sequence[str]) -> int | None:
         """Return the name that has all roots but one, and for it an equivalent; or these and a qualifier."""
@@ -155,19 +155,19 @@ class Names:
         return None
 
     def closest(
-        self, roots: Sequence[str], spoken: Sequence[str], mention: str, is_joined: bool
+        self, rows: Sequence[int], spoken: Sequence[str], mention: str, is_joined: bool
     ) -> tuple[int, Level] | None:
-        """Return the name that is closest to a window, and how close; None if none of them may be meant.
+        """Return the one of some names that is closest to a window, and how close; None: none of them may be meant.
 
         Args:
-            roots: of the window's words.
+            rows: of the names.
             spoken: its words, cleaned.
             mention: as the text has them.
             is_joined: whether nothing but spaces and hyphens stands between them.
         """
         best: tuple[Level, int] | None = None
         bag: list[str] | None = None
-        for row in self.of(roots):
+        for row in rows:
             if row in self._shouted and not CAPITALS.fullmatch(mention):
                 continue
             own = forms(self.index.strings[row])

@@ -143,7 +143,9 @@ def languages_of(terminology: Terminology) -> list[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    counts = {one["values"]: one["counts"] for one in pc.value_counts(terminology.terms["language"]).to_pylist()}
+    counts = {
+        counted["values"]: counted["counts"] for counted in pc.value_counts(terminology.terms["language"]).to_pylist()
+    }
     counts = {tag: count for tag, count in counts.items() if tag not in (None, "", "und")}
     least = SPOKEN * sum(counts.values())
     frequent = sorted((tag for tag, count in counts.items() if count >= least), key=lambda tag: -counts[tag])

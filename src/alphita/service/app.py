@@ -88,6 +88,39 @@ class Ahead:
             await self.app(scope, receive, send)
 
 
+class Lifetime:
+    """Warms the server up when it begins, and tells in which state it is."""
+
+    def __init__(self, batcher: Batcher[normalizing.Question, Any]) -> None:
+        """Warm up what `batcher` asks."""
+        self.state: State = "starting"
+        self._batcher = batcher
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
+        """Run while the server does."""
+        warming = asyncio.get_running_loop().create_task(self._warm_up())
+        try:
+            yield
+        finally:
+            self.state = "stopping"
+            logs.event("stopping", waiting=self._batcher.waiting)
+            await asyncio.wait([warming])
+            await self._batcher.close()
+
+    async def _warm_up(self) -> None:
+        questions = [normalizing.Question(string) for string in WARM_UP]
+        try:
+            await self._batcher.ask(normalizing.Asked(1, False), questions)
+            await self._batcher.ask(normalizing.Encoded(), questions)
+        except Exception as error:
+            self.state = "failed"
+            logs.LOGGER.error("cannot answer", exc_info=error)
+        else:
+            self.state = "ready"
+            logs.event("ready")
+
+
 def create(
     settings: Settings, normalizer: Normalizer, store: ReviewStore | None = None, terminology: Terminology | None = None
 ) -> FastAPI:
@@ -104,12 +137,11 @@ def create(
         InputError: the keys file is not as it should be.
     """
     settings.check()
-    manifest = normalizer.index.manifest
     work = annotating.Work(normalizer)
     figures = metrics.Metrics(
         version=__version__,
         index=normalizer.index.content_hash,
-        model=manifest["model_hash"],
+        model=normalizer.index.manifest["model_hash"],
         waiting=lambda: batcher.waiting,
     )
     batcher: Batcher[normalizing.Question, Any] = Batcher(
@@ -120,36 +152,12 @@ def create(
         capacity=settings.queue,
         observe=figures.batch,
     )
-    status: dict[str, State] = {"status": "starting"}
-
-    async def warm_up() -> None:
-        questions = [normalizing.Question(string) for string in WARM_UP]
-        try:
-            await batcher.ask(normalizing.Asked(1, False), questions)
-            await batcher.ask(normalizing.Encoded(), questions)
-        except Exception as error:
-            status["status"] = "failed"
-            logs.LOGGER.error("cannot answer", exc_info=error)
-        else:
-            status["status"] = "ready"
-            logs.event("ready")
-
-    @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        warming = asyncio.get_running_loop().create_task(warm_up())
-        try:
-            yield
-        finally:
-            status["status"] = "stopping"
-            logs.event("stopping", waiting=batcher.waiting)
-            await asyncio.wait([warming])
-            await batcher.close()
-
+    lifetime = Lifetime(batcher)
     open_paths = page_paths() if store is not None else set()
     app = FastAPI(
         title="Alphita",
         version=__version__,
-        lifespan=lifespan,
+        lifespan=lifetime.lifespan,
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
@@ -172,6 +180,14 @@ def create(
     app.include_router(fhir.router(store, normalizer.index))
     if store is not None:
         app.include_router(remembering.router(settings, store))
+    _operation(app, lifetime, normalizer, figures)
+    if open_paths:
+        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    return app
+
+
+def _operation(app: FastAPI, lifetime: Lifetime, normalizer: Normalizer, figures: metrics.Metrics) -> None:
+    """Add what tells of the server itself, and the pages that describe what it answers."""
 
     @app.get("/health", tags=["Operation"], response_model=Health)
     async def health() -> dict[str, str]:
@@ -181,11 +197,11 @@ def create(
     @app.get("/ready", tags=["Operation"], response_model=Readiness, responses={503: {"model": Readiness}})
     async def ready(response: Response) -> dict[str, Any]:
         """Tell whether the server can answer: 200 if so, else 503."""
-        response.status_code = 200 if status["status"] == "ready" else 503
+        response.status_code = 200 if lifetime.state == "ready" else 503
         return {
-            **status,
+            "status": lifetime.state,
             "index": normalizer.index.content_hash,
-            "model": manifest["model_hash"],
+            "model": normalizer.index.manifest["model_hash"],
             "calibrated": normalizer.calibration is not None,
             "assurance": normalizer.assurance,
         }
@@ -202,10 +218,6 @@ def create(
     @app.get("/docs", include_in_schema=False)
     async def docs(_: Request) -> HTMLResponse:
         return HTMLResponse(reference.page(app.openapi()), headers={"Content-Security-Policy": reference.POLICY})
-
-    if open_paths:
-        app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
-    return app
 
 
 def page_paths() -> set[str]:

@@ -103,9 +103,9 @@ def changes(old: Terminology, new: Terminology) -> Changes:
     """Compare two releases, the older first."""
     changed = changed_prefixes(old, new)
     before, after = _Release(old, changed), _Release(new, {})
-    found = pl.concat([*_of_concepts(before, after), *_of_live_ones(before, after)])
+    differences = pl.concat([*_of_concepts(before, after), *_of_live_ones(before, after)])
     order = pl.col("kind").replace_strict(list(KINDS), list(range(len(KINDS))), return_dtype=pl.Int32)
-    table = found.sort(order, "concept", "language", "old", "new", "detail")
+    table = differences.sort(order, "concept", "language", "old", "new", "detail")
     numbers = Counter(table["kind"].to_list())
     return Changes(_facts(old), _facts(new), {kind: numbers[kind] for kind in KINDS}, changed, table)
 

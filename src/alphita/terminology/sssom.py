@@ -64,7 +64,7 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
     block = SssomHeader(path)
     metadata, curie_map = block.metadata, block.curies
     header: list[str] = []
-    found = MappingSet("", {})
+    mapping_set = MappingSet("", {})
     for number, line in _files.lines(path, "utf-8", rejects):
         if line.startswith("#") and not header:
             block.add(number, line)
@@ -74,16 +74,16 @@ def read(path: Path, rejects: Rejects) -> MappingSet:
         elif line.strip():
             of_all = {name: metadata[name] for name in TYPES if name in metadata and name not in header}
             row = of_all | dict(zip(header, line_cells(line, "\t"), strict=False))
-            _add(found, path, number, row, curie_map, rejects)
+            _add(mapping_set, path, number, row, curie_map, rejects)
     if not header:
         raise InputError("no line of column names: not an SSSOM/TSV file", file=path)
-    if not found.mappings and not found.dropped:
+    if not mapping_set.mappings and not mapping_set.dropped:
         raise InputError("no mapping in this file", file=path)
     identifier = metadata.get("mapping_set_id", "").rstrip("/").rpartition("/")[2] or path.name
-    found.name = re.sub(r"\.sssom\.tsv(\.gz)?$|\.tsv(\.gz)?$", "", identifier)
+    mapping_set.name = re.sub(r"\.sssom\.tsv(\.gz)?$|\.tsv(\.gz)?$", "", identifier)
     version = metadata.get("mapping_set_version")
-    found.source = _files.source(path, name=found.name, version=version, licence=metadata.get("license"))
-    return found
+    mapping_set.source = _files.source(path, name=mapping_set.name, version=version, licence=metadata.get("license"))
+    return mapping_set
 
 
 def _header(path: Path, number: int, line: str) -> list[str]:

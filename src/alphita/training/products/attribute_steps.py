@@ -120,8 +120,8 @@ class AttributeSteps(TermSteps):
         if not len(self.products.dev):
             return {}
         table = self.products.table
-        found = distances(self.forward, self.projection, self.products.dev, table.strings, table.names)
-        ranks = self.products.dev.ranks(found)
+        measured = distances(self.forward, self.projection, self.products.dev, table.strings, table.names)
+        ranks = self.products.dev.ranks(measured)
         return {"dev_attribute_acc1": float((ranks == 1).mean()), "dev_attribute_mrr": float((1 / ranks).mean())}
 
     def _batch(self, number: int) -> Batch:
