@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -323,3 +325,12 @@ def test_arrays_are_written_in_one_form(cells: list[str | None], before: int, af
     ]
     flags = pa.array([True] * before + [cell is None for cell in cells] + [True] * after).slice(before, n)
     assert writing._canonical(flags).to_pylist() == flags.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "module", ["alphita.terminology.store", "alphita.index.store", "alphita.normalizer.answering.normalizer"]
+)
+def test_what_opens_and_answers_imports_no_heavy_library(module: str) -> None:
+    code = f"import sys, {module}; print(sorted({{'polars', 'torch', 'sklearn', 'tokenizers'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

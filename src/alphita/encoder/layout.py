@@ -14,13 +14,14 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal
 
 from alphita.encoder.pooling import LEGACY_LENGTH
 from alphita.errors import InputError, UsageError
 from alphita.registry import unknown
+
+if TYPE_CHECKING:
+    import torch
 
 Pooling = Literal["mean", "cls", "legacy_coder"]
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "legacy_coder")

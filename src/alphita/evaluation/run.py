@@ -18,7 +18,7 @@ from typing import Any
 from alphita import artefact, config, progress, registry
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.evaluation import report
-from alphita.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmark
+from alphita.evaluation.benchmarks import PACKAGE, Info, NotGiven, Source, load_benchmarks, settings_of
 from alphita.evaluation.choice import EvaluationChoice
 from alphita.evaluation.report import KIND, file_name, markdown, page, pictures
 from alphita.evaluation.scoring import confusions
@@ -137,11 +137,11 @@ def _read(plan: EvaluationPlan) -> list[_Task]:
     if plan.skipped and not everything:
         raise UsageError("benchmarks are skipped of `all` only")
     names = list(registry.load_all(PACKAGE)) if everything else plan.benchmarks
-    modules = _modules(names)
+    modules = load_benchmarks(names)
     for name in plan.skipped:
         if name not in modules:
             raise UsageError(registry.unknown("benchmark", name, modules))
-    settings = _settings(plan.settings, modules)
+    settings = settings_of(plan.settings, modules)
     tasks = []
     for name, module in modules.items():
         options = config.resolve(module.Options, sets=settings[name])
@@ -168,50 +168,11 @@ def _read(plan: EvaluationPlan) -> list[_Task]:
     return tasks
 
 
-def _modules(names: Sequence[str]) -> dict[str, Any]:
-    """Import benchmarks; each goes by its name, or by that of its file.
-
-    Raises:
-        UsageError: a file is called like a benchmark of Alphita's, or like another one that was given.
-    """
-    own = set(registry.names(PACKAGE))
-    files: dict[str, str] = {}
-    for name in names:
-        stem = Path(name).stem
-        if name.endswith(".py") and stem in own:
-            raise UsageError(f"{name} would pass for Alphita's own benchmark {stem!r}; give the file another name")
-        if files.setdefault(stem, name) != name:
-            raise UsageError(f"{files[stem]} and {name} would both be called {stem!r}; give one another name")
-    return {stem: load_benchmark(name) for stem, name in files.items()}
-
-
 def _is_missing(error: AlphitaError, terminology: Terminology | None) -> bool:
     """Return whether a benchmark's data are not there, or the terminology has too little for it."""
     if not isinstance(error, InputError):
         return False
     return " finds no " in error.problem or (terminology is not None and error.file == terminology.path)
-
-
-def _settings(given: Sequence[str], modules: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Give each setting to the benchmarks that it is for."""
-    settings: dict[str, list[str]] = {name: [] for name in modules}
-    for item in given:
-        key, equals, value = item.partition("=")
-        if not equals:
-            raise UsageError(f"--set {item!r} is not of the form key=value or BENCHMARK.key=value")
-        one, dot, option = key.partition(".")
-        if dot:
-            if one not in modules:
-                raise UsageError(registry.unknown("benchmark", one, modules))
-            settings[one].append(f"{option}={value}")
-            continue
-        takers = [name for name, module in modules.items() if key in module.Options.model_fields]
-        if not takers:
-            known = sorted({field for module in modules.values() for field in module.Options.model_fields})
-            raise UsageError(registry.unknown("option", key, known))
-        for name in takers:
-            settings[name].append(item)
-    return settings
 
 
 def _open(specs: Sequence[str]) -> dict[str, Any]:

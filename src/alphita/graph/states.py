@@ -21,7 +21,7 @@ class RowGradients:
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        """Have the model's look-up tables give rows; `whole` is then due between backward and the optimiser's step."""
+        """Let the model's look-up tables give rows; call `whole` between backward and the optimiser's step."""
         tables = [module for module in model.modules() if isinstance(module, torch.nn.Embedding)]
         for table in tables:
             table.sparse = True

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.errors import InputError
-from alphita.index import codes, concepts
+from alphita.index import concepts
 from alphita.index.concepts import Concepts
 from alphita.index.half import Vectors
 from alphita.index.strings import SortedStrings
@@ -259,6 +259,9 @@ def collect(terminology: Terminology, rules: Sequence[str], exclude: frozenset[s
     known = concepts.gather(terminology, used.astype(np.int64), stands_for)
     place_of = np.full(len(stands_for), -1, np.int32)
     place_of[used] = np.arange(len(used))
+    # Where indexes are made; whoever only opens one needs no polars.
+    from alphita.index import codes
+
     of_others = codes.gather(terminology, terms, known, place_of)
     return Content(strings, offsets, terms, standing[order].astype(np.uint8), known, of_others)
 

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from alphita import artefact
 from alphita.errors import InputError
 from alphita.terminology import prefixes, text
+from alphita.terminology.concept import Concept, Definition, Term
 from alphita.terminology.language_ranges import among
-from alphita.terminology.model import Concept, Definition, Term
 from alphita.terminology.text import clean
 
 if TYPE_CHECKING:

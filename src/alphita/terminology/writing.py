@@ -39,20 +39,8 @@ KIND = "terminology"
 STRINGS_AT_ONCE = 500_000
 ROWS_AT_ONCE = 8_000_000
 # Stored as dictionary codes: columns of few distinct values.
-_DICTIONARY = frozenset(
-    {
-        "source",
-        "language",
-        "scope",
-        "type",
-        "status",
-        "term_type",
-        "predicate",
-        "semantic_type",
-        "name:properties",
-        "code:semantic_types",
-    }
-)
+_FEW_VALUES = ("source", "language", "scope", "type", "status", "term_type", "predicate", "semantic_type")
+_DICTIONARY = frozenset({*_FEW_VALUES, "name:properties", "code:semantic_types"})
 SIDE_TABLES = ("definitions", "semantic_types", "xrefs", "replacements", "properties")
 
 
@@ -171,8 +159,7 @@ class _Writer:
                 (_places(frame["status"], model.STATUSES), len(model.STATUSES)),
             ]
         )
-        frame = frame.drop("concept", *model.PLACE, strict=False)[order]
-        concept = concept[order]
+        frame, concept = frame.drop("concept", *model.PLACE, strict=False)[order], concept[order]
         self.n_terms = len(concept)
         offsets = _offsets(concept, self.n)
         _write_npy(self.folder / "term_concept.npy", concept.astype(np.int32))
@@ -181,18 +168,15 @@ class _Writer:
         write_arrow(self.folder / "terms.arrow", _arrays("terms", frame))
         del frame
         self._keys(strings)
-        first = pa.array(np.where(np.diff(offsets) > 0, offsets[:-1], -1))
-        first = pc.if_else(pc.less(first, 0), None, first)
+        first = pa.array(offsets[:-1], mask=np.diff(offsets) == 0)
         return strings.to_arrow().cast(pa.large_string()).take(first)
 
     def _keys(self, strings: pl.Series) -> None:
         """Write the ranks of the cleaned strings, by which equal strings are found without cleaning them again."""
-        blocks = [
+        cleaned = pl.concat(
             pl.Series(text.clean_many(strings.slice(start, STRINGS_AT_ONCE).to_list()), dtype=pl.String)
             for start in range(0, len(strings), STRINGS_AT_ONCE)
-        ]
-        cleaned = pl.concat(blocks)
-        del blocks
+        )
         order = cleaned.arg_sort().to_numpy()
         new = (cleaned[order] != cleaned[order].shift(1)).fill_null(True).to_numpy()
         key = np.empty(len(order), np.int32)
@@ -209,8 +193,9 @@ class _Writer:
         origins, origin = _coded(frame["source"])
         head, tail = frame["head"].to_numpy(), frame["tail"].to_numpy()
         del frame
-        columns = [(head, self.n), (label, len(labels)), (tail, self.n), (origin, len(origins))]
-        head, label, tail, origin = _sorted_distinct(columns)
+        head, label, tail, origin = _sorted_distinct(
+            [(head, self.n), (label, len(labels)), (tail, self.n), (origin, len(origins))]
+        )
         triples = np.empty((len(head), 3), np.int32)
         triples[:, 0], triples[:, 1], triples[:, 2] = head, label, tail
         _write_npy(self.folder / "triples.npy", triples)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import glob
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -223,3 +223,46 @@ def load_benchmark(name: str) -> Any:  # noqa: ANN401 - a module
     if missing:
         raise InputError(f"is no benchmark: it lacks {', '.join(missing)}", file=path)
     return module
+
+
+def load_benchmarks(names: Sequence[str]) -> dict[str, Any]:
+    """Return the modules of benchmarks; each goes by its name, or by that of its file.
+
+    Raises:
+        UsageError: a file is called like a benchmark of Alphita's, or like another one that was given.
+    """
+    own = set(registry.names(PACKAGE))
+    files: dict[str, str] = {}
+    for name in names:
+        stem = Path(name).stem
+        if name.endswith(".py") and stem in own:
+            raise UsageError(f"{name} would pass for Alphita's own benchmark {stem!r}; give the file another name")
+        if files.setdefault(stem, name) != name:
+            raise UsageError(f"{files[stem]} and {name} would both be called {stem!r}; give one another name")
+    return {stem: load_benchmark(name) for stem, name in files.items()}
+
+
+def settings_of(given: Sequence[str], modules: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the settings of each benchmark: BENCHMARK.key=value, or key=value for all that know the key.
+
+    Raises:
+        UsageError: it is of another form, or there is no such benchmark or option.
+    """
+    settings: dict[str, list[str]] = {name: [] for name in modules}
+    for item in given:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise UsageError(f"--set {item!r} is not of the form key=value or BENCHMARK.key=value")
+        one, dot, option = key.partition(".")
+        if dot:
+            if one not in modules:
+                raise UsageError(registry.unknown("benchmark", one, modules))
+            settings[one].append(f"{option}={value}")
+            continue
+        takers = [name for name, module in modules.items() if key in module.Options.model_fields]
+        if not takers:
+            known = sorted({field for module in modules.values() for field in module.Options.model_fields})
+            raise UsageError(registry.unknown("option", key, known))
+        for name in takers:
+            settings[name].append(item)
+    return settings

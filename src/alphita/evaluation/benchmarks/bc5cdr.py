@@ -7,16 +7,13 @@ the training mentions; without a dictionary of chemicals these are left out and 
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
-from alphita.config import Config
 from alphita.errors import InputError
 from alphita.evaluation.benchmarks import Info, Source, _dictionary, _folds, _pubtator
-from alphita.evaluation.benchmarks.ncbi_disease import BEFORE, ranked, training
+from alphita.evaluation.benchmarks.ncbi_disease import BEFORE, Options, ranked, training
 from alphita.evaluation.scoring.results import Result, merge_notes
 from alphita.evaluation.systems import System
+
+__all__ = ["INFO", "PUBLISHED", "Options", "evaluate", "load"]
 
 INFO = Info(
     title="diseases and chemicals in abstracts -> MeSH (CTD)",
@@ -37,17 +34,6 @@ _DICTIONARIES = {
     "Disease": ("CTD_diseases*.tsv", "medic*.txt"),
     "Chemical": ("CTD_chemicals*.tsv", "ctd_chemical*.txt"),
 }
-
-
-class Options(Config):
-    """What is scored, and against which names."""
-
-    part: Literal["test", "dev"] = Field("test", description="the part of the corpus that is scored")
-    mentions: Literal["none", "train"] = Field(
-        "none",
-        description="none: ranked against the dictionaries only; train: also against the mentions of the parts before "
-        "(train; train and dev for test), as BioSyn and SapBERT are scored",
-    )
 
 
 def load(source: Source, options: Options) -> _folds.Parts:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from alphita.errors import InputError
 from alphita.mappings.review.records import Decision, ReviewRow
 from alphita.terminology import prefixes
-from alphita.terminology.model import Concept
+from alphita.terminology.concept import Concept
 from alphita.terminology.prefix_changes import changed_prefixes, under
 from alphita.terminology.store import Terminology
 from alphita.terminology.text import clean

@@ -43,10 +43,10 @@ class MicroSteps(Protocol):
         ...
 
     def start(self, first: int, last: int, until: int | None = None) -> None:
-        """Hear that the micro-batches `first` up to before `last` will be asked for, and those before `until` first."""
+        """Prepare the micro-batches `first` up to before `last`, of which those before `until` are asked for first."""
 
     def allow(self, until: int) -> None:
-        """Hear that the micro-batches before number `until` may be made ready."""
+        """Allow the micro-batches before number `until` to be prepared."""
 
     def names(self, number: int) -> list[str]:
         """Return what micro-batch `number` is made of, for the message when the loss is no longer finite."""
@@ -57,7 +57,7 @@ class MicroSteps(Protocol):
         ...
 
     def stop(self) -> None:
-        """Hear that no more will be asked for."""
+        """Stop: no more micro-batches are asked for."""
 
     @property
     def waited(self) -> float:

@@ -333,7 +333,7 @@ class NearNames:
         self._mined = MinedNeighbours(names.strings, SEARCHED, folder, exact_up_to=EXACT_UP_TO)
 
     def mine(self, step: int, encoder: Encoder) -> None:
-        """Hear that `step` comes next; search with the weights as they are where it is time."""
+        """Before `step`, search anew with the weights as they are, where it is time."""
         start = step - step % self._every
         if start != self._mined.step:
             needed_from = oldest_needed(step, self._every, self._checkpoint_every)

@@ -20,7 +20,6 @@ from alphita.normalizer.calibrating.noise import noisy
 from alphita.terminology.language_ranges import among, by_tag
 from alphita.terminology.text import clean_many
 from alphita.training.engine.settings import NameTraining, TermTraining, language_weights
-from alphita.training.terms.triples import between_pairs
 
 if TYPE_CHECKING:
     from alphita.encoder.encoder import TermEncoder
@@ -204,6 +203,7 @@ def begin(run: Run, terminology: Terminology, split: Split | None) -> tuple[Trai
         UsageError: the model exists already, or there is unfinished work, and neither flag is given.
     """
     from alphita.training.engine.run import CLEANED
+    from alphita.training.terms.triples import between_pairs
 
     run.begin(terminology=terminology.content_hash, split=split.hash if split else None, **CLEANED)
     names = TrainingNames.of(run.config, terminology, split)
