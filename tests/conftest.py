@@ -15,8 +15,10 @@ from tests.index.postgres import database, postgres  # noqa: F401 - fixtures, so
 if (worker := os.environ.get("PYTEST_XDIST_WORKER")) and hasattr(os, "sched_setaffinity"):
     free = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {free[int(worker.removeprefix("gw")) % len(free)]})
-# Beside another program, OpenMP's threads would wait for each other most of the time; read when torch is imported.
+# Beside another program, OpenMP's and OpenBLAS's threads would wait for each other most of the time: a ranker is fitted
+# in a sixth of the processor time by one of the latter. Read when torch and NumPy are imported.
 os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What a power cut would leave is no test's matter, and thousands of waits for the disk take minutes.
 os.fsync = lambda _: None
 # The same examples each time, so that a change is judged by itself, and a third of what a test asks for.

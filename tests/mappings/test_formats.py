@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from alphita import registry
 from alphita.errors import InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, _names, lost_anew
+from alphita.mappings.formats import Header, _names, day_of, lost_anew
 from alphita.mappings.record import COLUMNS, Mapping
 from alphita.textio import UNCLOSED
 from tests.mappings import sample
@@ -462,3 +462,10 @@ def test_a_tsv_is_told_by_its_content_where_it_is_read(tmp_path, first, name):
     path.write_text(first + "\n")
     assert _names.chosen(path, "", "--from", to_read=True).__name__.endswith(f".{name}")
     assert _names.chosen(path, "", "--format").__name__.endswith(".tsv")
+
+
+def test_a_day_is_year_month_and_day():
+    assert [day_of(text) for text in ("", "2026-01-31", "2024-02-29")] == ["", "2026-01-31", "2024-02-29"]
+    for text in ("2026-02-29", "20260131", "2026-W05-6", "31.1.2026", "today", " "):
+        with pytest.raises(UsageError, match=f"the date '{text}' is no day"):
+            day_of(text)

@@ -23,7 +23,7 @@ from tests.tiny import tiny_model, tiny_terminology
 from tests.training.engine.rank_job import RUNS
 
 JOB = Path(__file__).with_name("rank_job.py")
-PATH = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
+PYTHONPATH = os.pathsep.join([str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")])
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def start(command: list[str], size: int, **options: object) -> list[subprocess.P
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
         "WORLD_SIZE": str(size),
-        "PYTHONPATH": PATH,
+        "PYTHONPATH": PYTHONPATH,
     }
     return [
         subprocess.Popen(
@@ -63,7 +63,7 @@ def start(command: list[str], size: int, **options: object) -> list[subprocess.P
 def job(*words: object) -> str:
     """Return what the processes of rank_job.py print."""
     command = [sys.executable, str(JOB), *map(str, words)]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": PATH}, text=True, capture_output=True)
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": PYTHONPATH}, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -160,7 +160,7 @@ def test_torchrun_says_why_it_ends(terminology: Terminology, model: Path, tmp_pa
         text=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONPATH": PATH},
+        env=os.environ | {"PYTHONPATH": PYTHONPATH},
     )
     deadline = time.monotonic() + 120
     while not list(out.with_name("model.training").glob("step-*/state.json")):
@@ -185,45 +185,24 @@ def test_scratch_is_one_folder_for_all_and_gone_when_none_needs_it() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
+    ("recipe", "settings"),
     [
-        ["ext_bert", "--set=vocabulary=120", "--set=batch=4", "--set=epochs=1"],
-        [
+        ("ext_bert", {"vocabulary": 120, "batch": 4, "epochs": 1}),
+        (
             "electra_em_pap",
-            "--set=vocabulary=120",
-            "--set=layers=1",
-            "--set=hidden=16",
-            "--set=heads=2",
-            "--set=batch=4",
-            "--set=rho=0",
-            "--set=steps=4",
-        ],
+            {"vocabulary": 120, "layers": 1, "hidden": 16, "heads": 2, "batch": 4, "rho": 0, "steps": 4},
+        ),
     ],
 )
 def test_several_processes_try_a_run_on_what_the_first_prepares(
-    terminology: Terminology, model: Path, tmp_path: Path, words: list[str]
+    terminology: Terminology, model: Path, tmp_path: Path, recipe: str, settings: dict[str, int]
 ) -> None:
     corpus = tmp_path / "notes.txt"
     corpus.write_text("".join(f"pain of the heart on day {day}, bleeding of the liver\n" for day in range(200)))
-    given = [
-        "-m",
-        "alphita",
-        "train",
-        *words,
-        "-t",
-        str(terminology.path),
-        "--encoder",
-        str(model),
-        "--threads",
-        "1",
-        "-o",
-        str(tmp_path / "out"),
-        f"--set=corpus={corpus}",
-        "--set=max_length=24",
-        "--set=precision=fp32",
-        "--dry-run",
-    ]
-    outputs = [(process, *process.communicate(timeout=180)) for process in start(given, 2)]
-    assert [process.returncode for process, _, _ in outputs] == [0, 0], [errors for _, _, errors in outputs]
-    assert "steps: about" in outputs[0][2]
+    settings = settings | {"corpus": corpus, "max_length": 24, "precision": "fp32"}
+    words = train_command(recipe, terminology.path, model, settings)[1:]
+    processes = start([*words, "-o", str(tmp_path / "out"), "--dry-run"], 2)
+    outputs = [process.communicate(timeout=180) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert "steps: about" in outputs[0][1]
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
