@@ -17,6 +17,7 @@ import polars as pl
 
 from alphita import artefact
 from alphita.errors import InputError, Rejects
+from alphita.terminology.loaders import _files
 from alphita.terminology.loaders._files import Member
 
 BLOCK_BYTES = 32 * 2**20
@@ -234,4 +235,4 @@ def text_of(member: Member) -> io.BytesIO:
         InputError: it cannot be read.
     """
     with member.open() as file:
-        return io.BytesIO(file.read())
+        return io.BytesIO(_files.read_whole(file, member.place))
