@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from alphita import textio
+from alphita import textio, workbooks
 from alphita.errors import AlphitaError, InputError, Rejects
 from alphita.normalizer.reading.files import MentionFile
 from alphita.terminology.loaders import _files, obographs, table
@@ -226,6 +226,14 @@ def test_what_is_read_whole_has_an_end(tmp_path: Path, monkeypatch: pytest.Monke
                 assert len(textio.read_text(path)) == size
         with pytest.raises(InputError, match=f"{problem}|graphs"):
             obographs.load([path], obographs.Options(), Rejects())
+
+
+def test_a_workbook_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = book(tmp_path / "x.xlsx", A=[["mention"], *(["fever"] for _ in range(500))])
+    assert len(list(MentionFile(path).rows())) == 500
+    monkeypatch.setattr(workbooks, "MAX_UNPACKED_BYTES", 10_000)
+    with pytest.raises(InputError, match="a sheet unpacks to more than"):
+        list(MentionFile(path).rows())
 
 
 def test_a_line_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
