@@ -30,6 +30,9 @@ from alphita.errors import InputError, Rejects
 
 # A quote that is never closed would swallow the rows after it into one cell.
 MAX_CELL_CHARACTERS = 1_000_000
+# Of what is held whole, and of a line of what is not.
+MAX_WHOLE_BYTES, MAX_LINE_CHARACTERS = 512 * 2**20, 16 * 2**20
+SPLIT_IT = "is it what it should be? then divide it into several files"
 UNCLOSED = "a quote is opened, and where it is closed the row does not end"
 NO_TEXT = "not valid UTF-8 text"
 GZIP_MAGIC = b"\x1f\x8b"
@@ -47,12 +50,10 @@ def read_text(path: Path, *, errors: str = "strict") -> str:
         errors: what becomes of bytes that are not UTF-8, as `bytes.decode` has it.
 
     Raises:
-        InputError: it cannot be read, is damaged, or is not UTF-8.
+        InputError: it cannot be read, is damaged, not UTF-8, or too long.
     """
     try:
-        content = path.read_bytes()
-        is_packed = path.suffix == ".gz" or content.startswith(GZIP_MAGIC)
-        return (gzip.decompress(content) if is_packed else content).decode("utf-8-sig", errors)
+        return _content(path).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         before, after = error.object[: error.start], error.object[error.start :]
         line = before.rpartition(b"\n")[2] + after.partition(b"\n")[0]
@@ -67,6 +68,16 @@ def read_text(path: Path, *, errors: str = "strict") -> str:
         raise InputError(f"cannot be read, for it is damaged: {error}", file=path, remedy="fetch it again") from None
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror or error}", file=path) from None
+
+
+def _content(path: Path) -> bytes:
+    """Return a file's bytes, unpacked, of which there must not be too many: a gzip file may unpack to anything."""
+    with open(path, "rb") as raw:
+        is_packed = path.suffix == ".gz" or raw.peek(2)[:2] == GZIP_MAGIC
+        content = (gzip.GzipFile(fileobj=raw) if is_packed else raw).read(MAX_WHOLE_BYTES + 1)
+    if len(content) > MAX_WHOLE_BYTES:
+        raise InputError(f"more than {MAX_WHOLE_BYTES >> 20} MB, and it is read whole", file=path, remedy=SPLIT_IT)
+    return content
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -243,12 +254,16 @@ def streamed(path: Path) -> Iterator[tuple[int, str]]:
     """Yield (1-based number, line with its end), decoded from UTF-8; bytes that are no text become lone surrogates.
 
     Raises:
-        InputError: the file cannot be read, or is empty.
+        InputError: the file cannot be read, is empty, or has a line without end.
     """
     number = 0
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="\n") as file:
-            for number, line in enumerate(file, 1):
+            while line := file.readline(MAX_LINE_CHARACTERS + 1):
+                number += 1
+                if len(line) > MAX_LINE_CHARACTERS:
+                    problem = f"a line of more than {MAX_LINE_CHARACTERS >> 20} million characters"
+                    raise InputError(problem, file=path, line=number, remedy="is it a text file, with a row a line?")
                 yield number, line
     except OSError as error:
         raise InputError(f"cannot read it: {error.strerror or error}", file=path) from None

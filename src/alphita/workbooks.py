@@ -7,13 +7,16 @@ and FALSE, errors such as #N/A nothing; of a formula there is what it gave when 
 from __future__ import annotations
 
 import datetime
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from alphita.errors import InputError, UsageError, require
 from alphita.registry import unknown
 
+# A million rows of twenty cells have less.
+MAX_UNPACKED_BYTES = 2 * 2**30
 SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 
 
@@ -38,8 +41,8 @@ def sheet_rows(
     """
     calamine: Any = require("python_calamine", "excel")
     try:
-        with open(path, "rb"):
-            pass
+        with open(path, "rb") as file:
+            _check_unpacked(file, path)
     except OSError as error:
         raise InputError(f"cannot read the input: {error.strerror}", file=path) from None
     try:
@@ -51,6 +54,19 @@ def sheet_rows(
         raise InputError(f"this is no workbook that can be read: {error}", file=path) from None
     rows = ((number, [_text(cell) for cell in cells]) for number, cells in enumerate(chosen.iter_rows(), 1))
     return chosen.height - 1, ((number, cells) for number, cells in rows if any(cells))
+
+
+def _check_unpacked(file: IO[bytes], path: Path | str) -> None:
+    """Refuse a workbook that unpacks to more than a sheet can be: some kilobytes may unpack to anything."""
+    if not zipfile.is_zipfile(file):
+        return
+    try:
+        with zipfile.ZipFile(file) as archive:
+            greatest = max((entry.file_size for entry in archive.infolist()), default=0)
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise InputError(f"this is no workbook that can be read: {error}", file=path) from None
+    if greatest > MAX_UNPACKED_BYTES:
+        raise InputError(f"a sheet unpacks to more than {MAX_UNPACKED_BYTES >> 30} GB; save it as CSV", file=path)
 
 
 def _chosen(calamine: Any, workbook: Any, path: str, name: str | None, option: str) -> Any:  # noqa: ANN401 - untyped

@@ -109,7 +109,10 @@ def test_another_packages_loader_reads_a_source_without_being_named(site, lines,
     assert "X:2" in (tmp_path / "out.csv").read_text()
 
 
-BROKEN = {"cannot be imported": "raise RuntimeError('made for 0.1')\n", "lacks CITATION, Config, train": '"""Half."""\n'}
+BROKEN = {
+    "cannot be imported": "raise RuntimeError('made for 0.1')\n",
+    "lacks CITATION, Config, train": '"""Half."""\n',
+}
 
 
 @pytest.mark.parametrize("problem", BROKEN)

@@ -13,7 +13,7 @@ from alphita.cli._summary import text_of
 from alphita.normalizer.spec import Spec
 
 if TYPE_CHECKING:
-    from alphita.normalizer.writing.job import Summary
+    from alphita.normalizer.writing.summary import Summary
 
 
 @with_options

@@ -41,7 +41,7 @@ from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.reading.files import DEFAULT_COLUMN, MentionFile
 from alphita.normalizer.writing import job as one_file
 from alphita.normalizer.writing.batches import NormalizerSettings, opened
-from alphita.normalizer.writing.job import Summary
+from alphita.normalizer.writing.summary import Summary
 
 # Rows for one bucket, if that does not make more of them than `MOST_BUCKETS`; a small job has some of fewer rows.
 BUCKET_ROWS, FEW_ROWS, FEW_BUCKETS, MOST_BUCKETS = 100_000, 2_000, 16, 1_024

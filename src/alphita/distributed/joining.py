@@ -23,7 +23,7 @@ from alphita.errors import shorten
 from alphita.mappings.record import COLUMNS, REVIEW
 from alphita.normalizer.reading.rows import MentionRow
 from alphita.normalizer.writing.batches import EXPLANATION, KINDS, spread
-from alphita.normalizer.writing.job import ACCEPTED, FOR_REVIEW, REJECTED
+from alphita.normalizer.writing.summary import ACCEPTED, FOR_REVIEW, REJECTED
 
 _OWN = {"row": pa.int64(), "frequency": pa.int64()}
 _DECISIONS = {"accept": ACCEPTED, "review": FOR_REVIEW}

@@ -29,10 +29,11 @@ from alphita.normalizer.answering.calibration_store import (
     evidence_of,
     ordered,
 )
-from alphita.normalizer.answering.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, languages_of
+from alphita.normalizer.answering.features import MENTION_NAMES, NAMES, SHORT_CAPITALS
 from alphita.normalizer.answering.filters import Filters
 from alphita.normalizer.answering.normalizer import DEFAULT_ERROR, Normalizer
 from alphita.normalizer.answering.pipeline import Pipeline
+from alphita.normalizer.answering.term_columns import languages_of
 from alphita.normalizer.calibrating.carrying import carry_over
 from alphita.normalizer.reading.files import MentionFile
 from alphita.normalizer.writing.run import Job, run

@@ -11,9 +11,10 @@ from alphita.normalizer.abbreviations.expanding import Abbreviations
 from alphita.normalizer.abbreviations.short_forms import Meaning
 from alphita.normalizer.answering import features
 from alphita.normalizer.answering.candidates import EXACT, LETTERS, VECTORS
-from alphita.normalizer.answering.features import GROUPS, MENTION_NAMES, NAMES, Context, Featurizer, languages_of
+from alphita.normalizer.answering.features import GROUPS, MENTION_NAMES, NAMES, Context, Featurizer
 from alphita.normalizer.answering.pipeline import Pipeline
 from alphita.normalizer.answering.spelling import ABBREVIATION, SHORTENED, SPELLING, Reading
+from alphita.normalizer.answering.term_columns import languages_of
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.normalizer.synthetic import VocabularyEncoder, synthetic_terminology
 

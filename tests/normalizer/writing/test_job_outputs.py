@@ -246,7 +246,7 @@ def test_an_audit_after_a_crash_is_the_unbroken_one(sure, tmp_path, monkeypatch,
         return original(*arguments, **options)
 
     with monkeypatch.context() as patch:
-        name = "alphita.normalizer.writing.run." + ("_accepted" if moment == "chunk" else "write_audit")
+        name = "alphita.normalizer.writing.run." + ("accepted" if moment == "chunk" else "write_audit")
         original = __import__("alphita.normalizer.writing.run", fromlist=["jobs"]).__dict__[name.rpartition(".")[2]]
         patch.setattr(name, crash)
         with pytest.raises(RuntimeError, match="crash"):

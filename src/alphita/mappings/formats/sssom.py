@@ -21,15 +21,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, unquote
 
 from alphita import textio
 from alphita.artefact import atomic_file
 from alphita.errors import InputError, Rejects, UsageError
 from alphita.mappings.formats import Header, Problem, _curies, _losses
+from alphita.mappings.formats._sssom_text import cell, decimals, joined, metadata_lines, prefixes_in, value_of
 from alphita.mappings.record import Mapping
 from alphita.terminology import prefixes
 from alphita.terminology.sssom_header import SssomHeader
@@ -114,10 +113,6 @@ MADE: dict[str, tuple[str, str | None]] = {
     THRESHOLD: ("nearest", "letters"),
     SEMANTIC: ("nearest", "vectors"),
 }
-# Prefixes that need no declaration.
-BUILT_IN = ("owl", "rdf", "rdfs", "semapv", "skos", "sssom")
-_MARKS = re.compile(r"[\\|]")
-_ESCAPED = re.compile(r"\\([\\|])")
 _SAFE = "-._~!$&'()*+,;=:@"
 _CURIE = re.compile(r"[A-Za-z_][\w.-]*:[^\s|\"<>]+")
 
@@ -162,16 +157,16 @@ def finish(header: Header, part: Path, out: Path) -> None:
     written = len(rows)
     rows = rows.fill_null("").unique().sort(SLOTS)
     said = {name: rows[name][0] for name in PROPAGATED if len(rows) and rows[name].n_unique() == 1 and rows[name][0]}
-    used = sorted({one for name in ("subject_id", "object_id", "object_source") for one in _prefixes(rows[name])})
+    used = sorted({one for name in ("subject_id", "object_id", "object_source") for one in prefixes_in(rows[name])})
     needed = ("subject_label", "predicate_id", "object_id", "mapping_justification")
     columns = [
         name for name in SLOTS if name not in said and ((rows[name] != "").any() or (not len(rows) and name in needed))
     ]
     with atomic_file(out, "w", private=private, newline="\n") as file:
-        file.writelines(f"#{line}\n" for line in _metadata(header, used, said))
+        file.writelines(f"#{line}\n" for line in metadata_lines(header, used, said))
         file.write("\t".join(columns) + "\n")
         for row in rows.select(columns).iter_rows():
-            file.write("\t".join(map(_cell, row)) + "\n")
+            file.write("\t".join(map(cell, row)) + "\n")
     part.unlink()
     if repeats := written - len(rows):
         header.tell(f"{out}: {repeats:,} rows that repeat another one in all were left out")
@@ -261,13 +256,13 @@ def _slots(header: Header, mapping: Mapping) -> dict[str, str]:
         "object_id": mapping.concept_id or NO_TERM,
         "object_label": mapping.concept_name or "",
         "mapping_justification": justification,
-        "reviewer_label": "|".join(map(_value, (mapping.reviewer or "").split("|"))),
+        "reviewer_label": "|".join(map(value_of, (mapping.reviewer or "").split("|"))),
         "subject_type": "" if subject else LITERAL,
         "object_source": f"{header.target_system}:" if nil and header.target_system else "",
         "review_date": (mapping.reviewed_at or "")[:10] if mapping.reviewer else "",
-        "confidence": _decimals(mapping.confidence),
-        "match_string": _value(mapping.matched_term or "") if justification == LEXICAL else "",
-        "similarity_score": _decimals(similarity),
+        "confidence": decimals(mapping.confidence),
+        "match_string": value_of(mapping.matched_term or "") if justification == LEXICAL else "",
+        "similarity_score": decimals(similarity),
         "similarity_measure": "" if similarity is None else COSINE,
         "comment": mapping.comment or "",
     }
@@ -317,7 +312,7 @@ def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[st
         rank=1,
         concept_id=None if nil else _known(object_, curies or {}),
         concept_name=slots.get("object_label") or None,
-        matched_term=_joined(slots.get("match_string", "")) or None,
+        matched_term=joined(slots.get("match_string", "")) or None,
         similarity=_number(slots, "similarity_score"),
         confidence=_number(slots, "confidence"),
         decision=None,
@@ -335,7 +330,7 @@ def _mapping(header: Header, slots: dict[str, str], number: int, curies: dict[st
         explanation=None,
         status=status,
         mapping_type="maps_to",
-        reviewer=_joined(slots.get("reviewer_label", "")) or None,
+        reviewer=joined(slots.get("reviewer_label", "")) or None,
         reviewed_at=slots.get("review_date") or None,
         comment=slots.get("comment") or None,
     )
@@ -354,16 +349,6 @@ def _known(curie: str, curies: dict[str, str]) -> str:
     return curie
 
 
-def _value(text: str) -> str:
-    """Return a string as one value of a slot of several."""
-    return _MARKS.sub(r"\\\g<0>", text)
-
-
-def _joined(values: str) -> str:
-    """Return the values of a slot of several, joined by `|` without escapes."""
-    return _ESCAPED.sub(r"\1", values)
-
-
 def _number(slots: dict[str, str], name: str) -> float | None:
     text = slots.get(name, "")
     if not text:
@@ -375,56 +360,6 @@ def _number(slots: dict[str, str], name: str) -> float | None:
     if not 0 <= number <= 1:
         raise InputError("must be a number from 0 to 1", field=name, value=text)
     return number
-
-
-def _decimals(number: float | None) -> str:
-    if number is None:
-        return ""
-    text = format(Decimal(repr(number)).quantize(Decimal("0.001"), ROUND_HALF_UP), "f")
-    return text.rstrip("0").rstrip(".")
-
-
-def _prefixes(ids: Any) -> set[str]:  # noqa: ANN401 - a polars Series
-    return {one for one in ids.str.split(":").list.first().unique().to_list() if one and one not in BUILT_IN}
-
-
-def _metadata(header: Header, used: Sequence[str], said: dict[str, str]) -> Iterator[str]:
-    """Yield the lines of the YAML block, in the order of the specification's table."""
-    yield 'sssom_version: "1.1"'
-    if used:
-        yield "curie_map:"
-        for prefix in used:
-            yield f"  {_yaml(prefix)}: {_yaml(_curies.uri(header, prefix))}"
-    objects = [prefix for prefix in used if prefix != header.source_vocabulary and prefix in header.sources]
-    slots = {
-        "mapping_set_id": header.set_id,
-        "mapping_set_version": header.version,
-        "license": header.licence,
-        "subject_type": said.get("subject_type", ""),
-        "subject_source_version": header.source_version,
-        "object_source": said.get("object_source", ""),
-        "object_source_version": "; ".join(f"{prefix} {header.sources[prefix]}" for prefix in objects),
-        "mapping_tool": header.tool,
-        "mapping_tool_version": header.tool_version,
-        "mapping_date": header.date,
-        "similarity_measure": said.get("similarity_measure", ""),
-    }
-    for name, value in slots.items():
-        if value:
-            yield f"{name}: {value if name == 'mapping_date' else _yaml(value)}"
-
-
-def _yaml(text: str) -> str:
-    """Return a string as a YAML scalar: plain where that is a string, else in double quotes (as JSON)."""
-    plain = re.fullmatch(r"[A-Za-z][\w./#~+,;() -]*(://[\w./#~+,;()?=&%-]*)?[\w/_#=]", text)
-    words = ("null", "true", "false", "yes", "no", "on", "off")
-    return text if plain and " #" not in text and text.lower() not in words else json.dumps(text, ensure_ascii=False)
-
-
-def _cell(text: str) -> str:
-    if any(mark in text for mark in '\t\n\r"'):
-        return '"' + text.replace('"', '""') + '"'
-    return text
 
 
 def _read_metadata(path: Path) -> tuple[dict[str, str], dict[str, str], int]:

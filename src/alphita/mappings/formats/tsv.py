@@ -40,7 +40,7 @@ def is_plain(path: Path) -> bool:
     """Tell whether a file is a plain table, and no SSSOM, which may be called .tsv too; where there is none, it is."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
-            first = file.readline()
+            first = file.readline(textio.MAX_LINE_CHARACTERS)
     except OSError:
         return True
     return not (first.lstrip("\ufeff").startswith("#") or "subject_id" in textio.tab_cells(first.rstrip("\r\n")))

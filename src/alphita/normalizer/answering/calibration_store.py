@@ -25,10 +25,11 @@ from alphita import artefact
 from alphita.errors import InputError, UsageError
 from alphita.normalizer.abbreviations.clinic import Clinic
 from alphita.normalizer.abbreviations.expanding import Abbreviations
-from alphita.normalizer.answering.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, Features, Languages
+from alphita.normalizer.answering.features import MENTION_NAMES, NAMES, SHORT_CAPITALS, Features
 from alphita.normalizer.answering.meaning import Cosines, Definitions
 from alphita.normalizer.answering.ranker import DIGITS, Probabilities, Ranker
 from alphita.normalizer.answering.table import CandidateTable
+from alphita.normalizer.answering.term_columns import Languages
 from alphita.normalizer.confidence.calibration import COMMON, Calibrator, Isotonic, Logistic
 
 if TYPE_CHECKING:

@@ -11,24 +11,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from alphita.index import elsewhere
-from alphita.index.segment import SCOPES, STATUSES, Segment
 from alphita.normalizer.answering.candidates import EXACT, LETTERS, MAX_ENCODED_CHARACTERS, VECTORS
+from alphita.normalizer.answering.comparing import Float32, Ranked, greatest, rank_by, ratios, tops
 from alphita.normalizer.answering.doubts import Candidates, doubts_of
 from alphita.normalizer.answering.meaning import Cosines, Definitions, Meaning
 from alphita.normalizer.answering.spelling import ABBREVIATION, SHORTENED, SPELLING, UNSPECIFIED, Reading
 from alphita.normalizer.answering.table import CandidateTable
+from alphita.normalizer.answering.term_columns import languages_of, term_features
 from alphita.normalizer.answering.words import Words
 from alphita.normalizer.rules import Profiler, Profiles
-from alphita.terminology.language_ranges import primary
 
 if TYPE_CHECKING:
     from alphita.index.store import Index
 
-Float32 = NDArray[np.float32]
 Columns = dict[str, NDArray[Any]]
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -184,7 +182,7 @@ class Featurizer:
         self.meaning = Meaning(index, definitions, cosines)
         self.segment = index.segment
         self.profiler = Profiler()
-        self._terms = _term_features(index.segment)
+        self._terms = term_features(index.segment)
         self.languages = languages_of(index.segment)
         self._vocabulary = Words.vocabulary(index.strings.array)
         # What the index's own strings say, filled in as they come up.
@@ -208,7 +206,7 @@ class Featurizer:
         profiles = self.profiler.profile([query[:MAX_ENCODED_CHARACTERS] for query in queries])
         asked = Strings(queries, self._vocabulary.words(queries, context.without), profiles)
         own = context.own if context.own is not None else np.arange(len(table.offsets) - 1)
-        ranked = {"cosine": _ranked(table, table.best_cosine), "letters": _ranked(table, table.best_letters)}
+        ranked = {"cosine": rank_by(table, table.best_cosine), "letters": rank_by(table, table.best_letters)}
         columns = _of_candidates(self, asked, found, place, table, context, ranked)
         mention = _of_mentions(self, asked, own, table, columns, ranked)
         vetoed = columns["vetoes"].astype(bool)
@@ -259,8 +257,8 @@ def _of_candidates(
     columns |= kept.meaning.features(table, context.vectors, context.hidden_strings)
     for name in ("middle", "definition"):
         one = np.asarray(columns[name], np.float32)
-        columns[f"{name}_behind_best"] = _ranked(table, one).best[table.request] - one
-    edit, in_order, partial = _ratios(asked.texts, table.query, found.texts, place)
+        columns[f"{name}_behind_best"] = rank_by(table, one).best[table.request] - one
+    edit, in_order, partial = ratios(asked.texts, table.query, found.texts, place)
     columns |= {"edit_ratio": edit, "sorted_ratio": in_order, "partial_ratio": partial}
     overlap = asked.words.overlap(table.query, found.words, place)
     columns |= {
@@ -306,7 +304,7 @@ def _of_mentions(
     """Return the features `MENTION_NAMES`, (n,) each; `columns` are the candidates'."""
     n = len(own)
     cosine, letters = ranked["cosine"], ranked["letters"]
-    top = _tops(table, table.best_cosine + table.best_letters)
+    top = tops(table, table.best_cosine + table.best_letters)
     has = np.diff(table.offsets) > 0
     at_top = {name: np.zeros(n, np.float32) for name in _AT_TOP}
     if len(table.request):
@@ -330,7 +328,7 @@ def _of_mentions(
         "known_words": asked.words.known[own],
         "candidates_close": np.log1p(close),
         "expanded_mention": np.bincount(table.request, columns["expanded"], minlength=n) > 0,
-        "known_expansion": _greatest(table, np.where(columns["equal"], columns["expansion_share"], 0.0)),
+        "known_expansion": greatest(table, np.where(columns["equal"], columns["expansion_share"], 0.0)),
         "named_elsewhere": elsewhere.hits(said, kept.segment.elsewhere),
         "words_elsewhere": elsewhere.shares(said, kept.segment.elsewhere),
     }
@@ -341,63 +339,6 @@ def _denies(kept: Featurizer, asked: Strings, own: NDArray[np.int64]) -> NDArray
     bit = np.uint16(1 << kept.profiler.rules.index("negation"))
     denies: NDArray[np.bool_] = (asked.profiles.speaks[own] & bit) > 0
     return denies
-
-
-class Ranked(NamedTuple):
-    """How many candidates of its request are above each, (c,), and the greatest and second value of each request."""
-
-    rank: NDArray[np.int64]
-    best: Float32
-    second: Float32
-
-
-def _ranked(table: CandidateTable, values: Float32) -> Ranked:
-    n = len(table.offsets) - 1
-    order = np.lexsort((-values, table.request))
-    request, in_order = table.request[order], values[order]
-    place = np.arange(len(order)) - table.offsets[request]
-    best, second = np.zeros(n, np.float32), np.zeros(n, np.float32)
-    best[request[place == 0]] = in_order[place == 0]
-    second[request[place == 1]] = in_order[place == 1]
-    # Equal ones have one rank: which row stands first is chance.
-    new = (place == 0) | (np.diff(in_order, prepend=np.float32(np.nan)) != 0)
-    rank = np.empty(len(values), np.int64)
-    rank[order] = place[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
-    return Ranked(rank, best, second)
-
-
-def _greatest(table: CandidateTable, values: NDArray[Any]) -> Float32:
-    """Return the greatest of each request's values, which are 0 or more; 0 for one without candidates."""
-    found = np.zeros(len(table.offsets) - 1, np.float32)
-    np.maximum.at(found, table.request, values)
-    return found
-
-
-def _tops(table: CandidateTable, values: Float32) -> NDArray[np.int64]:
-    """Return the row of each request's greatest value; 0 for one without candidates."""
-    top = np.zeros(len(table.offsets) - 1, np.int64)
-    order = np.lexsort((values, table.request))
-    top[table.request[order]] = order
-    return top
-
-
-def _ratios(
-    left: Sequence[str], left_rows: NDArray[np.int64], right: Sequence[str], right_rows: NDArray[np.int64]
-) -> tuple[Float32, Float32, Float32]:
-    """Return the Indel ratio of the strings, of their sorted words, and of the shorter in the longer; 0 to 1."""
-    from rapidfuzz import fuzz, process
-
-    def compared(scorer: Any, one: Sequence[str], other: Sequence[str]) -> Float32:  # noqa: ANN401
-        first, second = np.array(one, object)[left_rows], np.array(other, object)[right_rows]
-        found: Float32 = process.cpdist(first, second, scorer=scorer, dtype=np.float32, workers=1)
-        return found / np.float32(100)
-
-    in_order = [[" ".join(sorted(text.split())) for text in texts] for texts in (left, right)]
-    return (
-        compared(fuzz.ratio, left, right),
-        compared(fuzz.ratio, *in_order),
-        compared(fuzz.partial_ratio, left, right),
-    )
 
 
 def _of_readings(table: CandidateTable, readings: Mapping[tuple[int, int], Reading]) -> dict[str, Float32]:
@@ -411,65 +352,3 @@ def _of_readings(table: CandidateTable, readings: Mapping[tuple[int, int], Readi
         found["expansion_decided"][row] = reading.decided
         found["expansion_share"][row] = reading.share if reading.source == ABBREVIATION else 0.0
     return found
-
-
-def _term_features(segment: Segment) -> dict[str, NDArray[np.bool_]]:
-    """Return what a term's own columns say, (n_terms,) each."""
-    terms = segment.terms
-    n = len(terms)
-
-    def text(name: str) -> pa.ChunkedArray | None:
-        return terms.column(name).cast(pa.string()) if name in terms.column_names else None
-
-    def equals(column: pa.ChunkedArray | None, value: str) -> NDArray[np.bool_]:
-        if column is None:
-            return np.zeros(n, bool)
-        return np.asarray(pc.fill_null(pc.equal(column, value), False).to_numpy(zero_copy_only=False), bool)
-
-    scope, kind, status = text("scope"), text("type"), text("status")
-    return {
-        "preferred": np.asarray(terms.column("preferred").to_numpy(zero_copy_only=False), bool),
-        **{f"scope_{name}": equals(scope, name) for name in SCOPES[1:]},
-        "abbreviation_term": equals(kind, "abbreviation"),
-        "layperson_term": equals(kind, "layperson"),
-        "not_official": ~equals(status, STATUSES[0]) if status is not None else np.zeros(n, bool),
-        "retired_term": _given(text("retired_concept"), n),
-        "borrowed_term": segment.borrowed,
-    }
-
-
-def _given(column: pa.ChunkedArray | None, n: int) -> NDArray[np.bool_]:
-    if column is None:
-        return np.zeros(n, bool)
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), bool)
-
-
-class Languages(NamedTuple):
-    """The languages of an index's terms.
-
-    Attributes:
-        names: primary language subtags.
-        of_term: (n_terms,) int16, a place in `names`; -1 where a term has none.
-    """
-
-    names: dict[str, int]
-    of_term: NDArray[np.int16]
-
-    def given(self, languages: Sequence[str | None]) -> NDArray[np.int64]:
-        """Return the place of each language, -1 for None; one that no term has gets a place of its own."""
-        other = len(self.names)
-        return np.array([-1 if not name else self.names.get(primary(name), other) for name in languages], np.int64)
-
-
-def languages_of(segment: Segment) -> Languages:
-    """Return the languages of a segment's terms."""
-    if "language" not in segment.terms.column_names:
-        return Languages({}, np.full(len(segment.terms), -1, np.int16))
-    column = segment.terms.column("language").cast(pa.string()).combine_chunks().dictionary_encode()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    names: dict[str, int] = {}
-    of_value = [names.setdefault(primary(value or ""), len(names)) for value in column.dictionary.to_pylist()]
-    codes = pc.fill_null(column.indices, -1).to_numpy(zero_copy_only=False)
-    lookup = np.array([*of_value, -1], np.int16)
-    return Languages(names, lookup[codes])

@@ -19,13 +19,13 @@ from alphita.normalizer.abbreviations.clinic import Clinic
 from alphita.normalizer.abbreviations.expanding import Abbreviations
 from alphita.normalizer.answering.calibration_store import FOLDER, Assurance, Calibration, RankedAnswers, ordered
 from alphita.normalizer.answering.candidates import DEPTH, EXACT
-from alphita.normalizer.answering.features import languages_of
 from alphita.normalizer.answering.filters import Filters, Restricted, allowed_concepts
 from alphita.normalizer.answering.pipeline import Pipeline, Questions, Scored
 from alphita.normalizer.answering.records import DEFAULT_FLOOR, Result
 from alphita.normalizer.answering.results import Maker
 from alphita.normalizer.answering.said import SAYS_NOTHING, identifier_of
 from alphita.normalizer.answering.table import MOST_CONCEPTS
+from alphita.normalizer.answering.term_columns import languages_of
 
 RANKINGS = "alphita.normalizer.answering.rankings"
 AUTO = "auto"

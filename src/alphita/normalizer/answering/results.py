@@ -13,41 +13,22 @@ from numpy.typing import NDArray
 from alphita.index.store import Index
 from alphita.mappings.record import Decision, Method
 from alphita.normalizer.answering.calibration_store import RankedAnswers
-from alphita.normalizer.answering.candidates import BORROWED, EXACT, LETTERS, MAX_ENCODED_CHARACTERS, ROUTES, VECTORS
-from alphita.normalizer.answering.explanation import Explanation, RunnerUp, behind
-from alphita.normalizer.answering.features import MENTION_NAMES, NAMES
-from alphita.normalizer.answering.laboratory import ORIGIN as LABORATORY
+from alphita.normalizer.answering.candidates import BORROWED, EXACT, MAX_ENCODED_CHARACTERS, ROUTES
+from alphita.normalizer.answering.explaining import RUNNERS_UP, Explainer, reading_of
+from alphita.normalizer.answering.explanation import Explanation
+from alphita.normalizer.answering.features import NAMES
 from alphita.normalizer.answering.pipeline import Questions, Scored
 from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.records import ABBREVIATION, DECIMALS, NEAREST, NIL, Candidate, Result
 from alphita.normalizer.answering.records import EXACT as EXACT_METHOD
 from alphita.normalizer.answering.relation import relations
-from alphita.normalizer.answering.said import SAYS_NOTHING, SHARED_CODE, doubt_of
+from alphita.normalizer.answering.said import SHARED_CODE, doubt_of
 from alphita.normalizer.answering.spelling import ABBREVIATION as EXPANDED
 from alphita.normalizer.answering.spelling import Reading
-from alphita.normalizer.answering.table import CandidateTable
 from alphita.normalizer.answering.targets import Targets
 from alphita.normalizer.rules import explain as explain_pair
 
-CONTRADICTIONS, ELSEWHERE = NAMES.index("contradictions"), MENTION_NAMES.index("named_elsewhere")
-# Runners-up that an explanation tells of.
-RUNNERS_UP = 2
-TERM_KINDS = {
-    "exact": "exact synonym",
-    "broad": "broad synonym",
-    "narrow": "narrow synonym",
-    "related": "related synonym",
-}
-
-
-# Whence an abbreviation is known, in words.
-ORIGINS = {
-    "terminology": "from the terminology",
-    "input": "defined in the input",
-    "list": "from your list",
-    "clinic": "from the clinic's short forms",
-    LABORATORY: "as laboratories say it",
-}
+CONTRADICTIONS = NAMES.index("contradictions")
 
 
 class _Shown(NamedTuple):
@@ -71,6 +52,7 @@ class Maker:
         """Show concepts by their codes in the code system `target`, if one is given; `ranker` scored them, if any."""
         self.index, self.ranker = index, ranker
         self.targets = Targets(index.segment, target) if target is not None else None
+        self._explainer = Explainer(index, ranker)
 
     def named(self, mention: str, result: Result) -> Result:
         """Return the result of a question for one of its mentions; of what is only possible none is accepted."""
@@ -173,35 +155,17 @@ class Maker:
         starts = np.searchsorted(table.request[rows], np.arange(len(asked.requests) + 1)).tolist()
         made = []
         for number in range(len(asked.requests)):
-            some = candidates[starts[number] : starts[number + 1]]
-            top = int(rows[starts[number]]) if some else -1
-            confidence = _probability(answers.confidence[number])
+            some, of = candidates[starts[number] : starts[number + 1]], rows[starts[number] : starts[number + 1]]
+            why = self._explainer(asked, scored, answers, of, some, bool(nil[number])) if explain else None
             mention = asked.queries[asked.requests[number][0]]
-            why = None
-            if explain:
-                of = rows[starts[number] : starts[number + 1]]
-                why = self._explain(asked, scored, answers, of, some, bool(nil[number]))
-            if not some:
-                decision = "nil" if confidence is not None else None
-                made.append(Result(mention, None, None, None, None, None, NIL, (), decision, why))  # type: ignore[arg-type]
+            confidence = _probability(answers.confidence[number])
+            if not some or nil[number]:
+                decision: Decision | None = "nil" if confidence is not None else None
+                term, near = (some[0].matched_term, some[0].similarity) if some else (None, None)
+                sure = _nil_confidence(answers, number) if some else None
+                made.append(Result(mention, None, None, term, near, sure, NIL, tuple(some[:top_k]), decision, why))
                 continue
-            best, shown = some[0], tuple(some[:top_k])
-            if nil[number]:
-                made.append(
-                    Result(
-                        mention,
-                        None,
-                        None,
-                        best.matched_term,
-                        best.similarity,
-                        _nil_confidence(answers, number),
-                        NIL,
-                        shown,
-                        "nil" if confidence is not None else None,
-                        why,
-                    )
-                )
-                continue
+            best, top = some[0], int(of[0])
             decision = None
             if confidence is not None:
                 vetoed = scored.features is not None and bool(scored.features.vetoed[top])
@@ -217,8 +181,8 @@ class Maker:
                     best.similarity,
                     confidence,
                     _method(asked, scored, top, BORROWED in best.routes),
-                    shown,
-                    decision,  # type: ignore[arg-type]
+                    tuple(some[:top_k]),
+                    decision,
                     why,
                 )
             )
@@ -246,7 +210,7 @@ class Maker:
         homonyms = self._homonyms(table.string[rows], table.concept[rows], table.homonyms[rows])
         found = []
         for place, row in enumerate(rows.tolist()):
-            reading = _reading(asked, int(table.request[row]), int(table.expansion[row]))
+            reading = reading_of(asked, int(table.request[row]), int(table.expansion[row]))
             found.append(
                 Candidate(
                     shown.ids[place],
@@ -316,86 +280,6 @@ class Maker:
             for one in explain_pair(scored.queries[int(scored.table.query[row])][:MAX_ENCODED_CHARACTERS], term)
         )
 
-    def _explain(
-        self,
-        asked: Questions,
-        scored: Scored,
-        answers: RankedAnswers,
-        rows: NDArray[np.int64],
-        candidates: list[Candidate],
-        nil: bool,
-    ) -> Explanation:
-        if not candidates:
-            return Explanation("NIL: no string of the index comes near")
-        table, features = scored.table, scored.features
-        best, top = candidates[0], int(rows[0])
-        request = int(table.request[top])
-        lacks: list[dict[str, float]] = [{}] * (len(rows) - 1)
-        gave: dict[str, float] = {}
-        calibration = answers.nil[request] == answers.nil[request]
-        if features is not None and calibration and self.ranker is not None:
-            lacks = behind(self.ranker, features.candidates[top], features.candidates[rows[1:]])
-            middling = self.ranker.candidates[0].mean.astype(np.float32)
-            gave = behind(self.ranker, features.candidates[top], middling[None])[0]
-        others = tuple(
-            RunnerUp(one.concept_id, one.concept_name, one.matched_term, lack, one.contradictions)
-            for one, lack in zip(candidates[1:], lacks, strict=True)
-        )
-        equal = bool(table.routes[top] & EXACT)
-        answer = _nil_reason(scored, request) if nil else "equal to" if equal else "nearest to"
-        concept = self.index.concept(int(table.concept[top]))
-        maps = self._is_live(best.retired_concept)
-        similarities = (("cosine", VECTORS, table.cosine), ("letters", LETTERS, table.letters))
-        expansion = None if best.expansion is None else f"read as {best.expansion!r} ({_of(asked, table, top, best)})"
-        return Explanation(
-            answer,
-            best.matched_term,
-            self._kind(best, int(table.term[top])),
-            best.routes,
-            {name: round(float(values[top]), 3) for name, route, values in similarities if scored.routes & route},
-            concept.definition,
-            concept.parents,
-            concept.semantic_types,
-            expansion,
-            best.contradictions,
-            None if maps else best.retired_concept,
-            others,
-            round(float(answers.nil[request]), 4) if calibration else None,
-            gave,
-            best.retired_concept if maps else None,
-        )
-
-    def _kind(self, best: Candidate, term: int) -> str | None:
-        """Return what a candidate's term is to its concept."""
-        terms = self.index.segment.terms
-        if BORROWED in best.routes:
-            return f"{best.source}'s name for {terms.column('borrowed_as')[term].as_py()}"
-        return "preferred name" if terms.column("preferred")[term].as_py() else TERM_KINDS.get(best.scope or "")
-
-    def _is_live(self, identifier: str | None) -> bool:
-        """Tell whether a concept is indexed under its own id; that of a retired one leads to another."""
-        row = -1 if identifier is None else int(self.index.concept_rows([identifier])[0])
-        return row >= 0 and self.index.segment.concepts.column("id")[row].as_py() == identifier
-
-
-def _nil_reason(scored: Scored, request: int) -> str:
-    if scored.features is not None and scored.features.doubts[request] in SAYS_NOTHING:
-        return f"NIL: {scored.features.doubts[request]}; the nearest is"
-    if scored.features is not None and scored.features.mentions[request, ELSEWHERE]:
-        return "NIL: a name that other vocabularies have, and nothing here is called so; the nearest is"
-    return "NIL: too far away or too doubtful; the nearest is"
-
-
-def _reading(asked: Questions, request: int, number: int) -> Reading | None:
-    return asked.readings[request][number - 1] if number else None
-
-
-def _of(asked: Questions, table: CandidateTable, top: int, best: Candidate) -> str:
-    """Return how a mention came to be read otherwise, and whence that is known."""
-    reading = _reading(asked, int(table.request[top]), int(table.expansion[top]))
-    origin = ORIGINS.get(reading.origin, reading.origin) if reading is not None else ""
-    return f"{best.routes[-1]}, {origin}" if origin else best.routes[-1]
-
 
 def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ...]:
     found = (*(name for bit, name in ROUTES.items() if bits & bit), *((BORROWED,) if borrowed else ()))
@@ -403,7 +287,7 @@ def _routes(bits: int, reading: Reading | None, borrowed: bool) -> tuple[str, ..
 
 
 def _method(asked: Questions, scored: Scored, top: int, borrowed: bool) -> Method:
-    reading = _reading(asked, int(scored.table.request[top]), int(scored.table.expansion[top]))
+    reading = reading_of(asked, int(scored.table.request[top]), int(scored.table.expansion[top]))
     if reading is not None:
         return ABBREVIATION if reading.source == EXPANDED else NEAREST
     equal = bool(scored.table.routes[top] & EXACT)

@@ -25,12 +25,12 @@ from alphita.index.store import Index
 from alphita.normalizer.abbreviations.expanding import Abbreviations
 from alphita.normalizer.answering.calibration_store import FOLDER, Calibration, RankedAnswers, evidence_of, ordered
 from alphita.normalizer.answering.candidates import DEPTH, EXACT, LETTERS
-from alphita.normalizer.answering.features import Languages, languages_of
 from alphita.normalizer.answering.meaning import encode_definitions
 from alphita.normalizer.answering.normalizer import RANKINGS, STRINGS_PER_CONCEPT
 from alphita.normalizer.answering.pipeline import Pipeline
 from alphita.normalizer.answering.ranker import Ranker
 from alphita.normalizer.answering.table import CandidateTable
+from alphita.normalizer.answering.term_columns import Languages, languages_of
 from alphita.normalizer.calibrating import examples, ranker_training
 from alphita.normalizer.calibrating.examples import FOREIGN, ITSELF, LABELLED, NOISE, REMOVED, SYNONYM, Examples
 from alphita.normalizer.calibrating.held_out import divide, held_out, in_mixture, labelled

@@ -23,42 +23,29 @@ import json
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from alphita import progress
-from alphita.errors import AlphitaError, InputError, Rejects, UsageError
-from alphita.mappings.formats import Header, Problem, lost_anew
-from alphita.mappings.record import COLUMNS, Mapping
+from alphita.errors import AlphitaError, InputError, UsageError
+from alphita.mappings.formats import Header
+from alphita.mappings.record import Mapping
 from alphita.normalizer.answering.normalizer import Normalizer
 from alphita.normalizer.answering.several import names_in
-from alphita.normalizer.calibrating.audit import ACCEPT, draw, write_audit
+from alphita.normalizer.calibrating.audit import draw, write_audit
 from alphita.normalizer.reading.rows import MentionRow
-from alphita.normalizer.writing.answers import DECISION, METHOD, Answer, AnswerStore, Question, lines_of, question
-from alphita.normalizer.writing.job import (
-    ACCEPTED,
-    FOR_REVIEW,
-    REJECTED,
-    UNWRITTEN,
-    Job,
-    Summary,
-    check,
-    check_concepts,
-    format_of,
-    header_of,
-    identity,
-    rows_of,
-)
+from alphita.normalizer.writing.answers import Answer, AnswerStore, Question, question
+from alphita.normalizer.writing.job import Job, check, check_concepts, format_of, header_of, identity
 from alphita.normalizer.writing.journal import Chunk, Journal
+from alphita.normalizer.writing.lines import accepted, as_json, lines_and_counts, losses_of, problem_of, reject_lines
 from alphita.normalizer.writing.parts import Parts, beside
 from alphita.normalizer.writing.remembering import answer_all
+from alphita.normalizer.writing.summary import ACCEPTED, REJECTED, UNWRITTEN, Summary, rows_of
 
 # A chunk ends early when its texts are this long together, so that cells of megabytes do not fill the memory, or when
 # it has this many new questions, which are some ten seconds of work.
@@ -68,9 +55,6 @@ PROGRESS_ROWS = 10_000
 # A text without one of them defines no abbreviation.
 CLOSING_BRACKETS = ")]）"
 PART, REJECTS, ANSWERS, AUDIT, HELD = ".part", ".rejects.part", ".answers.part", ".audit.part", ".held.part"
-DECISIONS = {"accept": ACCEPTED, "review": FOR_REVIEW}
-
-_record = attrgetter(*COLUMNS)
 
 
 class Rows(NamedTuple):
@@ -212,18 +196,18 @@ def _write(
         kept: what is appended to the file of answers.
         defined: see `_digest`.
     """
-    made, counts = _lines(rows, found)
+    made, counts = lines_and_counts(rows, found)
     held = _held(journal, parts)
     closed, still_held = writer.closed(header, [*held, *made])
     parts.append(PART, writer.encode(header, closed))
     parts.append(ANSWERS, kept)
-    parts.append(HELD, _as_json(still_held))
-    unwritten, lost = _losses(writer, header, held, made)
+    parts.append(HELD, as_json(still_held))
+    unwritten, lost = losses_of(writer, header, held, made)
     counts[UNWRITTEN] = len(unwritten)
     aside = beside(Path(job.out), ".rejects.chunk")
-    parts.append(REJECTS, _reject_lines(rows, unwritten, job, aside, parts.length(REJECTS) == 0))
+    parts.append(REJECTS, reject_lines(rows, unwritten, job, aside, parts.length(REJECTS) == 0))
     if job.audit:
-        parts.append(AUDIT, _accepted(made))
+        parts.append(AUDIT, accepted(made))
     journal.add(Chunk(_digest(rows, defined), parts.sync(), counts, lost))
 
 
@@ -272,24 +256,6 @@ def _answer(normalizer: Normalizer, job: Job, new: dict[Question, MentionRow]) -
     return dict(zip(new, found, strict=True))
 
 
-def _lines(rows: Sequence[MentionRow], found: Sequence[Answer | None]) -> tuple[list[Mapping], dict[str, int]]:
-    """Return the lines of some rows, and how many rows had which outcome."""
-    made: list[Mapping] = []
-    tally: Counter[tuple[str, str | None]] = Counter()
-    for row, answered in zip(rows, found, strict=True):
-        if answered is None:
-            tally[REJECTED, None] += 1
-            continue
-        made.extend(lines_of(row, answered))
-        tally[answered[0][METHOD], answered[0][DECISION]] += 1
-    counts: Counter[str] = Counter()
-    for (method, decision), number in tally.items():
-        counts[method] += number
-        if decision in DECISIONS:
-            counts[DECISIONS[decision]] += number
-    return made, dict(counts)
-
-
 def _chunks(rows: Iterator[MentionRow], most_rows: int, answers: AnswerStore) -> Iterator[Rows]:
     """Cut the rows into chunks; the cuts depend on the rows alone, if each chunk is answered before the next is cut."""
     chunk = Rows([], [], {})
@@ -331,50 +297,6 @@ def _with_progress(normalizer: Normalizer, job: Job, answers: AnswerStore) -> It
         for chunk in chunks:
             yield chunk
             bar.advance(len(chunk.rows))
-
-
-def _accepted(made: Sequence[Mapping]) -> bytes:
-    """Return the accepted rows among some lines, as JSON."""
-    return _as_json(line for line in made if line.rank == 1 and line.decision == ACCEPT)
-
-
-def _as_json(lines: Iterable[Mapping]) -> bytes:
-    return "".join(json.dumps(_record(line)) + "\n" for line in lines).encode()
-
-
-def _losses(
-    writer: ModuleType, header: Header, held: Sequence[Mapping], made: Sequence[Mapping]
-) -> tuple[dict[int, Problem], dict[str, int]]:
-    """Return why which rows cannot be written, and what else the format does not hold of lines after those held."""
-    if not writer.LOSSES:
-        return {}, {}
-    unwritten: dict[int, Problem] = {}
-    for line in made:
-        if line.rank == 1 and (problem := writer.unfit(header, line)) is not None:
-            unwritten[line.row] = problem
-    return unwritten, lost_anew(writer, header, held, made)
-
-
-def _reject_lines(
-    rows: Sequence[MentionRow], unwritten: dict[int, Problem], job: Job, aside: Path, with_header: bool
-) -> bytes:
-    """Return the rejects among some rows as CSV, in order: those that were not read, and those not written."""
-    bad = [row for row in rows if row.problem is not None or row.number in unwritten]
-    if not bad:
-        return b""
-    try:
-        with Rejects(aside, private=job.private) as rejects:
-            for row in bad:
-                why = unwritten.get(row.number) or _problem(row)
-                rejects.add(why.problem, file=job.table.name, line=row.line, field=why.field, value=why.value)
-        content = aside.read_bytes()
-    finally:
-        aside.unlink(missing_ok=True)
-    return content if with_header else content.partition(b"\n")[2]
-
-
-def _problem(row: MentionRow) -> Problem:
-    return Problem(row.problem or "", row.field or "", row.value)
 
 
 def _finish(job: Job, writer: ModuleType, header: Header, journal: Journal) -> tuple[Path | None, Path | None]:
@@ -433,16 +355,16 @@ def _to_stdout(normalizer: Normalizer, job: Job, writer: ModuleType, header: Hea
     for chunk in _with_progress(normalizer, job, answers):
         fresh = _answer(normalizer, job, chunk.new)
         found = [None if asked is None else fresh.get(asked) or answers[asked] for asked in chunk.asked]
-        made, counts = _lines(chunk.rows, found)
+        made, counts = lines_and_counts(chunk.rows, found)
         answers.add(fresh.items())
-        unwritten, lost = _losses(writer, header, held, made)
+        unwritten, lost = losses_of(writer, header, held, made)
         closed, held = writer.closed(header, [*held, *made])
         file.write(writer.encode(header, closed))
         file.flush()
         # There is no file of rejects, so that each must be told here.
         for row in chunk.rows:
             if row.problem is not None or row.number in unwritten:
-                what, why = "rejected", _problem(row)
+                what, why = "rejected", problem_of(row)
                 if row.number in unwritten:
                     what, why = "not written", unwritten[row.number]
                 value = None if job.private else why.value

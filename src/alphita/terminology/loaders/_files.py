@@ -22,6 +22,7 @@ from alphita.errors import InputError, Rejects, UsageError
 
 GZIP, ZIP = "gzip", "zip"
 GZIP_MAGIC = b"\x1f\x8b"
+MAX_WHOLE_BYTES = 2**30
 ZIP_MAGIC = b"PK\x03\x04"
 # As UMLS calls its archives, too.
 ZIP_SUFFIXES = (".zip", ".nlm")
@@ -51,6 +52,18 @@ def read_block(file: IO[bytes], path: Path | str, size: int) -> bytes:
     """
     with reading(path):
         return file.read(size)
+
+
+def read_whole(file: IO[bytes], place: str) -> bytes:
+    """Return all bytes of a file, which must not be too many: what is packed may unpack to anything.
+
+    Raises:
+        InputError: there are more than `MAX_WHOLE_BYTES`.
+    """
+    content = file.read(MAX_WHOLE_BYTES + 1)
+    if len(content) > MAX_WHOLE_BYTES:
+        raise InputError(f"more than {MAX_WHOLE_BYTES >> 30} GB, and it is read whole", file=place)
+    return content
 
 
 @contextmanager

@@ -149,7 +149,9 @@ class _Parquet:
         self.member, self.fractions = member, fractions
         try:
             with member.open() as file:
-                self.scanned = pl.scan_parquet(io.BytesIO(file.read()) if member.inside else member.path)
+                self.scanned = pl.scan_parquet(
+                    io.BytesIO(_files.read_whole(file, member.place)) if member.inside else member.path
+                )
             self.names = self.scanned.collect_schema().names()
         except (pl.exceptions.PolarsError, OSError) as error:
             raise self._unreadable(error) from None

@@ -344,7 +344,7 @@ _PROPERTIES = {
 
 def _json(member: Member) -> Any:  # noqa: ANN401 - JSON
     with member.open() as file:
-        content = file.read()
+        content = _files.read_whole(file, member.place)
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:

@@ -1,0 +1,254 @@
+"""Archives that are made to do harm: names that lead outside, links, and bombs.
+
+Nothing is unpacked on disk, so that no name leads anywhere; what grows beyond all measure is refused, or read piece by
+piece: no reader takes 2 GB.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import stat
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from alphita import textio, workbooks
+from alphita.errors import AlphitaError, InputError, Rejects
+from alphita.normalizer.reading.files import MentionFile
+from alphita.terminology.loaders import _files, obographs, table
+from tests.books import book
+
+MOST_BYTES = 2 * 2**30
+# A bomb, unpacked: more than any reader may take.
+BOMB = 3 * 2**30
+BLOCK = 2**24
+
+READ_MENTIONS = """
+from alphita.normalizer.reading.files import MentionFile
+for row in MentionFile(sys.argv[1], column=sys.argv[2] or None).rows():
+    pass
+"""
+READ_TERMS = """
+from pathlib import Path
+from alphita.errors import Rejects
+from alphita.terminology.loaders import {loader}
+{loader}.load([Path(sys.argv[1])], {loader}.Options(), Rejects())
+"""
+READ_MAPPINGS = """
+from pathlib import Path
+from alphita.errors import Rejects
+from alphita.mappings.formats import Header, {format}
+for row in {format}.read(Path(sys.argv[1]), Header(), Rejects()):
+    pass
+"""
+READ_SSSOM = """
+from pathlib import Path
+from alphita.errors import Rejects
+from alphita.terminology import sssom
+sssom.read(Path(sys.argv[1]), Rejects())
+"""
+PROGRAM = """
+import resource, sys
+# So that this machine does not suffer from what is not refused.
+resource.setrlimit(resource.RLIMIT_AS, (8 * 2**30, 8 * 2**30))
+from alphita.errors import AlphitaError
+try:
+{body}
+except AlphitaError as error:
+    print("error:", str(error)[:300])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+"""
+
+
+def zipped(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name", ["../../out.csv", "/tmp/alphita-out.csv", "a/../../out.csv", "C:\\out.csv", "..\\out.csv"]
+)
+def test_names_that_lead_outside_lead_nowhere(tmp_path: Path, name: str) -> None:
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    archive = zipped(below / "x.zip", **{name: b"id,term\nX:1,Fever\n"})
+    tables = table.load([archive], table.Options(), Rejects(strict=True))
+    assert tables.terms["string"].to_list() == ["Fever"]
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x.zip"]
+    assert not Path("/tmp/alphita-out.csv").exists()
+
+
+def test_a_link_in_an_archive_is_the_text_that_it_holds(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("id,term\nX:1,Secret\n")
+    link = zipfile.ZipInfo("terms.csv")
+    link.create_system, link.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr(link, str(secret))
+    with pytest.raises(AlphitaError, match=r"x\.zip"):
+        table.load([tmp_path / "x.zip"], table.Options(), Rejects(strict=True))
+
+
+def test_a_workbook_with_names_that_lead_outside_is_read_or_refused(tmp_path: Path) -> None:
+    book(tmp_path / "good.xlsx", A=[["mention"], ["fever"]])
+    with zipfile.ZipFile(tmp_path / "good.xlsx") as good, zipfile.ZipFile(tmp_path / "bad.xlsx", "w") as bad:
+        for entry in good.infolist():
+            bad.writestr(entry, good.read(entry).replace(b"worksheets/sheet1.xml", b"../../../etc/passwd"))
+        bad.writestr("../outside.xml", "<a/>")
+    try:
+        rows = [row.mention for row in MentionFile(tmp_path / "bad.xlsx").rows()]
+    except AlphitaError:
+        rows = []
+    assert rows in ([], ["fever"])
+    assert not (tmp_path.parent / "outside.xml").exists()
+
+
+def bomb_of(kind: str, path: Path, begin: bytes, block: bytes) -> None:
+    """Write a file of some kilobytes that unpacks to `begin` and `BOMB` bytes of `block`."""
+
+    def pour(file: object) -> None:
+        file.write(begin)  # type: ignore[attr-defined]
+        for _ in range(BOMB // BLOCK):
+            file.write(block)  # type: ignore[attr-defined]
+
+    block = block * (BLOCK // len(block))
+    if kind == "gz":
+        with gzip.open(path, "wb", compresslevel=1) as packed:
+            pour(packed)
+    else:
+        with (
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+            archive.open(kind, "w", force_zip64=True) as member,
+        ):
+            pour(member)
+
+
+def peak(program: str, *words: str | Path) -> tuple[int, str]:
+    """Run a program; return the most memory that it took, and what it printed."""
+    body = "\n".join(f"    {line}" for line in program.strip().splitlines())
+    command = [sys.executable, "-c", PROGRAM.format(body=body), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2_000:] or done.returncode
+    return int(done.stdout.split()[-1]), done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [b"\0", b"a", b'"\n'], ids=["nul", "line", "quote"])
+@pytest.mark.parametrize(
+    ("name", "program", "begin"),
+    [
+        ("x.csv.gz", READ_MENTIONS, b"mention,x\n"),
+        ("x.jsonl.gz", READ_MENTIONS, b'{"mention": "'),
+        ("x.tsv.gz", READ_TERMS.format(loader="table"), b"id\tterm\nX:1\tFever\n"),
+        ("x.obo.gz", READ_TERMS.format(loader="obo"), b'format-version: 1.2\n\n[Term]\nid: X:1\nname: Fever\ndef: "'),
+        ("x.json.gz", READ_TERMS.format(loader="obographs"), b'{"graphs": [{"nodes": ["'),
+        ("x.sssom.tsv.gz", READ_SSSOM, b"subject_id\tpredicate_id\tobject_id\nA:1\tskos:exactMatch\tB:1\n"),
+    ],
+    ids=["csv", "jsonl", "table", "obo", "obographs", "sssom"],
+)
+def test_a_gzip_bomb(tmp_path: Path, name: str, program: str, begin: bytes, block: bytes) -> None:
+    bomb_of("gz", tmp_path / name, begin, block)
+    most, said = peak(program, tmp_path / name, "mention" if program is READ_MENTIONS else "")
+    assert most < MOST_BYTES, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", [b"\0", b'"\n'], ids=["nul", "quote"])
+def test_a_zip_bomb(tmp_path: Path, block: bytes) -> None:
+    bomb_of("terms.csv", tmp_path / "x.zip", b"id,term\n", block)
+    most, said = peak(READ_TERMS.format(loader="table"), tmp_path / "x.zip")
+    assert most < MOST_BYTES, said
+
+
+@pytest.mark.slow
+def test_a_workbook_bomb(tmp_path: Path) -> None:
+    book(tmp_path / "good.xlsx", A=[["mention"], ["fever"]])
+    bomb_of("xl/worksheets/sheet1.xml", tmp_path / "bomb.zip", b"<worksheet><sheetData>", b"<row><c><v>1</v></c></row>")
+    with (
+        zipfile.ZipFile(tmp_path / "good.xlsx") as good,
+        zipfile.ZipFile(tmp_path / "bomb.zip", "a", zipfile.ZIP_DEFLATED) as bomb,
+    ):
+        for entry in good.infolist():
+            if entry.filename != "xl/worksheets/sheet1.xml":
+                bomb.writestr(entry, good.read(entry))
+    (tmp_path / "bomb.zip").rename(tmp_path / "bomb.xlsx")
+    most, said = peak(READ_MENTIONS, tmp_path / "bomb.xlsx", "mention")
+    assert most < MOST_BYTES, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["long string", "many rows"])
+def test_a_parquet_bomb(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x.parquet"
+    if kind == "long string":
+        # 8,192 rows of a dictionary's one string of 16 MB: each row is that string again.
+        column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(8_192, np.int32)), pa.array(["a" * 2**24]))
+        pq.write_table(pa.table({"mention": column}), path, compression="zstd")
+    else:
+        rows = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**8, np.int32)), pa.array(["fever"]))
+        pq.write_table(pa.table({"mention": rows}), path, row_group_size=10**8)
+    most, said = peak(READ_MENTIONS.replace("pass", "\n    if row.number > 200_000: break"), path, "mention")
+    assert most < MOST_BYTES, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format", ["csv", "jsonl", "sssom", "usagi", "fhir_r5"])
+def test_a_file_of_mappings_that_is_one_line(tmp_path: Path, format: str) -> None:
+    with open(tmp_path / "x", "wb") as file:
+        file.write(b'{"')
+        file.truncate(BOMB)
+    most, said = peak(READ_MAPPINGS.format(format=format), tmp_path / "x")
+    assert most < MOST_BYTES, said
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_read_whole_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    monkeypatch.setattr(textio, "MAX_WHOLE_BYTES", 1_000)
+    monkeypatch.setattr(_files, "MAX_WHOLE_BYTES", 1_000)
+    path = tmp_path / "x.json.gz"
+    for size, problem in ((1_000, "not JSON|no node"), (1_001, "and it is read whole")):
+        content = b"[" + b" " * (size - 2) + b"]"
+        path.write_bytes(gzip.compress(content) if packed else content)
+        if packed:
+            if size > 1_000:
+                with pytest.raises(InputError, match=problem):
+                    textio.read_text(path)
+            else:
+                assert len(textio.read_text(path)) == size
+        with pytest.raises(InputError, match=f"{problem}|graphs"):
+            obographs.load([path], obographs.Options(), Rejects())
+
+
+def test_a_workbook_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = book(tmp_path / "x.xlsx", A=[["mention"], *(["fever"] for _ in range(500))])
+    assert len(list(MentionFile(path).rows())) == 500
+    monkeypatch.setattr(workbooks, "MAX_UNPACKED_BYTES", 10_000)
+    with pytest.raises(InputError, match="a sheet unpacks to more than"):
+        list(MentionFile(path).rows())
+
+
+def test_a_line_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(textio, "MAX_LINE_CHARACTERS", 10)
+    (tmp_path / "x").write_text("a" * 10 + "\n" + "b" * 9 + "\n")
+    with pytest.raises(InputError, match="a line of more than") as caught:
+        list(textio.streamed(tmp_path / "x"))
+    assert caught.value.line == 1
+    (tmp_path / "x").write_text("a" * 9 + "\n" + "b" * 10)
+    assert [len(line) for _, line in textio.streamed(tmp_path / "x")] == [10, 10]
+
+
+def test_small_archives_of_all_kinds_are_read(tmp_path: Path) -> None:
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb") as file:
+        file.write(b"mention\nfever\n")
+    (tmp_path / "x.csv.gz").write_bytes(packed.getvalue())
+    assert [row.mention for row in MentionFile(tmp_path / "x.csv.gz").rows()] == ["fever"]
