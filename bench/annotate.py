@@ -260,7 +260,7 @@ def main() -> None:
         "mentions": {"reported": sum(map(len, gold[cut:])), "gone": corpus.gone},
         "corpus_sha256": hashlib.sha256("".join(texts).encode()).hexdigest(),
         "sources": index.manifest.get("sources"),
-        "command": sys.argv,
+        "command": [re.sub(r"[^=]*/", "", argument) for argument in sys.argv],
         "machine": machine.describe(),
     }
     options.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

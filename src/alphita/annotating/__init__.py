@@ -7,7 +7,7 @@ equivalents.py  words that stand for each other, learned from the synonyms of th
 finding.py      names in a text, in any order and inflection; a shared head belongs to each part
 windows.py      other phrases that may mean a concept, for the encoder and the ranker to judge
 overlaps.py     which of several spans stands: one rule
-context.py      negated, possible, family, historical, hypothetical: rules in context_en.tsv and its like
+context.py      negated, possible, family, historical, hypothetical: by the cues of `normalizer.cues`
 modifiers.py    side and severity
 annotator.py    all of it, in order
 formats/        what is written

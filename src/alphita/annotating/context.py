@@ -4,16 +4,8 @@ Source: H. Harkema, J. N. Dowling, T. Thornblade, W. W. Chapman: ConText: an alg
 experiencer, and temporal status from clinical reports. J Biomed Inform 42 (2009). The method is theirs: cues with a
 direction and a reach, phrases that end a reach, and phrases that look like a cue and are none. The rules are our own.
 
-Rules are data, `context_LANGUAGE.tsv`, a rule a line: phrase, category, direction, reach. Words of a phrase are written
-without accents and in lower case; the signs ? ; : ( ) - + and the full stop are words too, and a sentence always ends
-with one. At each place the longest phrase counts, and what it covers counts for nothing else.
-
-    category    one of the five; `pseudo`: no cue, though it looks like one; `end`: reaches end here, those of the
-                category that the direction column names, or all; `clause`: a sentence that begins so has its first
-                clause up to the first comma, and reaches that begin in it end there
-    direction   `ahead`, `back`, `both`; `section`: ahead, and where it begins a line before a colon, or stands alone in
-                one, up to the next blank line or heading
-    reach       words, at most; empty: to the end of the sentence
+The rules are those of `normalizer.cues`. At each place the longest phrase counts, and what it covers counts for nothing
+else.
 
 A cue that is part of the mention itself ("absence of the thumb") says nothing of it. The rules of all languages hold
 for every text; a phrase that several have ("possible") is read as the text's own language has it.
@@ -21,25 +13,17 @@ for every text; a phrase that several have ("possible") is read as the text's ow
 
 from __future__ import annotations
 
-import csv
 import functools
-import importlib.resources
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from alphita.annotating.spans import CATEGORIES, Category, Context, Place
-from alphita.annotating.tokens import Sentence, bare
-from alphita.errors import InputError
-from alphita.terminology.text import clean
+from alphita.annotating.spans import Context, Place
+from alphita.annotating.tokens import Sentence
+from alphita.normalizer import cues as table
+from alphita.normalizer.cues import CATEGORIES, CLAUSE, END, LANGUAGES, Category, Rule, Word
 
-LANGUAGES = ("en", "it", "de", "fr", "es")
-FIELDS = ("phrase", "category", "direction", "reach")
-PSEUDO, END, CLAUSE = "pseudo", "end", "clause"
-OTHERS = (PSEUDO, END, CLAUSE)
-DIRECTIONS = ("ahead", "back", "both", "section")
-_WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[-–](?![^\W\d_])|\.(?=\s|$)|,")
 _SIGNS = frozenset("?;:()-+.,")
 _HEADING = re.compile(r"[ \t]*[^\W\d_][^\n:]{0,40}:")
 _BLANK = re.compile(r"\n[ \t\r]*\n")
@@ -48,28 +32,12 @@ LOOKED_AT = 2_000
 COMMA, SEMICOLON, STOP = ",", ";", "."
 
 
-class Rule(NamedTuple):
-    """A rule; see the module."""
-
-    category: str
-    direction: str
-    reach: int | None
-
-
 class _Cue(NamedTuple):
     """A cue where it stands: its context, and the characters that it reaches, from `low` to `high`."""
 
     context: Context
     low: int
     high: int
-
-
-class _Said(NamedTuple):
-    """A word or sign of a sentence."""
-
-    start: int
-    end: int
-    word: str
 
 
 class Contexts:
@@ -112,7 +80,7 @@ class Rules:
         self._rules: dict[tuple[str, ...], dict[str, list[Rule]]] = {}
         self._longest: dict[str, int] = {}
         for language, phrase, rule in rules:
-            words = tuple(one.word for one in _words(phrase))
+            words = tuple(one.word for one in table.words(phrase))
             some = self._rules.setdefault(words, {}).setdefault(language, [])
             if rule not in some:
                 some.append(rule)
@@ -161,7 +129,7 @@ class Rules:
                     headed.append(context)
         return cues, headed
 
-    def _matches(self, said: Sequence[_Said], language: Callable[[], str]) -> Iterator[tuple[int, int, list[Rule]]]:
+    def _matches(self, said: Sequence[Word], language: Callable[[], str]) -> Iterator[tuple[int, int, list[Rule]]]:
         """Yield the phrases of a sentence from left to right, the longest at each place: first word, end, rules."""
         place = 0
         while place < len(said):
@@ -177,7 +145,7 @@ class Rules:
 
 
 def _reaches(
-    said: Sequence[_Said], place: int, end: int, rule: Rule, ends: Sequence[tuple[int, int, str]], clause: int | None
+    said: Sequence[Word], place: int, end: int, rule: Rule, ends: Sequence[tuple[int, int, str]], clause: int | None
 ) -> Iterator[tuple[int, int]]:
     """Yield what a cue reaches, as first character and the one behind the last."""
     stops = [one for one in ends if one[2] in ("", rule.category)]
@@ -197,7 +165,7 @@ def _reaches(
             yield said[first].start, said[place - 1].end
 
 
-def _within(said: Sequence[_Said], places: range, reach: int | None) -> int:
+def _within(said: Sequence[Word], places: range, reach: int | None) -> int:
     """Return where a reach of so many words ends: the place behind its last word, in the direction of `places`."""
     words = 0
     for place in places:
@@ -207,7 +175,7 @@ def _within(said: Sequence[_Said], places: range, reach: int | None) -> int:
     return places.stop
 
 
-def _clause(said: Sequence[_Said], matches: Sequence[tuple[int, int, list[Rule]]]) -> int | None:
+def _clause(said: Sequence[Word], matches: Sequence[tuple[int, int, list[Rule]]]) -> int | None:
     """Return where the first clause of a sentence ends, if it begins with a word that makes it one."""
     if matches and matches[0][0] == 0 and any(rule.category == CLAUSE for rule in matches[0][2]):
         return next((place for place, one in enumerate(said) if one.word == COMMA), None)
@@ -219,28 +187,16 @@ def _is_alone(cues: Sequence[_Cue], sentence: Sentence) -> bool:
     return any(cue.context.start <= sentence.start and cue.context.end >= sentence.end for cue in cues)
 
 
-def _said(text: str, sentence: Sentence) -> list[_Said]:
+def _said(text: str, sentence: Sentence) -> list[Word]:
     """Return words and signs of a sentence, a sign before its first word included, and a full stop at its end."""
     start, end = sentence.start, sentence.end
     while start > 0 and text[start - 1] in "?¿(+-":
         start -= 1
     while end < len(text) and text[end] in " ?(-:+)":
         end += 1
-    found = _words(text[start:end], start)
+    found = table.words(text[start:end], start)
     # The last sign of the sentence before is none of this one.
-    return found if found and found[-1].word == STOP else [*found, _Said(end, end, STOP)]
-
-
-def _words(string: str, start: int = 0) -> list[_Said]:
-    found = []
-    for one in _WORD.finditer(string):
-        word = one[0]
-        if len(word) > 1 or word.isalnum():
-            word = bare(clean(word)) or word
-        else:
-            word = "-" if word == "–" else "?" if word == "¿" else word
-        found.append(_Said(start + one.start(), start + one.end(), word))
-    return found
+    return found if found and found[-1].word == STOP else [*found, Word(end, end, STOP)]
 
 
 def load_rules(path: Path | None = None) -> Rules:
@@ -249,20 +205,7 @@ def load_rules(path: Path | None = None) -> Rules:
     Raises:
         InputError: the file cannot be read, or a row of it is wrong.
     """
-    if path is not None:
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            problem = getattr(error, "strerror", None) or "it is no UTF-8 text"
-            raise InputError(f"the rules of context cannot be read: {problem}", file=path) from None
-        return Rules(("", *rule) for rule in _parsed(text, str(path)))
-    folder = importlib.resources.files(__package__)
-    names = {language: f"context_{language}.tsv" for language in LANGUAGES}
-    return Rules(
-        (language, *rule)
-        for language, name in names.items()
-        for rule in _parsed(folder.joinpath(name).read_text(encoding="utf-8"), name)
-    )
+    return Rules(table.read(path))
 
 
 def language_of(text: str) -> str:
@@ -278,49 +221,3 @@ def _identifier() -> Any:  # noqa: ANN401 - py3langid has no types
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE)
     identifier.set_languages(list(LANGUAGES))
     return identifier
-
-
-def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:
-    """Return the rules of a table.
-
-    Raises:
-        InputError: the header, or a row, is wrong.
-    """
-    rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
-    header = next(rows, [])
-    if tuple(header) != FIELDS:
-        raise InputError(
-            "this is no table of rules of context",
-            file=file,
-            line=1,
-            value="\t".join(header),
-            remedy=f"its first line must be {', '.join(FIELDS)}, with tabs between them",
-        )
-    found = []
-    for line, row in enumerate(rows, 2):
-        if not row or row[0].startswith("#"):
-            continue
-        found.append(_rule([*row, *[""] * (len(FIELDS) - len(row))], file, line))
-    if not found:
-        raise InputError("there is no rule in this file", file=file, remedy="write a rule a line, or leave it out")
-    return found
-
-
-def _rule(row: Sequence[str], file: str, line: int) -> tuple[str, Rule]:
-    def wrong(problem: str, field: str, value: str, remedy: str) -> InputError:
-        return InputError(problem, file=file, line=line, field=field, value=value, remedy=remedy)
-
-    if len(row) > len(FIELDS):
-        raise wrong("too many cells", FIELDS[-1], row[len(FIELDS)], f"a rule has {len(FIELDS)}: {', '.join(FIELDS)}")
-    phrase, category, direction, reach = (cell.strip() for cell in row)
-    if not _words(phrase):
-        raise wrong("a rule without a phrase", "phrase", phrase, "write the words of the cue")
-    categories = [*get_args(Category), *OTHERS]
-    if category not in categories:
-        raise wrong("unknown category", "category", category, f"choose from {categories}")
-    allowed = {END: ("", *CATEGORIES), PSEUDO: ("",), CLAUSE: ("",)}.get(category, DIRECTIONS)
-    if direction not in allowed:
-        raise wrong("unknown direction", "direction", direction, f"for {category} choose from {list(allowed)}")
-    if reach and not (reach.isascii() and reach.isdecimal() and int(reach) > 0):
-        raise wrong("no number of words", "reach", reach, "write a whole number from 1, or nothing")
-    return phrase, Rule(category, direction, int(reach) if reach else None)

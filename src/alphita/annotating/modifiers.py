@@ -6,7 +6,8 @@ from bisect import bisect_left, bisect_right
 
 from alphita.annotating.function_words import CONJUNCTIONS
 from alphita.annotating.spans import Modifier
-from alphita.annotating.tokens import Sentence, bare
+from alphita.annotating.tokens import Sentence
+from alphita.normalizer.cues import bare
 
 _WORDS = {
     (

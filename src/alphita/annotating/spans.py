@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from alphita.mappings.record import Decision
+from alphita.normalizer.cues import CATEGORIES, Category
 
-Category = Literal["negated", "possible", "family", "historical", "hypothetical"]
-CATEGORIES: tuple[Category, ...] = ("negated", "possible", "family", "historical", "hypothetical")
 AFFIRMED = "affirmed"
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-import unicodedata
 from typing import NamedTuple
 
 from alphita.terminology.text import clean, plain_words
@@ -167,11 +166,3 @@ def root(form: str) -> str:
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_ROOT - 1:
             return word[: -len(ending)]
     return word
-
-
-def bare(form: str) -> str:
-    """Return a cleaned word without accents, as the rules of context write theirs."""
-    if form.isascii():
-        return form
-    apart = unicodedata.normalize("NFD", form)
-    return "".join(sign for sign in apart if not unicodedata.combining(sign)).replace("ß", "ss")

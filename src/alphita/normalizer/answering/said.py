@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from alphita.normalizer import cues
 from alphita.terminology import prefixes
 
 # Each with a label, as the contradictions of the rules have it.
@@ -29,21 +30,7 @@ _TAG = re.compile(
     r"organism|specimen|physical object|qualifier value"
     r")\)$"
 )
-# How notes begin what is only thought of, or what a relative has: in English, Italian, German, French, Spanish.
-_CUES = {
-    POSSIBLE: re.compile(
-        r"\?|(?:r/o|r\\o|rule[ds]? out|possible|possibly|probable|suspected|suspicion (?:of|for)|suspicious for|query|"
-        r"questionable|concern for|evaluate for|sospett[oaie](?: d[ia])?|da escludere|possibile|probabile|v\.? ?a\.?|"
-        r"verdacht auf|ausschluss|suspicion de|éliminer|sospecha de|posible|descartar)\b",
-        re.IGNORECASE,
-    ),
-    FAMILY: re.compile(
-        r"(?:family (?:history|hx)|fhx?|fam\.? ?hx|(?:mother|father|sister|brother|aunt|uncle|grandmother|grandfather)"
-        r"(?:'s| has| had| with)|anamnesi familiare|familiarità|familienanamnese|antécédents familiaux|"
-        r"antecedentes familiares)\b",
-        re.IGNORECASE,
-    ),
-}
+_DOUBTS = {"possible": POSSIBLE, "family": FAMILY}
 
 
 def identifier_of(mention: str) -> str | None:
@@ -63,5 +50,4 @@ def without_tag(cleaned: str) -> str:
 
 def doubt_of(mention: str) -> str | None:
     """Return why a mention does not say that the patient has it, `POSSIBLE` or `FAMILY`; None: nothing says so."""
-    mention = mention.strip()
-    return next((reason for reason, cue in _CUES.items() if cue.match(mention)), None)
+    return _DOUBTS.get(cues.beginning(mention) or "")

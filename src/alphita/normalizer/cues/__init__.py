@@ -1,0 +1,174 @@
+"""Words by which notes say that something is negated, possible, of the family, historical or hypothetical.
+
+One list for free text (`annotating.context`) and for mentions that are given (`answering.said`). It is data,
+`cues_LANGUAGE.tsv`, a rule a line: phrase, category, direction, reach. Words of a phrase are written
+without accents and in lower case; the signs ? ; : ( ) - + and the full stop are words too, and a sentence always ends
+with one. At each place the longest phrase counts, and what it covers counts for nothing else.
+
+    category    one of the five; `pseudo`: no cue, though it looks like one; `end`: reaches end here, those of the
+                category that the direction column names, or all; `clause`: a sentence that begins so has its first
+                clause up to the first comma, and reaches that begin in it end there
+    direction   `ahead`, `back`, `both`; `section`: ahead, and where it begins a line before a colon, or stands alone in
+                one, up to the next blank line or heading
+    reach       words, at most; empty: to the end of the sentence
+
+In a mention that is given only what it begins with counts (`beginning`).
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import importlib.resources
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from alphita.errors import InputError
+from alphita.terminology.text import clean
+
+Category = Literal["negated", "possible", "family", "historical", "hypothetical"]
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+LANGUAGES = ("en", "it", "de", "fr", "es")
+FIELDS = ("phrase", "category", "direction", "reach")
+PSEUDO, END, CLAUSE = "pseudo", "end", "clause"
+OTHERS = (PSEUDO, END, CLAUSE)
+AHEAD, SECTION = "ahead", "section"
+DIRECTIONS = (AHEAD, "back", "both", SECTION)
+_WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*|[?¿;:()+]|(?<![^\W_])[-–](?![^\W\d_])|\.(?=\s|$)|,")
+# Characters of a given mention that are looked at, more than the longest phrase has.
+LOOKED_AT = 80
+# What follows a relative who has what is mentioned: "mother had migraine", "mother's migraine".
+_HAVING = frozenset({"has", "had", "with", "s"})
+
+
+class Rule(NamedTuple):
+    """A rule; see the module."""
+
+    category: str
+    direction: str
+    reach: int | None
+
+
+class Word(NamedTuple):
+    """A word or sign of a text."""
+
+    start: int
+    end: int
+    word: str
+
+
+def bare(form: str) -> str:
+    """Return a cleaned word without accents, as the rules have theirs."""
+    if form.isascii():
+        return form
+    apart = unicodedata.normalize("NFD", form)
+    return "".join(sign for sign in apart if not unicodedata.combining(sign)).replace("ß", "ss")
+
+
+def words(string: str, start: int = 0) -> list[Word]:
+    """Return words and signs, cleaned and bare; their places count from `start`."""
+    found = []
+    for one in _WORD.finditer(string):
+        word = one[0]
+        if len(word) > 1 or word.isalnum():
+            word = bare(clean(word)) or word
+        else:
+            word = "-" if word == "–" else "?" if word == "¿" else word
+        found.append(Word(start + one.start(), start + one.end(), word))
+    return found
+
+
+def read(path: Path | None = None) -> Iterator[tuple[str, str, Rule]]:
+    """Yield language, phrase and rule of a file, whose language is "", or of those that come with Alphita.
+
+    Raises:
+        InputError: the file cannot be read, or a row of it is wrong.
+    """
+    if path is not None:
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            problem = getattr(error, "strerror", None) or "it is no UTF-8 text"
+            raise InputError(f"the rules of context cannot be read: {problem}", file=path) from None
+        for rule in _parsed(text, str(path)):
+            yield "", *rule
+        return
+    folder = importlib.resources.files(__package__)
+    for language in LANGUAGES:
+        name = f"cues_{language}.tsv"
+        for rule in _parsed(folder.joinpath(name).read_text(encoding="utf-8"), name):
+            yield language, *rule
+
+
+def beginning(mention: str) -> Category | None:
+    """Return what a given mention says of itself by its first words, as possible or of the family; else None."""
+    said = [one.word for one in words(mention[:LOOKED_AT])]
+    phrases, longest = _beginnings()
+    for size in range(min(longest.get(said[0], 0) if said else 0, len(said)), 0, -1):
+        for rule in phrases.get(tuple(said[:size]), ()):
+            if rule.category == "possible" or rule.direction == SECTION or set(said[size : size + 1]) & _HAVING:
+                category: Category = rule.category  # type: ignore[assignment]
+                return category
+    return None
+
+
+@functools.cache
+def _beginnings() -> tuple[dict[tuple[str, ...], list[Rule]], dict[str, int]]:
+    """Return the rules by their words that a given mention may begin with, and the most words by the first."""
+    found: dict[tuple[str, ...], list[Rule]] = {}
+    longest: dict[str, int] = {}
+    for _, phrase, rule in read():
+        if rule.category in ("possible", "family") and rule.direction in (AHEAD, SECTION):
+            said = tuple(one.word for one in words(phrase))
+            found.setdefault(said, []).append(rule)
+            longest[said[0]] = max(len(said), longest.get(said[0], 0))
+    return found, longest
+
+
+def _parsed(text: str, file: str) -> list[tuple[str, Rule]]:
+    """Return the rules of a table.
+
+    Raises:
+        InputError: the header, or a row, is wrong.
+    """
+    rows = csv.reader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
+    header = next(rows, [])
+    if tuple(header) != FIELDS:
+        raise InputError(
+            "this is no table of rules of context",
+            file=file,
+            line=1,
+            value="\t".join(header),
+            remedy=f"its first line must be {', '.join(FIELDS)}, with tabs between them",
+        )
+    found = []
+    for line, row in enumerate(rows, 2):
+        if not row or row[0].startswith("#"):
+            continue
+        found.append(_rule([*row, *[""] * (len(FIELDS) - len(row))], file, line))
+    if not found:
+        raise InputError("there is no rule in this file", file=file, remedy="write a rule a line, or leave it out")
+    return found
+
+
+def _rule(row: Sequence[str], file: str, line: int) -> tuple[str, Rule]:
+    def wrong(problem: str, field: str, value: str, remedy: str) -> InputError:
+        return InputError(problem, file=file, line=line, field=field, value=value, remedy=remedy)
+
+    if len(row) > len(FIELDS):
+        raise wrong("too many cells", FIELDS[-1], row[len(FIELDS)], f"a rule has {len(FIELDS)}: {', '.join(FIELDS)}")
+    phrase, category, direction, reach = (cell.strip() for cell in row)
+    if not words(phrase):
+        raise wrong("a rule without a phrase", "phrase", phrase, "write the words of the cue")
+    categories = [*get_args(Category), *OTHERS]
+    if category not in categories:
+        raise wrong("unknown category", "category", category, f"choose from {categories}")
+    allowed = {END: ("", *CATEGORIES), PSEUDO: ("",), CLAUSE: ("",)}.get(category, DIRECTIONS)
+    if direction not in allowed:
+        raise wrong("unknown direction", "direction", direction, f"for {category} choose from {list(allowed)}")
+    if reach and not (reach.isascii() and reach.isdecimal() and int(reach) > 0):
+        raise wrong("no number of words", "reach", reach, "write a whole number from 1, or nothing")
+    return phrase, Rule(category, direction, int(reach) if reach else None)
