@@ -40,7 +40,7 @@ test: install-dev
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check-slow: .venv/.installed-slow
-	$(BIN)/python -m pytest -m 'slow or gpu'
+	ALPHITA_RANDOM_TESTS=1 $(BIN)/python -m pytest -m 'slow or gpu or hypothesis'
 
 bench: install-dev
 	$(BIN)/python bench/encode.py

@@ -2,6 +2,7 @@
 
     python bench/electra.py run -t PRODUCTS.terminology --corpus TEXT -o OUT [--steps 2000 --layers 4 ...]
     python bench/electra.py table OUT
+    python bench/electra.py cases OUT -t PRODUCTS.terminology [--query tympanitis] [--models base,em_pap]
     python bench/electra.py rows
 
 runs/electra_em_pap_open.sh and runs/electra_em_pap_paper.sh make the terminologies and call this. What is there whole
@@ -11,7 +12,7 @@ the outer loop. Every step that is a command of `alphita` is printed.
 `run` makes what electra_rows.py says: pre-training with and without entity masking (EM) and product attribute
 prediction (PAP), with other shares (rho, figure 2) and margins (gamma), and scores each by text and products that were
 held out, by the held-out value among 100 of its attribute, and by query-title relevance and search (bench/qtrel.py).
-`table` writes table.json and table.md with the paper's claims judged.
+`table` writes table.json and table.md with the paper's claims judged, `cases` cases.json and cases.md.
 """
 
 from __future__ import annotations
@@ -25,12 +26,20 @@ from typing import Any
 
 import arguments
 import cells
+import electra_cases
 import electra_rows
+import qtrel
 from alphita import machine
+from alphita.artefact import atomic_file
 from alphita.errors import InputError, UsageError
+from alphita.evaluation import report
+from alphita.search import catalogue
+from alphita.terminology.store import load_terminology
 from arguments import setting
+from cells import whole
 
 SIZES = ("layers", "hidden", "heads")
+CASES = "cases"
 
 
 def run(given: argparse.Namespace) -> None:
@@ -70,6 +79,39 @@ def table(given: argparse.Namespace) -> None:
     """Write and print the tables of what is finished."""
     electra_rows.write_table(cells.begun(given.out), given.out)
     cells.show(given.out / f"{cells.TABLE}.md")
+
+
+def cases(given: argparse.Namespace) -> None:
+    """Lay the scores of two models side by side for some queries and titles."""
+    facts = cells.begun(given.out)
+    names = arguments.chosen("row", given.models, list(electra_rows.BY_NAME))
+    models = [given.out / name / str(given.seed) / cells.MODEL for name in names]
+    for model in models:
+        if not whole(model, "model"):
+            raise UsageError(f"there is no model {model}; `run --keep-models` keeps those of all rows")
+    terminology = load_terminology(given.terminology)
+    if terminology.content_hash != facts["terminology"]:
+        raise UsageError(f"{given.out} was made with another terminology than {given.terminology}")
+    found = qtrel.read(catalogue.collect(terminology, attributes=facts["attributes"], languages=facts["languages"]))
+    sets = given.out / electra_rows.QTREL
+    pairs = electra_cases.pairs_of(sets, found, given.query, given.title, given.titles)
+    plan = electra_rows.Plan(
+        given.terminology, (), given.out, settings=tuple(facts["settings"]), tuning=tuple(facts["tuning"])
+    )
+    columns = [electra_cases.scores(model, sets, pairs, plan.fine_tuning()) for model in models]
+    scored = [
+        electra_cases.Case(pair, tuple(map(float, row)))
+        for pair, row in zip(pairs, zip(*columns, strict=True), strict=True)
+    ]
+    lines = [
+        {"query": one.pair.query, "title": one.pair.title, "label": one.pair.label, "scores": one.scores}
+        for one in scored
+    ]
+    origin = report.provenance(config=facts, seed=given.seed)
+    report.write(given.out / f"{CASES}.json", {"models": names, "cases": lines}, provenance=origin)
+    with atomic_file(given.out / f"{CASES}.md", "w") as file:
+        file.write(electra_cases.markdown(scored, [electra_rows.BY_NAME[name].title for name in names], origin))
+    cells.show(given.out / f"{CASES}.md")
 
 
 def rows(_: argparse.Namespace) -> None:
@@ -123,6 +165,14 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--dry-run", action="store_true", help="only say what each training takes")
     one.add_argument("--keep-models", action="store_true", help=f"also those besides {', '.join(electra_rows.KEPT)}")
     made(table)
+    one = made(cases)
+    one.add_argument("--terminology", "-t", type=Path, required=True)
+    one.add_argument("--models", default="base,em_pap", help="rows with commas between")
+    one.add_argument("--seed", type=int, default=0, help="of the rows")
+    one.add_argument("--query", action="append", default=[], help="repeatable; two of the test part by default")
+    one.add_argument("--title", action="append", default=[], help="repeatable; those of the test part by default")
+    one.add_argument("--titles", type=int, default=6, help="of a query, of those of the test part")
+    one.add_argument("--threads", type=int)
     command(rows)
     return parser
 

@@ -86,7 +86,7 @@ ROWS = (
     *(_with_pap(f"gamma_{margin}", f"ELECTRA+EM+PAP, γ {margin}", gamma=margin) for margin in (2, 6, 8)),
 )
 BY_NAME = {row.name: row for row in (START, *ROWS)}
-# Their models are kept: runs/electra_em_pap_paper.sh fine-tunes some of them for table 4.
+# Their models are kept, for `cases`.
 KEPT = ("base", "em", "em_pap", "base_128", "em_128")
 
 

@@ -2,7 +2,7 @@
 # ELECTRA with entity masking and product attribute prediction (Liu, Jiang and Lyu 2022) on open data, for which no
 # licence is needed: Italian medicinal products with Italian clinical text, and rare diseases as products, their
 # phenotypes, onsets and inheritance as attributes, with English clinical text. Pre-trained from scratch with and
-# without entity masking (EM) and attribute prediction (PAP); then query-title relevance, search and tables.
+# without entity masking (EM) and attribute prediction (PAP); then query-title relevance, search, tables and cases.
 #
 #   runs/electra_em_pap_open.sh DATA OUTPUT
 #
@@ -11,7 +11,7 @@
 #             ontologies/phenotype.hpoa       HPO's annotations of diseases
 #             text/e3c/LANGUAGE.layer*.jsonl  clinical texts, field "text", for English and Italian
 # OUTPUT    a folder; what is finished in it is not done again, so the same command goes on with a cut run.
-#           OUTPUT/drugs and OUTPUT/diseases get table.md
+#           OUTPUT/drugs and OUTPUT/diseases get table.md and cases.md
 #
 # By environment, with what is taken without them, which is small:
 #
@@ -24,11 +24,12 @@
 #   ENCODER=                an encoder that all rows start from in place of scratch, as minilm; ROWS=start,... also
 #                           scores it as it comes
 #   TRAIN='max_length=64 vocabulary=8000 learning_rate=5e-4'    further settings of every pre-training
-#                           (docs/results/product_search.md's tables add pooling=mean negatives_by=frequency; an encoder that is read
+#                           (docs/search.md's tables add pooling=mean negatives_by=frequency; an encoder that is read
 #                           by the mean of its tokens, as minilm, wants pooling=mean)
 #   QTREL='epochs=5 learning_rate=5e-4'     settings of every fine-tuning
 #   MOST=2000               pairs of a part of QTRel at most
 #   TEXTS=1500              texts of a language at most, the first ones; 0: all
+#   CASES_MODELS=base,em_pap    laid side by side
 #   THREADS=                of training and scoring; all cores
 #
 # Larger, where a GPU is at hand, with an OUTPUT of its own:
@@ -89,6 +90,7 @@ shorten() {
 }
 
 seeds=${SEEDS:-0}
+models=${CASES_MODELS:-base,em_pap}
 threads=()
 if [ -n "${THREADS:-}" ]; then threads=(--threads "$THREADS"); fi
 shared=(--rows "${ROWS:-base,em,em_pap}" --seeds "$seeds" --steps "${STEPS:-1000}" --most "${MOST:-2000}")
@@ -103,10 +105,18 @@ for setting in ${QTREL-epochs=5 learning_rate=5e-4}; do shared+=(--qtrel "$setti
 
 # All of one set: its terminology, its folder, and the further options of the training.
 electra() {
-    local terminology=$1 folder=$2
+    local terminology=$1 folder=$2 row
     shift 2
     "$python" "$here/../bench/electra.py" run -t "$terminology" -o "$folder" "${corpus[@]}" "${shared[@]}" "$@" \
         ${threads[@]+"${threads[@]}"}
+    for row in ${models//,/ }; do
+        if [ ! -e "$folder/$row/${seeds%%,*}/model" ]; then
+            echo "left out: the cases, for there is no model of $row" >&2
+            return
+        fi
+    done
+    "$python" "$here/../bench/electra.py" cases "$folder" -t "$terminology" --seed "${seeds%%,*}" \
+        --models "$models" ${threads[@]+"${threads[@]}"}
 }
 
 # Each terminology appears whole or not at all, so what is there is finished.

@@ -96,6 +96,10 @@ if [ -n "${DRY_RUN:-}" ]; then further+=(--dry-run); fi
     --rows "$rows" --seeds "$seeds" "${further[@]}" ${threads[@]+"${threads[@]}"}
 if [ -n "${DRY_RUN:-}" ]; then exit 0; fi
 seed=${seeds%%,*}
+if [ -e "$output/rows/base_128/$seed/model" ] && [ -e "$output/rows/em_pap/$seed/model" ]; then
+    "$python" "$here/../bench/electra.py" cases "$output/rows" -t "$terminology" --models base_128,em_pap \
+        --seed "$seed" ${threads[@]+"${threads[@]}"}
+fi
 
 # Table 4: five runs of fine-tuning each, of the models that are there.
 systems=()

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 
 import alphita
 
@@ -201,3 +202,30 @@ def test_the_sample_names_live_concepts():
             live.discard(concept)
     assert len(live) == 19_034
     assert {row["concept_id"] for row in sample()} - {"NIL"} - live == set()
+
+
+def test_the_changelog_goes_by_the_usual_headings():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    releases = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert releases[0] == "[Unreleased]"
+    assert [one for one in releases[1:] if not re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", one)] == []
+    kinds = set(re.findall(r"^### (.*)$", text, re.MULTILINE))
+    assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
+def test_the_version_stands_in_one_place_and_what_cites_it_follows():
+    assert PROJECT["dynamic"] == ["version"]
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["version"] == alphita.__version__
+
+
+@pytest.mark.parametrize("workflow", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
+def test_a_workflow_tries_every_python_that_is_pinned_and_runs_what_is_there(workflow):
+    jobs = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]
+    matrices = [job["strategy"]["matrix"]["python"] for job in jobs.values() if "strategy" in job]
+    pinned = sorted(path.stem.removeprefix("py") for path in (ROOT / "constraints").glob("py*.txt"))
+    assert matrices == [pinned]
+    commands = "\n".join(step.get("run", "") for job in jobs.values() for step in job["steps"])
+    called = re.findall(r"(?<!\S)(\.(?:ci|github)/\S+)", commands)
+    assert called
+    assert [name for name in called if not (ROOT / name).stat().st_mode & 0o100] == []

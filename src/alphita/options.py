@@ -36,6 +36,7 @@ class Option:
         panel: the heading of the help that it stands under.
         least: the least value allowed, of a number.
         most: the largest.
+        envvar: the variable that gives the value where nothing is typed.
         positional: whether it is an argument, not an option.
     """
 
@@ -45,6 +46,7 @@ class Option:
     panel: str | None = None
     least: float | None = None
     most: float | None = None
+    envvar: str | None = None
     positional: bool = False
 
 

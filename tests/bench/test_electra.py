@@ -19,6 +19,8 @@ sys.path.append(str(Path(__file__).parents[2] / "bench"))
 cells = importlib.import_module("cells")
 electra = importlib.import_module("electra")
 rows = importlib.import_module("electra_rows")
+cases = importlib.import_module("electra_cases")
+qtrel = importlib.import_module("qtrel")
 
 DRUGS = ("alvexin", "borvatel", "cendril", "dormaxol", "elvanor", "fostrin", "gelmadon", "hestrazol")
 SYMPTOMS = ("cough", "fever", "back pain", "dry skin", "itching eye", "sore throat", "cold hands", "ringing ears")
@@ -74,7 +76,7 @@ def words(made: Path, out: Path, *more: str) -> list[str]:
         "-o",
         str(out),
         "--steps",
-        "40",
+        "20",
         "--layers",
         "2",
         "--hidden",
@@ -92,13 +94,13 @@ def words(made: Path, out: Path, *more: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def finished(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What `run` makes of two rows with two seeds, and then of three with one."""
+    """What `run` makes of two rows with two seeds, and then of one with one."""
     out = tmp_path_factory.mktemp("out") / "electra"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cells, "caller", in_process)
         CALLS.clear()
         assert electra.main(words(made, out, "--rows", "em,em_pap", "--seeds", "0,1")) == 0
-        further = words(made, out, "--rows", "base,em_128,rho_15", "--qtrel-rows", "", "--seeds", "1")
+        further = words(made, out, "--rows", "base", "--qtrel-rows", "", "--seeds", "1")
         assert electra.main(further) == 0
     (out / "calls.json").write_text(json.dumps(CALLS))
     return out
@@ -121,6 +123,41 @@ def test_the_table_says_what_holds(finished: Path, capsys: pytest.CaptureFixture
     assert judged["mean"] == pytest.approx(
         np.mean([hard[seed] - em_hard[seed] - (easy[seed] - em_easy[seed]) for seed in "01"])
     )
+
+
+def test_cases_lie_side_by_side(made: Path, finished: Path) -> None:
+    given = ["cases", str(finished), "-t", str(made / "p.terminology"), "--seed", "1", "--threads", "1"]
+    assert electra.main([*given, "--titles", "4"]) == 0
+    written = json.loads((finished / "cases.json").read_text())
+    assert written["models"] == ["base", "em_pap"]
+    assert 0 < len(written["cases"]) <= 8
+    tested = [tuple(line.split("\t")) for line in (finished / "qtrel" / "QTRel-hard.test.tsv").read_text().splitlines()]
+    for one in written["cases"]:
+        assert (one["query"], one["title"], one["label"]) in tested
+        assert len(one["scores"]) == 2
+        assert all(0 < score < 1 for score in one["scores"])
+    shown = (finished / "cases.md").read_text()
+    assert "| ELECTRA | ELECTRA+EM+PAP | label | title |" in shown
+    # By name: a title that the test part does not have beside the query.
+    named = [*given, "--query", "fever", "--title", "alvexin tablet 0", "--title", "dormaxol cream 3"]
+    assert electra.main([*named, "--models", "em"]) == 0
+    found = json.loads((finished / "cases.json").read_text())["cases"]
+    assert [(one["title"], one["label"]) for one in found] == [("alvexin tablet 0", "1"), ("dormaxol cream 3", "0")]
+
+
+def test_as_many_titles_have_the_value_as_have_not(tmp_path: Path) -> None:
+    lines = [("fever", f"t{number}", str(int(number < 5))) for number in range(7)]
+    lines += [("cough", "t1", "0"), ("cough", "t2", "1")]
+    (tmp_path / "QTRel-hard.test.tsv").write_text(
+        "query\ttitle\tlabel\n" + "".join("\t".join(line) + "\n" for line in lines)
+    )
+    titles = {f"t{number}": f"t{number}" for number in range(7)}
+    table = qtrel.Table(titles, {}, {}, {"fever": {f"t{number}" for number in range(5)}, "cough": {"t2"}}, {})
+    for most, expected in ((4, ["t0", "t1", "t5", "t6"]), (6, ["t0", "t1", "t2", "t3", "t5", "t6"]), (1, ["t0"])):
+        found = cases.pairs_of(tmp_path, table, ["fever"], [], most)
+        assert [one.title for one in found] == expected
+        assert [one.label for one in found] == [str(int(one.title < "t5")) for one in found]
+    assert {one.query for one in cases.pairs_of(tmp_path, table, [], [], 2)} == {"fever", "cough"}
 
 
 def plan(made: Path, **more: Any) -> Any:

@@ -154,37 +154,6 @@ def test_order_of_triples_does_not_matter(seed, kind, mining) -> None:
     assert other.item() == pytest.approx(value, rel=1e-10, abs=1e-14)
 
 
-@settings(max_examples=20, deadline=None)
-@given(seed=st.integers(0, 10**6), kind=st.sampled_from(KINDS), mining=st.booleans())
-def test_repeats_given_by_times_equal_repeats_gathered(seed, kind, mining) -> None:
-    matrices = turned_matrices(kind)
-    random = torch.Generator().manual_seed(seed)
-    heads, tails = 4, 5
-    head = torch.randn(heads, D, generator=random, dtype=torch.float64)
-    tail = torch.randn(tails, D, generator=random, dtype=torch.float64)
-    relation = torch.randint(R, (heads,), generator=random)
-    tail_concept = torch.tensor([0, 0, 1, 2, 3])
-    # Twelve triples, each some head's (which fixes its relation and tail concept) under some name of that concept.
-    head_tail = torch.randint(4, (heads,), generator=random)
-    h = torch.cat([torch.arange(heads), torch.randint(heads, (8,), generator=random)])
-    t = torch.tensor([[0, 1][i % 2] if head_tail[x] == 0 else int(head_tail[x]) + 1 for i, x in enumerate(h.tolist())])
-    kept, place = torch.unique(t, return_inverse=True)
-    settings_ = GENTLE | {"mining": mining}
-    gathered = term_relation_term(head[h], relation[h], tail[t], tail_concept[t], matrices, **settings_)
-    distinct = term_relation_term(
-        head,
-        relation,
-        tail[kept],
-        tail_concept[kept],
-        matrices,
-        head_tail=head_tail,
-        head_times=torch.bincount(h, minlength=heads),
-        tail_times=torch.bincount(place),
-        **settings_,
-    )
-    assert distinct.item() == pytest.approx(gathered.item(), rel=1e-10, abs=1e-14)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_computes_in_float32_under_autocast(kind) -> None:
     matrices = turned_matrices(kind).float()

@@ -7,7 +7,7 @@ from fhir.resources.capabilitystatement import CapabilityStatement as R5Statemen
 from fhir.resources.R4B.capabilitystatement import CapabilityStatement as R4Statement
 
 from alphita.index.store import build
-from alphita.service import fhir_lookup
+from alphita.service import fhir, fhir_lookup
 from tests.doubles import HashEncoder, SmallTerminology
 from tests.service.review_service import index_of, service
 from tests.service.test_fhir_translate import checked
@@ -55,11 +55,14 @@ def test_capabilities(lab, release, version, model):
     # An instance says where it is (R4 cpb-15, R5 cpb-16), and each type stands once (cpb-9).
     assert document["implementation"]["description"]
     (rest,) = document["rest"]
-    assert [one["type"] for one in rest["resource"]] == ["CodeSystem", "ConceptMap"]
-    assert [one["operation"] for one in rest["resource"]] == [
-        [{"name": "lookup", "definition": "http://hl7.org/fhir/OperationDefinition/CodeSystem-lookup"}],
-        [{"name": "translate", "definition": "http://hl7.org/fhir/OperationDefinition/ConceptMap-translate"}],
-    ]
+    definitions = {f"{kind}-{name}" for kind, names in fhir.OPERATIONS.items() for name in names}
+    assert [one["type"] for one in rest["resource"]] == ["CodeSystem", "ConceptMap", "ValueSet"]
+    listed = [operation for one in rest["resource"] for operation in one["operation"]]
+    assert {one["definition"].removeprefix(f"{fhir.DEFINITIONS}/") for one in listed} == definitions
+    # What it says it can, it can: without parameters something is wrong with each, but it is there.
+    for kind, names in fhir.OPERATIONS.items():
+        for name in names:
+            checked(lab.as_().get(f"/fhir/{release}/{kind}/${name}"), release, 400)
     checked(lab.as_().get(f"/fhir/{release}/metadata?mode=terminology"), release, 400)
 
 
@@ -72,6 +75,11 @@ def test_capabilities(lab, release, version, model):
         ("application/fhir+xml", "json", 200),
         ("*/*", "xml", 406),
         ("*/*", "application/fhir json", 200),
+        ("application/fhir+json; fhirVersion=5.0", "", 406),
+        ("application/fhir+json; fhirVersion=5.0, application/fhir+json; q=0.5", "", 200),
+        ("application/fhir+json;q=0, application/fhir+xml", "", 406),
+        ("application/json;q=0.001", "", 200),
+        ("", "", 200),
     ],
 )
 def test_only_json(lab, accept, format_, status):
@@ -160,3 +168,23 @@ def test_a_known_system_and_its_version(tmp_path):
     with pytest.raises(fhir_lookup.Fault, match="another version") as caught:
         fhir_lookup.answer(index, {**asked, "version": ["2001"]}, "r4")
     assert caught.value.status == 404
+
+
+def test_every_answer_is_documented_as_it_is_given(lab):
+    document = lab.as_().get("/openapi.json").json()
+    paths = {path: found for path, found in document["paths"].items() if path.startswith("/fhir/")}
+    assert len(paths) == 6
+    for found in paths.values():
+        for operation in found.values():
+            assert "_format" in [one["name"] for one in operation["parameters"]]
+            assert {"200", "400", "406"} <= set(operation["responses"])
+            for status, answer in operation["responses"].items():
+                assert list(answer["content"]) == ["application/fhir+json"], status
+
+
+@pytest.mark.parametrize("path", ["/fhir", "/fhir/", "/fhir/r4", "/fhir/r6/metadata", "/fhir/r4/Patient/1"])
+def test_what_is_not_there_is_an_outcome(lab, path):
+    answer = lab.as_().get(path, follow_redirects=False)
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/fhir+json"
+    assert answer.json()["resourceType"] == "OperationOutcome"

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from alphita import __version__
+from alphita import __version__, printing
 from alphita.cli import (
     annotate,
     bitext,
@@ -96,7 +96,8 @@ def main() -> None:
     before, code = sys.stdout, 0
     output = _write_utf8()
     try:
-        code = _run()
+        with printing.guarded():
+            code = _run()
         _flush()
     except (OSError, SystemExit):
         # Where a pipe is closed, click and rich leave with 1 by themselves.

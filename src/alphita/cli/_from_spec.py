@@ -82,7 +82,13 @@ def _shown(each: Spelled) -> Any:  # noqa: ANN401
     if how.positional:
         return typer.Argument(metavar=how.metavar, help=how.help)
     return typer.Option(
-        *each.flags, metavar=how.metavar, help=how.help, rich_help_panel=how.panel, min=how.least, max=how.most
+        *each.flags,
+        metavar=how.metavar,
+        help=how.help,
+        rich_help_panel=how.panel,
+        min=how.least,
+        max=how.most,
+        envvar=how.envvar,
     )
 
 

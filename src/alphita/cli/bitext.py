@@ -55,7 +55,7 @@ def bitext(spec: BitextSpec) -> None:
     from alphita.registry import unknown
     from alphita.terminology import languages
     from alphita.terminology.splits import Split
-    from alphita.training.terms import aligned_pairs, pair_files
+    from alphita.training.terms import aligned_pairs, terminology_pairs
     from alphita.training.terms import bitext as mining
 
     artefact.refuse_existing(spec.output, spec.force, " to replace it")
@@ -81,7 +81,7 @@ def bitext(spec: BitextSpec) -> None:
         parts.append(pairs)
         margins.extend(margins_of.tolist())
     joined = aligned_pairs.joined(parts)
-    pair_files.write(spec.output, joined, np.array(margins))
+    terminology_pairs.write(spec.output, joined, np.array(margins))
     for problem, count in joined.counts.items():
         progress.say(f"left out: {count:,} {problem}")
     print(f"{spec.output}: {len(joined):,} pairs")
@@ -89,7 +89,7 @@ def bitext(spec: BitextSpec) -> None:
 
 def _strings(path: Path, tags: list[str], *, besides: str = "") -> dict[str, list[str]]:
     """Return the strings of each language in a terminology or a text file; without tags, of all but `besides`."""
-    from alphita.terminology.loaders import _lines
+    from alphita.terminology.loaders import _files
     from alphita.terminology.store import load_terminology
     from alphita.training.terms.terminology_pairs import names_in
 
@@ -97,7 +97,7 @@ def _strings(path: Path, tags: list[str], *, besides: str = "") -> dict[str, lis
         if len(tags) != 1:
             raise UsageError(f"{path} is a file of strings: say in which one language they are, --language it, say")
         with Rejects(strict=True) as rejects:
-            found = {tags[0]: [line for _, line in _lines.lines(path, "utf-8", rejects) if line.strip()]}
+            found = {tags[0]: [line for _, line in _files.lines(path, "utf-8", rejects) if line.strip()]}
     else:
         terminology = load_terminology(path)
         wanted = tags or _languages(terminology, besides)

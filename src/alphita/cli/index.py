@@ -115,9 +115,8 @@ def _built(spec: IndexSpec, terminology: Path, threads: int) -> Index:
     from alphita.distributed.engines import open_engine
     from alphita.encoder.encoder import TermEncoder
     from alphita.index.choice import languages_of, model_for
-    from alphita.index.sources import enrichment_of
+    from alphita.index.sources import enrichment_of, reusing
     from alphita.index.store import Index, build
-    from alphita.index.updating import reusing
     from alphita.terminology.splits import Split
     from alphita.terminology.store import load_terminology
 

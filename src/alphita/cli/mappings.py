@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,7 +75,8 @@ def convert(spec: ConvertSpec) -> None:
     except OSError as error:
         raise AlphitaError(f"could not write {output}: {error.strerror or error}; nothing was changed") from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
     print(f"{output}: {count:,} mappings read")
     options.tell_losses(output, +losses, rejects.count)
 

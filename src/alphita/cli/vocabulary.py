@@ -142,7 +142,7 @@ def _of_file(
     """Count the words of a file, without the held-out strings in `hidden`."""
     from alphita.encoder import wordpieces
     from alphita.training.text.corpora import documents
-    from alphita.training.text.held_out import HeldOut
+    from alphita.training.text.matching import HeldOut
 
     count = 0
 

@@ -89,7 +89,7 @@ def build(
     how.check()
     artefact.refuse_existing(Path(out), force, " (the old one is moved aside)")
     encoder = TermEncoder.load(model, **asdict(running))
-    place = Place(_everywhere(parts) if parts else f"{Path(out).absolute()}.parts")
+    place = Place(_everywhere(parts) if parts else f"{artefact.absolute(Path(out))}.parts")
     Parts(place).make()
     opening = EncoderOpening(
         _everywhere(model) if Path(model).expanduser().is_dir() else model,
@@ -121,7 +121,7 @@ def build(
 
 def _everywhere(path: str) -> str:
     """Return a path as a process that works in another folder finds it; a URL as it is."""
-    return path if "://" in path else str(Path(path).expanduser().absolute())
+    return path if "://" in path else str(artefact.absolute(Path(path).expanduser()))
 
 
 def _count(strings: int) -> int:

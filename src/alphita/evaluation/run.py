@@ -92,7 +92,7 @@ def run(plan: EvaluationPlan, out: Path, *, force: bool = False) -> dict[str, An
         everything = list(plan.benchmarks) == [ALL]
         failed: list[AlphitaError] = []
         entries = [_entry(task, systems, baseline, plan.seed, draft.path, everything, failed) for task in tasks]
-        if failed and not any("figures" in one for entry in entries for one in entry["systems"]):
+        if failed and not any("figures" in system for entry in entries for system in entry["systems"]):
             raise failed[0]
         files = {
             f"{task.name}/{_within(path, plan.data, task.name)}": artefact.hash_file(path)
@@ -258,7 +258,7 @@ def _entry(
         "main_metric": info.main_metric,
         "tested_on_real_data": info.tested_on_real_data,
         "options": task.options.model_dump(mode="json"),
-        "published": [dataclasses.asdict(one) for one in task.module.PUBLISHED],
+        "published": [dataclasses.asdict(figure) for figure in task.module.PUBLISHED],
         "not_run": task.not_run,
         "where": info.where,
         "systems": [],
@@ -344,11 +344,11 @@ def _unforeseen(error: Exception, what: str, failed: list[AlphitaError]) -> dict
 
 def _say_if_none_covered(entry: Mapping[str, Any]) -> None:
     """Say on stderr that no query could be answered: figures of 0 would pass for what the systems can do."""
-    for one in entry["systems"]:
-        notes = one.get("notes", {})
+    for system in entry["systems"]:
+        notes = system.get("notes", {})
         if notes.get("queries") and notes.get("covered") == 0:
             notes["coverage"] = "no gold concept has a name among the targets, so that every answer is wrong"
-            progress.say(f"{entry['name']}: {one['name']}: {notes['coverage']}")
+            progress.say(f"{entry['name']}: {system['name']}: {notes['coverage']}")
 
 
 def _rows_file(folder: Path, task: _Task, system: str) -> Path:
@@ -379,14 +379,14 @@ def _written(metric: Metric) -> dict[str, Any]:
 
 def _of_settings(task: _Task) -> dict[str, str]:
     """Return the hashes of the files and splits that a benchmark's settings name, by setting."""
-    found = {}
+    settings = {}
     for key, path in task.options if task.not_run is None else ():
         if isinstance(path, Path) and path.is_file():
-            found[f"{task.name}/{key}"] = artefact.hash_file(path)
+            settings[f"{task.name}/{key}"] = artefact.hash_file(path)
         elif isinstance(path, Path):
             with contextlib.suppress(InputError):
-                found[f"{task.name}/{key}"] = artefact.open_manifest(path, "split")["content_hash"]
-    return found
+                settings[f"{task.name}/{key}"] = artefact.open_manifest(path, "split")["content_hash"]
+    return settings
 
 
 def _resolved(tasks: Sequence[_Task], plan: EvaluationPlan) -> dict[str, Any]:

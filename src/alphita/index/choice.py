@@ -143,13 +143,15 @@ def languages_of(terminology: Terminology) -> list[str]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    counts = {one["values"]: one["counts"] for one in pc.value_counts(terminology.terms["language"]).to_pylist()}
+    counts = {
+        counted["values"]: counted["counts"] for counted in pc.value_counts(terminology.terms["language"]).to_pylist()
+    }
     counts = {tag: count for tag, count in counts.items() if tag not in (None, "", "und")}
     least = SPOKEN * sum(counts.values())
-    found = sorted((tag for tag, count in counts.items() if count >= least), key=lambda tag: -counts[tag])
+    frequent = sorted((tag for tag, count in counts.items() if count >= least), key=lambda tag: -counts[tag])
     rows = np.unique(np.linspace(0, terminology.n_terms - 1, LOOKED_AT).astype(np.int64))
     seen = language_of(terminology.terms["string"].take(pa.array(rows)).to_pylist())
-    return found if seen is None or any(tag.partition("-")[0] == seen for tag in found) else [*found, seen]
+    return frequent if seen is None or any(tag.partition("-")[0] == seen for tag in frequent) else [*frequent, seen]
 
 
 def language_of(strings: Iterable[str]) -> str | None:

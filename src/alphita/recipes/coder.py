@@ -127,7 +127,7 @@ def train(
     from alphita.training.engine.phases import Phase
     from alphita.training.engine.run import Run
     from alphita.training.terms.batches import Batch, TermSteps
-    from alphita.training.terms.run import begin
+    from alphita.training.terms.names import begin
     from alphita.training.terms.triples import TripleSampler, usable_triples
 
     run = Run("coder", Phase("", out, resume, force, dry_run), config, encoder)
@@ -176,7 +176,7 @@ def objective(config: Config, relations: int, dim: int) -> tuple[torch.nn.Module
         relations: how many there are.
         dim: numbers in a vector.
     """
-    from alphita.objectives.multi_similarity import term_term
+    from alphita.objectives.multi_similarity import Constants, term_term
     from alphita.objectives.term_relation_term import RelationMatrices, term_relation_term
     from alphita.objectives.transe import RelationVectors
     from alphita.objectives.transe_similarity import transe_similarity
@@ -189,30 +189,19 @@ def objective(config: Config, relations: int, dim: int) -> tuple[torch.nn.Module
     else:
         held, relation_loss_of = RelationVectors(relations, dim), transe_similarity
 
+    constants = Constants(alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps, mining=config.mining)
+    of_relations = Constants(
+        alpha=config.alpha_rel, beta=config.beta_rel, lam=config.lam_rel, eps=config.eps_rel, mining=config.mining
+    )
+
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return L = L_MS(S) + mu L_MS_rel(S_rel): S_ij = cos(e_i, e_j), S_rel_ij = cos(M_r_i^T e_i, e_j)."""
         e = distinct[given["place"]]
-        term_loss = term_term(
-            e,
-            given["concept"],
-            alpha=config.alpha,
-            beta=config.beta,
-            lam=config.lam,
-            eps=config.eps,
-            mining=config.mining,
-        )
+        term_loss = term_term(e, given["concept"], **constants)
         if config.mu == 0:
             return {"loss": term_loss, "term_loss": term_loss}
         relation_loss = relation_loss_of(
-            e[: config.k],
-            given["relation"],
-            e[config.k :],
-            given["tail"],
-            held,
-            alpha=config.alpha_rel,
-            beta=config.beta_rel,
-            lam=config.lam_rel,
-            eps=config.eps_rel,
-            mining=config.mining,
+            e[: config.k], given["relation"], e[config.k :], given["tail"], held, **of_relations
         )
         total = term_loss + config.mu * relation_loss
         return {"loss": total, "term_loss": term_loss, "relation_loss": relation_loss}

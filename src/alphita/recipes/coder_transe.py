@@ -104,9 +104,8 @@ def train(
     from alphita.training.engine.phases import Phase
     from alphita.training.engine.run import Run
     from alphita.training.terms.batches import Batch, TermSteps
-    from alphita.training.terms.name_groups import NameGroupSampler
-    from alphita.training.terms.run import begin
-    from alphita.training.terms.semantic_types import SemanticTypes
+    from alphita.training.terms.name_groups import NameGroupSampler, SemanticTypes
+    from alphita.training.terms.names import begin
     from alphita.training.terms.triples import usable_triples
 
     run = Run("coder_transe", Phase("", out, resume, force, dry_run), config, encoder)
@@ -154,21 +153,16 @@ def train(
 
 def objective(config: Config, modules: Mapping[str, Any]) -> BatchLoss:
     """Return the loss of a batch, L = L_MS + mu L_TransE (+ weight L_sty); `modules` are those that train."""
-    from alphita.objectives.multi_similarity import term_term
+    from alphita.objectives.multi_similarity import Constants, term_term
     from alphita.objectives.semantic_type import semantic_type
     from alphita.objectives.transe import transe_margin
 
+    constants = Constants(alpha=config.alpha, beta=config.beta, lam=config.lam, eps=config.eps, mining=config.mining)
+
     def loss(distinct: torch.Tensor, given: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return L = L_MS(e) + mu mean max(0, m + |h + r - t| - |h + r - t'|) + weight L_sty(e)."""
         e = distinct[given["place"]]
-        total = term_loss = term_term(
-            e,
-            given["concept"],
-            alpha=config.alpha,
-            beta=config.beta,
-            lam=config.lam,
-            eps=config.eps,
-            mining=config.mining,
-        )
+        total = term_loss = term_term(e, given["concept"], **constants)
         scalars = {"term_loss": term_loss}
         if "relations" in modules:
             head, tail, corrupted = e.chunk(3)

@@ -190,8 +190,8 @@ def _pretrain(
 ) -> dict[str, float]:
     """Train the encoder `start` by RTD and PAP in turn, save it, and return the last figures; in a dry run none."""
     from alphita.encoder.electra import GENERATOR, HEAD
+    from alphita.training.engine.part_steps import SwitchingSteps
     from alphita.training.engine.run import Run
-    from alphita.training.engine.switching_steps import SwitchingSteps
     from alphita.training.products.attribute_steps import NAME
 
     run = Run("electra_em_pap", phase, config, start)
@@ -225,8 +225,8 @@ def _pretrain(
         run.say(told)
 
     def score(_: TermEncoder) -> dict[str, float]:
-        found = texts.score(dev) if len(dev) else {}
-        return (products.score() if products is not None else {}) | found
+        figures = texts.score(dev) if len(dev) else {}
+        return (products.score() if products is not None else {}) | figures
 
     # The generator stays beside the model, to go on with.
     return run.fit(

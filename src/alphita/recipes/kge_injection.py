@@ -112,7 +112,7 @@ def train(
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
     from alphita.training.engine.phases import Phase
-    from alphita.training.engine.plan import Length
+    from alphita.training.engine.settings import Length
     from alphita.training.mentions.injection_run import Injecting, inject_entities
 
     return inject_entities(

@@ -89,7 +89,7 @@ def train(
         UsageError: mentions or graph are not given, or `nearest` is above the number of entities.
     """
     from alphita.training.engine.phases import Phases
-    from alphita.training.engine.plan import Length
+    from alphita.training.engine.settings import Length
     from alphita.training.mentions.injection_run import Injecting, inject_entities
     from alphita.training.mentions.margin_phase import train_margins
 

@@ -161,12 +161,12 @@ def unscaled(encoder: Encoder) -> Encoder:
 def _config(folder: Path) -> dict[str, Any]:
     """Return the settings that the model was trained with; none where it has no record."""
     try:
-        found = json.loads((folder / training.FILE).read_text(encoding="utf-8"))
+        record = json.loads((folder / training.FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise InputError(
             f"damaged record of training: {error}", file=folder / training.FILE, remedy="train the model again"
         ) from None
-    config = found.get("config") if isinstance(found, dict) else None
+    config = record.get("config") if isinstance(record, dict) else None
     return config if isinstance(config, dict) else {}

@@ -1,4 +1,4 @@
-"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5: capability statement, ConceptMap/$translate, CodeSystem/$lookup.
+"""FHIR R4 and R5 under /fhir/r4 and /fhir/r5: the capability statement, and the operations of `OPERATIONS`.
 
 Specification: http://hl7.org/fhir/R4/terminology-service.html and http://hl7.org/fhir/R5/terminology-service.html. JSON
 only. Every error is an OperationOutcome. `$translate` serves what people have reviewed; suggestions are at /normalize.
@@ -6,7 +6,8 @@ only. Every error is an OperationOutcome. `$translate` serves what people have r
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -18,7 +19,7 @@ from alphita import __version__
 from alphita.index.store import Index
 from alphita.mappings.review.settled import SettledMappings
 from alphita.mappings.review.store import ReviewStore
-from alphita.service import fhir_lookup, fhir_translate, keys
+from alphita.service import fhir_expand, fhir_lookup, fhir_translate, fhir_validate, keys
 from alphita.service.fhir_parameters import (
     COMPLEX,
     JSON_TYPES,
@@ -30,13 +31,33 @@ from alphita.service.fhir_parameters import (
     from_resource,
     outcome,
 )
+from alphita.service.searching import Finder
 
 RELEASES: tuple[Release, ...] = get_args(Release)
 VERSIONS: dict[Release, str] = {"r4": "4.0.1", "r5": "5.0.0"}
 DEFINITIONS = "http://hl7.org/fhir/OperationDefinition"
-CONCEPT_MAP, CODE_SYSTEM = "ConceptMap", "CodeSystem"
+CONCEPT_MAP, CODE_SYSTEM, VALUE_SET = "ConceptMap", "CodeSystem", "ValueSet"
+# By resource: the operations, in the order of the alphabet.
+OPERATIONS = {
+    CODE_SYSTEM: ("lookup", "validate-code"),
+    CONCEPT_MAP: ("translate",),
+    VALUE_SET: ("expand", "validate-code"),
+}
 # What a client may accept that JSON answers.
 ACCEPTED = (*JSON_TYPES, "*/*", "application/*", "text/*")
+STATEMENT_FAULTS, OPERATION_FAULTS = (400, 406), (400, 401, 403, 404, 406, 415, 422, 429, 503)
+FORMAT = {
+    "name": "_format",
+    "in": "query",
+    "schema": {"type": "string", "enum": list(JSON_TYPES)},
+    "description": f"goes before the header Accept; every answer is {MEDIA_TYPE}",
+}
+
+
+class FhirJson(JSONResponse):
+    """An answer of FHIR, which the OpenAPI document shows as such."""
+
+    media_type = MEDIA_TYPE
 
 
 def router(store: ReviewStore | None, index: Index) -> APIRouter:
@@ -75,17 +96,33 @@ def _add(routes: APIRouter, release: Release, store: ReviewStore | None, index: 
     def looked_up(values: Values) -> Response:
         return reply(fhir_lookup.answer(index, values, release))
 
+    def validated(values: Values) -> Response:
+        return reply(fhir_validate.answer(index, values, release, of_set=False))
+
+    def validated_in_set(values: Values) -> Response:
+        return reply(fhir_validate.answer(index, values, release, of_set=True))
+
+    finder = Finder(index)
+
+    def expanded(values: Values) -> Response:
+        return reply(fhir_expand.answer(index, finder, values))
+
     routes.add_api_route(
         f"/{release}/metadata",
         metadata,
         methods=["GET"],
         summary=f"Capability statement ({release.upper()})",
         operation_id=f"fhir_{release}_metadata",
-        response_class=JSONResponse,
+        openapi_extra={"parameters": [FORMAT]},
+        responses=_documented(STATEMENT_FAULTS),
+        response_class=FhirJson,
     )
     for path, known, repeated, answered in (
         (f"{CONCEPT_MAP}/$translate", fhir_translate.KNOWN, fhir_translate.REPEATED, translated),
         (f"{CODE_SYSTEM}/$lookup", fhir_lookup.KNOWN, fhir_lookup.REPEATED, looked_up),
+        (f"{CODE_SYSTEM}/$validate-code", fhir_validate.OF_SYSTEM, (), validated),
+        (f"{VALUE_SET}/$validate-code", fhir_validate.OF_SET, (), validated_in_set),
+        (f"{VALUE_SET}/$expand", fhir_expand.KNOWN, (), expanded),
     ):
         _operation(routes, release, path, known, repeated, answered)
 
@@ -104,14 +141,11 @@ def _operation(
     def post(request: Request, body: bytes = Depends(_resource)) -> Response:
         return answered(from_resource(body, known, repeated))
 
-    name = path.rpartition("$")[2]
+    name = path.lower().replace("/$", "_").replace("-", "_")
     summary = f"{path} ({release.upper()})"
-    responses: dict[int | str, dict[str, Any]] = {
-        status: {"description": "OperationOutcome", "content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}
-        for status in (400, 404, 406, 415)
-    }
+    responses = _documented(OPERATION_FAULTS)
     queried = [
-        {"name": one, "in": "query", "schema": {"type": "boolean" if kind == "boolean" else "string"}}
+        {"name": one, "in": "query", "schema": {"type": kind if kind in ("boolean", "integer") else "string"}}
         for one, kind in known.items()
         if kind not in COMPLEX
     ]
@@ -123,10 +157,10 @@ def _operation(
         methods=["GET"],
         summary=summary,
         operation_id=f"fhir_{release}_{name}_get",
-        openapi_extra={"parameters": queried},
+        openapi_extra={"parameters": [*queried, FORMAT]},
         responses=responses,
         dependencies=caller,
-        response_class=JSONResponse,
+        response_class=FhirJson,
     )
     routes.add_api_route(
         f"/{release}/{path}",
@@ -134,11 +168,17 @@ def _operation(
         methods=["POST"],
         summary=summary,
         operation_id=f"fhir_{release}_{name}_post",
-        openapi_extra={"requestBody": {"content": content, "required": True}},
+        openapi_extra={"parameters": [FORMAT], "requestBody": {"content": content, "required": True}},
         responses=responses,
         dependencies=caller,
-        response_class=JSONResponse,
+        response_class=FhirJson,
     )
+
+
+def _documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI entries of the faults that an endpoint may answer with."""
+    said = {"description": "OperationOutcome", "content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}
+    return dict.fromkeys(statuses, said)
 
 
 async def _resource(request: Request) -> bytes:
@@ -149,7 +189,7 @@ async def _resource(request: Request) -> bytes:
 
 
 def _nothing(path: str) -> Response:
-    operations = f"{CONCEPT_MAP}/$translate and {CODE_SYSTEM}/$lookup"
+    operations = ", ".join(f"{kind}/${name}" for kind, names in OPERATIONS.items() for name in names)
     raise Fault("not-found", f"this service has metadata, {operations}, under /fhir/r4 and /fhir/r5", 404)
 
 
@@ -172,14 +212,14 @@ class Route(APIRoute):
 
 def reply(resource: dict[str, Any], status: int = 200) -> Response:
     """Return a resource as the answer."""
-    return JSONResponse(resource, status, media_type=MEDIA_TYPE)
+    return FhirJson(resource, status)
 
 
 def capabilities(release: Release, date: str) -> dict[str, Any]:
     """Return the capability statement."""
     operations = {
-        CODE_SYSTEM: {"name": "lookup", "definition": f"{DEFINITIONS}/CodeSystem-lookup"},
-        CONCEPT_MAP: {"name": "translate", "definition": f"{DEFINITIONS}/ConceptMap-translate"},
+        kind: [{"name": name, "definition": f"{DEFINITIONS}/{kind}-{name}"} for name in names]
+        for kind, names in OPERATIONS.items()
     }
     return {
         "resourceType": "CapabilityStatement",
@@ -187,14 +227,11 @@ def capabilities(release: Release, date: str) -> dict[str, Any]:
         "date": date,
         "kind": "instance",
         "software": {"name": "Alphita", "version": __version__},
-        "implementation": {"description": "Alphita: reviewed mappings ($translate) and indexed concepts ($lookup)"},
+        "implementation": {"description": "Alphita: reviewed mappings ($translate), and the concepts of an index"},
         "fhirVersion": VERSIONS[release],
         "format": ["json", MEDIA_TYPE],
         "rest": [
-            {
-                "mode": "server",
-                "resource": [{"type": kind, "operation": [operation]} for kind, operation in operations.items()],
-            }
+            {"mode": "server", "resource": [{"type": kind, "operation": listed} for kind, listed in operations.items()]}
         ],
     }
 
@@ -202,7 +239,16 @@ def capabilities(release: Release, date: str) -> dict[str, Any]:
 def _check_accepted(request: Request) -> None:
     # A plus sign that was not escaped arrives as a space.
     asked = request.query_params.get("_format", "").strip().replace(" ", "+")
-    wanted = asked or request.headers.get("accept", "*/*")
-    kinds = [one.partition(";")[0].strip().lower() for one in wanted.split(",")]
-    if not any(kind in ACCEPTED for kind in kinds):
-        raise Fault("not-supported", f"this service answers in {MEDIA_TYPE} only", 406)
+    wanted = asked or request.headers.get("accept") or "*/*"
+    release = next((one for one in RELEASES if f"/fhir/{one}/" in request.url.path), None)
+    version = VERSIONS[release].rpartition(".")[0] if release is not None else ""
+    if not any(_is_answered(kind.lower(), version) for kind in wanted.split(",")):
+        raise Fault("not-supported", f"this service answers in {MEDIA_TYPE} only, here of FHIR {version}", 406)
+
+
+def _is_answered(kind: str, version: str) -> bool:
+    """Return whether a media type with its parameters is what this service answers in, of a version of FHIR."""
+    name, *parameters = (part.strip() for part in kind.split(";"))
+    given = dict(part.replace(" ", "").partition("=")[::2] for part in parameters)
+    refused = re.fullmatch(r"0(\.0*)?", given.get("q", "1")) is not None
+    return name in ACCEPTED and not refused and given.get("fhirversion", version) in ("", version)

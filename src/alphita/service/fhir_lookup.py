@@ -48,16 +48,16 @@ def answer(index: Index, values: Values, release: Release) -> dict[str, Any]:
         raise Fault("not-found", f"this code is no longer in use or another name of a concept: use {concept.id}", 404)
     asked = values.get("property", [])
     prefix = concept.id.partition(":")[0]
-    version = _version(index, prefix)
+    version = version_of(index, prefix)
     if (wanted := one(values, "version")) is not None and version and wanted != version:
         raise Fault("not-found", "this service's index has another version of this system", 404)
-    terms = _terms(index, row)
+    terms = terms_of(index, row)
     spoken = [one.removeprefix("lang.") for one in asked if one.startswith("lang.")]
     known = prefixes.table().get(prefixes.canonical(prefix))
     entries = [parameter("name", valueString=known.name if known else prefix)]
     if version:
         entries.append(parameter("version", valueString=version))
-    entries.append(parameter("display", valueString=_display(concept.name, terms, one(values, "displayLanguage"))))
+    entries.append(parameter("display", valueString=display_of(concept.name, terms, one(values, "displayLanguage"))))
     if concept.definition and _wants("definition", asked):
         entries.append(_definition(concept.definition, release))
     entries += [
@@ -90,7 +90,8 @@ def _wants(name: str, asked: list[str]) -> bool:
     return not asked or name in asked
 
 
-def _version(index: Index, prefix: str) -> str:
+def version_of(index: Index, prefix: str) -> str:
+    """Return the version of the source of a CURIE prefix, or ""."""
     found = (
         str(source.get("version") or "")
         for source in index.manifest.get("sources", ())
@@ -99,7 +100,7 @@ def _version(index: Index, prefix: str) -> str:
     return next(found, "")
 
 
-def _terms(index: Index, row: int) -> list[tuple[str, str]]:
+def terms_of(index: Index, row: int) -> list[tuple[str, str]]:
     """Return string and language of the terms that say exactly what the concept means, each once."""
     terms = index.segment.terms
     found = terms.take(np.flatnonzero((index.segment.term_concept == row) & ~index.segment.borrowed))
@@ -114,7 +115,7 @@ def _terms(index: Index, row: int) -> list[tuple[str, str]]:
     return list(dict.fromkeys((string, language or "") for string, language, scope in pairs if scope == "exact"))
 
 
-def _display(name: str, terms: list[tuple[str, str]], language: str | None) -> str:
+def display_of(name: str, terms: list[tuple[str, str]], language: str | None) -> str:
     """Return the name in a language or, where no term is of it, in the wider one, "de" for "de-CH"."""
     own = next((found for string, found in terms if string == name), "")
     while language and not speaks(own, language):

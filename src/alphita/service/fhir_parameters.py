@@ -7,15 +7,17 @@ primitive values in its query, a POST a Parameters resource.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from alphita import registry
 from alphita.errors import shorten
+from alphita.service.failures import FHIR_JSON
 
 Release = Literal["r4", "r5"]
 Values = dict[str, list[Any]]
-MEDIA_TYPE = "application/fhir+json"
+MEDIA_TYPE = FHIR_JSON
 JSON_TYPES = (MEDIA_TYPE, "application/json", "text/json", "json")
 # Of every request; `_format` is looked at where the answer's type is settled.
 COMMON = ("_format", "_pretty")
@@ -26,12 +28,14 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "uri": ("valueUri", "valueUrl", "valueCanonical", "valueString"),
     "string": ("valueString", "valueCode", "valueId"),
     "boolean": ("valueBoolean",),
+    "integer": ("valueInteger", "valueUnsignedInt", "valuePositiveInt"),
     "dateTime": ("valueDateTime",),
     "Coding": ("valueCoding",),
     "CodeableConcept": ("valueCodeableConcept",),
     "ConceptMap": ("resource",),
     "group": ("part",),
 }
+_INTEGER = re.compile(r"[0-9]{1,9}")
 COMPLEX = ("Coding", "CodeableConcept", "ConceptMap", "group")
 
 
@@ -78,7 +82,10 @@ def from_query(pairs: Iterable[tuple[str, str]], known: Mapping[str, str], repea
             raise Fault("value", f"the parameter {name!r} is empty")
         if kind == "boolean" and text not in ("true", "false"):
             raise Fault("value", f"the parameter {name!r} must be true or false")
-        _add(values, name, text == "true" if kind == "boolean" else text, repeated)
+        if kind == "integer" and not _INTEGER.fullmatch(text):
+            raise Fault("value", f"the parameter {name!r} must be a whole number from 0")
+        value = {"boolean": text == "true", "integer": int(text) if kind == "integer" else 0}.get(kind, text)
+        _add(values, name, value, repeated)
     return values
 
 
@@ -157,6 +164,8 @@ def _check(name: str, kind: str, value: object) -> None:
     """Make sure that a JSON value is of the parameter's type."""
     if kind == "boolean":
         fits = isinstance(value, bool)
+    elif kind == "integer":
+        fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
     elif kind == "group":
         fits = isinstance(value, list)
     elif kind in COMPLEX:

@@ -20,7 +20,7 @@ class Settings:
     """Settings of the service; the defaults suit one machine with two cores and a team of reviewers.
 
     Attributes:
-        max_context: characters a context.
+        max_context: characters a context, or a text to annotate.
         max_top: candidates a mention, concepts a search.
         max_buffered: bytes of all bodies that are held at once.
         max_requests: requests answered at once.

@@ -90,10 +90,10 @@ def _spelled(subtag: str) -> str:
 
 
 def _checked(tag: str) -> str:
-    found = normalize(tag)
-    if found is None:
+    normal = normalize(tag)
+    if normal is None:
         raise ValueError(UNKNOWN)
-    return found
+    return normal
 
 
 # The type of options that name a language.

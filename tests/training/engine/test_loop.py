@@ -10,8 +10,8 @@ import torch
 from alphita.errors import AlphitaError, InputError, UsageError
 from alphita.training.engine import checkpoints, dry_run
 from alphita.training.engine.loop import Training, fit
-from alphita.training.engine.plan import LoopPlan, learning_rate_factor
 from alphita.training.engine.ranks import Ranks
+from alphita.training.engine.settings import LoopPlan, learning_rate_factor
 
 PLAN = LoopPlan(
     steps=12,

@@ -137,8 +137,8 @@ class Source:
             InputError: there is no such file, and it is not optional; the message says where to get it and what was
                 looked for.
         """
-        found = self.files(*names, optional=optional)
-        return found[0] if found else None
+        paths = self.files(*names, optional=optional)
+        return paths[0] if paths else None
 
     def files(self, *names: str, optional: bool = False) -> list[Path]:
         """Return all files whose names fit the first of `names` that any file fits, sorted; see `file`."""
@@ -148,10 +148,10 @@ class Source:
             for name in names:
                 plain = [path for path in folder.glob(name) if path.is_file() and path.suffix != ".gz"]
                 packed = [path for path in folder.glob(f"{name}.gz") if path.is_file()]
-                found = sorted({*plain, *(path for path in packed if path.with_suffix("") not in plain)})
-                if found:
-                    self.read.extend(path for path in found if path not in self.read)
-                    return found
+                paths = sorted({*plain, *(path for path in packed if path.with_suffix("") not in plain)})
+                if paths:
+                    self.read.extend(path for path in paths if path not in self.read)
+                    return paths
         if optional:
             return []
         raise InputError(

@@ -275,9 +275,9 @@ def read_pairs(path: Path, counts: Counter[str], columns: tuple[str, str], *, by
     """
     queries = read_examples(path, counts, columns, by_query=by_query)
     for query in queries:
-        for one in query:
-            if one.label not in (POSITIVE, NEGATIVE):
-                raise InputError("a label that is neither 0 nor 1", file=path, line=one.line, value=one.label)
+        for example in query:
+            if example.label not in (POSITIVE, NEGATIVE):
+                raise InputError("a label that is neither 0 nor 1", file=path, line=example.line, value=example.label)
     return queries
 
 
@@ -297,8 +297,8 @@ def query_of(example: Example) -> str:
 def encode(encoding: Encoding, examples: Sequence[Example]) -> list[finetuning.Encoded]:
     """Return examples of one text or two as the model takes them."""
     if len(examples[0].texts) == 1:
-        return encoding.sentences([one.texts[0] for one in examples])
-    return encoding.pairs([one.texts[0] for one in examples], [one.texts[1] for one in examples])
+        return encoding.sentences([example.texts[0] for example in examples])
+    return encoding.pairs([example.texts[0] for example in examples], [example.texts[1] for example in examples])
 
 
 def classify(
@@ -323,27 +323,26 @@ def classify(
     frames = []
     notes = dict(data.notes)
     before = 0
-    for one in data.sets:
+    for dataset in data.sets:
         # Labels that only the scored part has follow; none is ever predicted.
-        learnt = sorted({example.label for example in one.train})
-        labels = learnt + sorted({example.label for example in one.test} - set(learnt))
+        learnt = sorted({example.label for example in dataset.train})
+        labels = learnt + sorted({example.label for example in dataset.test} - set(learnt))
         numbers = {label: number for number, label in enumerate(labels)}
-        targets = [np.array([numbers[example.label]]) for example in one.train]
-        runs = finetuning.fine_tune(
-            system, options.settings(), encode(encoding, one.train), targets, encode(encoding, one.test), len(learnt)
-        )
-        gold = np.array([numbers[example.label] for example in one.test])
+        targets = [np.array([numbers[example.label]]) for example in dataset.train]
+        train, test = (encode(encoding, part) for part in (dataset.train, dataset.test))
+        runs = finetuning.fine_tune(system, options.settings(), train, targets, test, len(learnt))
+        gold = np.array([numbers[example.label] for example in dataset.test])
         predicted = np.array([[int(logits[0].argmax()) for logits in run] for run in runs])
-        counts = np.array([label not in uncounted(one.name) for label in labels])
-        seen = {example.texts for example in one.train}
+        counts = np.array([label not in uncounted(dataset.name) for label in labels])
+        seen = {example.texts for example in dataset.train}
         columns: dict[str, Any] = {
-            "dataset": [one.name] * len(gold),
-            "query": [example.texts[0] for example in one.test],
-            "text": [example.texts[-1] for example in one.test],
-            "gold": [example.label for example in one.test],
+            "dataset": [dataset.name] * len(gold),
+            "query": [example.texts[0] for example in dataset.test],
+            "text": [example.texts[-1] for example in dataset.test],
+            "gold": [example.label for example in dataset.test],
             "predicted": [labels[np.bincount(some).argmax()] for some in predicted.T],
             "right": (predicted == gold).mean(axis=0),
-            "seen": [example.texts in seen for example in one.test],
+            "seen": [example.texts in seen for example in dataset.test],
             "gold_number": gold + before,
             "gold_count": counts[gold].astype(float),
         }
@@ -354,7 +353,7 @@ def classify(
         frames.append(pl.DataFrame(columns))
         before += len(labels)
         if len(labels) > len(learnt):
-            notes[f"{one.name}: labels that no training example has"] = ", ".join(labels[len(learnt) :])
+            notes[f"{dataset.name}: labels that no training example has"] = ", ".join(labels[len(learnt) :])
     return pl.concat(frames), notes
 
 
@@ -372,7 +371,7 @@ def maxima(
     figures = []
     for dataset in rows["dataset"].unique(maintain_order=True):
         part = rows.filter(pl.col("dataset") == dataset)
-        values = part.select(pl.col(one).cast(pl.Float64) for one in columns).to_numpy()
+        values = part.select(pl.col(column).cast(pl.Float64) for column in columns).to_numpy()
         best = float(by_run(values).max())
         subset = maximum(f"dataset={dataset}")
         figures.append(Figure(name, subset, best if np.isfinite(best) else None, len(part)))

@@ -63,14 +63,14 @@ def evaluate(data: Data[Example], system: object, options: Options) -> Result:
     encoding = Encoding(finetuning.encoder_of(system, options.max_length))
     notes = dict(data.notes)
     frames = []
-    for one in data.sets:
-        targets = [np.array([int(example.label)]) for example in one.train]
-        train, test = (_chineseblue.encode(encoding, part) for part in (one.train, one.test))
+    for dataset in data.sets:
+        targets = [np.array([int(example.label)]) for example in dataset.train]
+        train, test = (_chineseblue.encode(encoding, part) for part in (dataset.train, dataset.test))
         runs = finetuning.fine_tune(system, options.settings(), train, targets, test, 2)
         # Above 0 where the label 1 is the likelier.
         scores = np.array([[float(logits[0, 1] - logits[0, 0]) for logits in run] for run in runs])
-        frames.append(_rows(one, scores))
-        notes[f"{one.name}: questions without a right answer, in no P@1 or MRR"] = frames[-1]["P@1"].null_count()
+        frames.append(_rows(dataset, scores))
+        notes[f"{dataset.name}: questions without a right answer, in no P@1 or MRR"] = frames[-1]["P@1"].null_count()
     others = (Metric("P@1", ("P@1",)), Metric("MRR", ("MRR",)))
     result = _chineseblue.f1_result(pl.concat(frames), options, notes, others)
     for name in ("P@1", "MRR"):

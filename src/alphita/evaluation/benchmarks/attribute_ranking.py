@@ -168,8 +168,8 @@ def evaluate(data: Data, system: System, options: Options) -> Result:
         }
     )
     plain = asked.ranks(-data.often.astype(np.float64))
-    found = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
-    figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in found.items()]
+    measures = {"accuracy@1": plain == 1, "MRR": 1 / plain, "hits@10": plain <= 10}
+    figures = [Figure(name, "value frequency alone", float(own.mean()), len(own)) for name, own in measures.items()]
     trained = getattr(system, "facts", {}).get("trained")
     notes = data.notes | {
         "ranked by": ranked_by,
@@ -216,11 +216,11 @@ def _projected(asked: Questions, system: EncoderSystem, f: Projection, strings: 
     there = asked.candidates != NOT_THERE
     values, place = np.unique(asked.candidates[there], return_inverse=True)
     left, right = f(heads), f(encoder.encode([strings[value] for value in values.tolist()]))
-    found = np.full(there.shape, np.inf, np.float32)
+    distances_found = np.full(there.shape, np.inf, np.float32)
     own = np.split(place, np.cumsum(there.sum(axis=1))[:-1])
     for row, some in enumerate(own):
-        found[row, there[row]] = np.linalg.norm(left[row] - right[some], axis=1)
-    return found
+        distances_found[row, there[row]] = np.linalg.norm(left[row] - right[some], axis=1)
+    return distances_found
 
 
 def _as_in_training(asked: Questions, system: EncoderSystem, strings: list[str], names: list[str]) -> Floats:

@@ -126,8 +126,8 @@ def _all(source: Source, options: Options) -> list[str]:
     if options.protocol == "portelli":
         return sorted({path.parents[1].name for path in probe.files(f"*/run_*/{options.part}.csv")})
     wanted = [f"*/{name}" for name in (*_DICTIONARIES, f"{options.part}_dictionary.txt")]
-    found = {path.parent.name for name in wanted for path in probe.files(name, optional=True)}
-    return sorted(found or {path.parent.name for path in probe.files(*wanted)})
+    folders = {path.parent.name for name in wanted for path in probe.files(name, optional=True)}
+    return sorted(folders or {path.parent.name for path in probe.files(*wanted)})
 
 
 def _read(source: Source, options: Options, name: str) -> list[_folds.Part]:
@@ -186,7 +186,7 @@ def _fits(form: str, part: str, path: Path) -> re.Match[str] | None:
 
 def _dictionary_of(source: Source, options: Options, name: str) -> Path | None:
     """Return the file of a set's targets; None: they are a terminology's, for there is none (portelli)."""
-    files = [f"{name}/{one}" for one in _DICTIONARIES]
+    files = [f"{name}/{file}" for file in _DICTIONARIES]
     if options.mentions == "train":
         files.insert(0, f"{name}/{options.part}_dictionary.txt")
     portelli = options.protocol == "portelli"
@@ -219,8 +219,8 @@ def _meddra(source: Source) -> Targets:
 def _targets(path: Path) -> Targets:
     ids, names = [], []
     for some, name in _fields(path, (2,), "an id, || and a name"):
-        for one in _split_ids(some):
-            ids.append(one)
+        for concept_id in _split_ids(some):
+            ids.append(concept_id)
             names.append(name)
     if not ids:
         raise InputError("holds no name", file=path)
@@ -230,22 +230,24 @@ def _targets(path: Path) -> Targets:
 def _add(targets: Targets, trained: Strings) -> Targets:
     """Return the targets and after them the training mentions of one part."""
     more = [
-        (one, parts[0])
+        (concept_id, parts[0])
         for parts, ids in zip(trained.parts, trained.ids, strict=True)
         if len(parts) == 1
-        for one in sorted(ids - {NO_ID})
+        for concept_id in sorted(ids - {NO_ID})
     ]
     pairs = dict.fromkeys([*zip(targets.ids, targets.names, strict=True), *more])
     return Targets([one for one, _ in pairs], [string for _, string in pairs])
 
 
 def _split_ids(ids: str) -> list[str]:
-    return [one.strip() for one in re.split(r"[|+]", ids) if one.strip()]
+    return [part.strip() for part in re.split(r"[|+]", ids) if part.strip()]
 
 
 def _gather(paths: Iterable[Path], reader: Reader) -> Strings:
     read = [reader(path) for path in paths]
-    return Strings([part for one in read for part in one.parts], [ids for one in read for ids in one.ids])
+    return Strings(
+        [part for strings in read for part in strings.parts], [ids for strings in read for ids in strings.ids]
+    )
 
 
 def _fields(path: Path, count: Iterable[int], what: str) -> Iterable[list[str]]:
@@ -261,7 +263,7 @@ def _concepts(path: Path) -> Strings:
     """Read a .concept file; one without a line is a document without a mention."""
     strings = Strings([], [])
     for fields in _fields(path, (5,), "document||start|end||type||mention||id"):
-        parts, ids = (tuple(one.strip() for one in field.split("|") if one.strip()) for field in fields[3:])
+        parts, ids = (tuple(part.strip() for part in field.split("|") if part.strip()) for field in fields[3:])
         if not parts or not ids:
             raise InputError("has an empty mention or id", file=path, value=BETWEEN.join(fields))
         strings.parts.append(parts)

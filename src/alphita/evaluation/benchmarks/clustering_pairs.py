@@ -21,9 +21,9 @@ from pydantic import Field
 from alphita.config import Config
 from alphita.errors import InputError, UsageError
 from alphita.evaluation.benchmarks import Info, Source, published
-from alphita.evaluation.benchmarks._concept_names import read_names
+from alphita.evaluation.benchmarks._dictionary import read_names
 from alphita.evaluation.scoring import clustering
-from alphita.evaluation.scoring.clustering_terms import Terms, names_of, terms_of
+from alphita.evaluation.scoring.clustering import Terms, names_of, terms_of
 from alphita.evaluation.scoring.results import ALL, Figure, Metric, Result
 from alphita.evaluation.scoring.similar_pairs import Pairs, find_pairs
 from alphita.evaluation.systems import System

@@ -158,8 +158,8 @@ def evaluate(data: Data, system: object, options: Options) -> Result:
     """
     n, known = len(data.entities), data.known if options.filtered else None
     scorer, without = _scorer(data, system)
-    found = ranks(scorer, data.test, n, known=known)
-    rows = _described(data, link_prediction.rows_of(found))
+    ranks_of = ranks(scorer, data.test, n, known=known)
+    rows = _described(data, link_prediction.rows_of(ranks_of))
     baseline = RelationFrequency(data.train, n, len(data.relations))
     plain = link_prediction.rows_of(ranks(baseline, data.test, n, known=known))
     figures = [

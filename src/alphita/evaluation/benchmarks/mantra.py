@@ -84,16 +84,16 @@ def load(source: Source, options: Options) -> Data:
     dictionary = names.umls_dictionary(source, (cui for cuis in gold for cui in cuis), options)
     first = [found[0] for found in sets.values()]
     queries = Queries(
-        [(one.mention,) for one in first],
+        [(annotation.mention,) for annotation in first],
         [(dictionary.gold(cuis),) for cuis in gold],
         {
-            "part": [f"{one.language} {one.corpus}" for one in first],
-            "language": [one.language for one in first],
-            "corpus": [one.corpus for one in first],
-            "group": [one.group if re.fullmatch("[A-Z]{4}", one.group) else None for one in first],
+            "part": [f"{annotation.language} {annotation.corpus}" for annotation in first],
+            "language": [annotation.language for annotation in first],
+            "corpus": [annotation.corpus for annotation in first],
+            "group": [annotation.group if re.fullmatch("[A-Z]{4}", annotation.group) else None for annotation in first],
         },
     )
-    missing = [name for code, name in _LANGUAGES.items() if code not in {one.language for one in first}]
+    missing = [name for code, name in _LANGUAGES.items() if code not in {annotation.language for annotation in first}]
     notes = dictionary.notes | names.repeated(queries)
     notes |= {"annotations left out for want of a CUI": without_cui} if without_cui else {}
     notes |= {"languages that are not there": ", ".join(missing)} if missing else {}
@@ -152,17 +152,19 @@ def _read_xml(path: Path) -> Iterator[Annotation]:
         raise InputError(f"not XML: {error}", file=path) from None
     for unit in root.iter("unit"):
         text = unit.findtext("text") or ""
-        for one in unit.iter("e"):
+        for element in unit.iter("e"):
             try:
-                start, length = int(one.attrib["offset"]), int(one.attrib["len"])
-                cuis, group = one.attrib["cui"], one.get("grp", "")
+                start, length = int(element.attrib["offset"]), int(element.attrib["len"])
+                cuis, group = element.attrib["cui"], element.get("grp", "")
             except (KeyError, ValueError) as error:
                 raise InputError(
-                    f"an annotation lacks offset, len or cui: {error}", file=path, field="e", value=dict(one.attrib)
+                    f"an annotation lacks offset, len or cui: {error}", file=path, field="e", value=dict(element.attrib)
                 ) from None
             mention = text[start : start + length].strip()
             if not mention:
-                raise InputError("an annotation lies outside its text", file=path, field="e", value=dict(one.attrib))
+                raise InputError(
+                    "an annotation lies outside its text", file=path, field="e", value=dict(element.attrib)
+                )
             for cui in re.split(r"[|,;\s]+", cuis):
                 yield Annotation(code, name, unit.get("id", ""), f"{start} {length}", mention, cui, group.upper())
 

@@ -21,7 +21,7 @@ from alphita import progress, registry
 from alphita.config import Config
 from alphita.errors import UsageError
 from alphita.evaluation.benchmarks import Info, NotGiven, Source, published
-from alphita.evaluation.benchmarks._concept_names import terms_in
+from alphita.evaluation.benchmarks._dictionary import terms_in
 from alphita.evaluation.scoring import linking
 from alphita.evaluation.scoring.linking import Targets
 from alphita.evaluation.scoring.mcsm import discounts, mcsm, scores
@@ -156,10 +156,10 @@ def _types(terminology: Terminology, asked: str | None) -> tuple[NDArray[np.bool
         names = [name for name in SIX_TYPES.values() if name in known] or sorted(known)
     else:
         names = []
-        for one in dict.fromkeys(part.strip() for part in asked.split(";") if part.strip()):
-            if one not in known and one not in by_code:
-                raise UsageError(registry.unknown("semantic type", one, [*sorted(known), *sorted(by_code)]))
-            names.append(one if one in known else by_code[one])
+        for name_or_code in dict.fromkeys(part.strip() for part in asked.split(";") if part.strip()):
+            if name_or_code not in known and name_or_code not in by_code:
+                raise UsageError(registry.unknown("semantic type", name_or_code, [*sorted(known), *sorted(by_code)]))
+            names.append(name_or_code if name_or_code in known else by_code[name_or_code])
         names = list(dict.fromkeys(names))
         if not names:
             raise UsageError("option 'types' names no semantic type")
@@ -181,13 +181,13 @@ def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Re
         UsageError: all names are asked of a system that has no vectors.
     """
     if isinstance(system, ConceptSystem) and not isinstance(system, System):
-        found = _by_vectors(system.encode_concepts(data.ids), data.types, options.k)
+        scored = _by_vectors(system.encode_concepts(data.ids), data.types, options.k)
     elif isinstance(system, VectorSystem):
-        found = _by_vectors(_vectors(system, data), data.types, options.k)
+        scored = _by_vectors(_vectors(system, data), data.types, options.k)
     elif options.names == "all":
         raise UsageError(f"mcsm with all names needs a system that has vectors, which {system.name} has not: names=one")
     else:
-        found = _by_ranking(system, data, options.k)
+        scored = _by_ranking(system, data, options.k)
     concept, kind = np.nonzero(data.types)
     first = data.offsets[concept]
     rows = pl.DataFrame(
@@ -195,14 +195,14 @@ def evaluate(data: Data, system: System | ConceptSystem, options: Options) -> Re
             "concept": [data.ids[row] for row in concept],
             "name": [data.names[row] for row in first],
             "type": [data.type_names[row] for row in kind],
-            "mcsm": found[concept, kind],
+            "mcsm": scored[concept, kind],
         }
     ).with_columns(pl.col("mcsm").fill_nan(None))
     metrics = (
         Metric("MCSM", ("mcsm",), fraction=False),
         Metric("standard deviation", ("mcsm",), _standard_deviation, fraction=False, higher_is_better=False),
     )
-    return Result(rows, metrics, ("type",), [_mean_of_types(rows)], _notes(data, found, options))
+    return Result(rows, metrics, ("type",), [_mean_of_types(rows)], _notes(data, scored, options))
 
 
 def _standard_deviation(values: NDArray[np.float64]) -> float:
@@ -220,27 +220,27 @@ def _vectors(system: VectorSystem, data: Data) -> NDArray[np.float32]:
 def _by_vectors(vectors: NDArray[np.float32], types: NDArray[np.bool_], k: int) -> NDArray[np.float64]:
     """Return the scores (n, t); NaN too where a concept has no vector."""
     known = np.isfinite(vectors).all(axis=1) & vectors.any(axis=1)
-    found = np.full(types.shape, np.nan)
+    scored = np.full(types.shape, np.nan)
     if known.any():
         with progress.bar("Neighbours", int(types[known].any(axis=1).sum()), "concepts") as bar:
-            found[known] = mcsm(vectors[known], types[known], k, advance=bar.advance)
-    return found
+            scored[known] = mcsm(vectors[known], types[known], k, advance=bar.advance)
+    return scored
 
 
 def _by_ranking(system: System, data: Data, k: int) -> NDArray[np.float64]:
     """Return the scores (n, t) of a system that only ranks strings; a concept without any neighbour scores 0."""
     targets = Targets(data.ids, data.names)
     typed = np.flatnonzero(data.types.any(axis=1))
-    found = np.full(data.types.shape, np.nan)
+    scored = np.full(data.types.shape, np.nan)
     with progress.bar("Neighbours", len(typed), "concepts") as bar:
         for start in range(0, len(typed), NAMES_AT_ONCE):
             rows = typed[start : start + NAMES_AT_ONCE]
             ranked = linking.rank(system, [data.names[row] for row in rows], targets, min(k + 1, len(data.ids)))
             near = _without_self(ranked.concepts, rows)
             for column in np.flatnonzero(data.types[rows].any(axis=0)):
-                found[rows, column] = scores(near, data.types[rows, column], data.types[:, column])
+                scored[rows, column] = scores(near, data.types[rows, column], data.types[:, column])
             bar.advance(len(rows))
-    return found
+    return scored
 
 
 def _without_self(near: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -81,7 +81,7 @@ def load(source: Source, options: Options) -> Data:
     ]
     if not triples:
         raise InputError("has no premise with an entailed and a contradicted hypothesis", file=files[0])
-    alone = sum(abs(len(one["entailment"]) - len(one["contradiction"])) for one in premises.values())
+    alone = sum(abs(len(by_label["entailment"]) - len(by_label["contradiction"])) for by_label in premises.values())
     counted = {"hypotheses without their opposite, left out": alone, "lines with an empty sentence, left out": empty}
     first, second, third = (list(column) for column in zip(*triples, strict=True))
     return Data(first, second, third, {name: count for name, count in counted.items() if count})

@@ -25,7 +25,7 @@ from alphita.config import Config
 from alphita.encoder.encoder import TermEncoder
 from alphita.errors import InputError, UsageError, require
 from alphita.evaluation.benchmarks import Info, Source, published
-from alphita.evaluation.benchmarks._concept_names import read_names
+from alphita.evaluation.benchmarks._dictionary import read_names
 from alphita.evaluation.benchmarks.link_prediction import open_held_out
 from alphita.evaluation.scoring import relation_classifier
 from alphita.evaluation.scoring.relation_classifier import ClassifierSettings, Examples, macro_f1
@@ -127,7 +127,7 @@ def load(source: Source, options: Options) -> Data:
     else:
         parts = [[source.files(f"{kind}_{part}.txt")[0] for kind in "xy"] for part in ("train", "test")]
         train, test = (_read_part(pairs, labels) for pairs, labels in parts)
-    concepts = list(dict.fromkeys(one for head, _, tail in [*train, *test] for one in (head, tail)))
+    concepts = list(dict.fromkeys(concept for head, _, tail in [*train, *test] for concept in (head, tail)))
     relations = sorted({relation for _, relation, _ in [*train, *test]})
     notes |= _overlap(train, test)
     terms = _terms(concepts, source, options)
@@ -256,15 +256,15 @@ def _terms(concepts: Sequence[str], source: Source, options: Options) -> list[st
         names: dict[str, list[str]] = {}
         for one, name in zip(*read_names(source.named(options.names)), strict=True):
             names.setdefault(one, []).append(name)
-        found = [names.get(one, []) for one in concepts]
+        names_of = [names.get(concept, []) for concept in concepts]
     elif source.terminology is not None:
-        found = _names_in(source.terminology, concepts)
+        names_of = _names_in(source.terminology, concepts)
     else:
         return None
     drawn = np.random.default_rng(options.seed).random(len(concepts))
     if options.name == "preferred":
         drawn[:] = 0
-    return [some[int(place * len(some))] if some else None for some, place in zip(found, drawn, strict=True)]
+    return [some[int(place * len(some))] if some else None for some, place in zip(names_of, drawn, strict=True)]
 
 
 def _names_in(terminology: Terminology, concepts: Sequence[str]) -> list[list[str]]:
@@ -275,10 +275,10 @@ def _names_in(terminology: Terminology, concepts: Sequence[str]) -> list[list[st
     terms, offsets = terminology.training_terms()
     strings = terminology.terms.column("string")
     found: list[list[str]] = []
-    for one in concepts:
-        row = rows.get(one, rows.get(f"UMLS:{one}"))
+    for concept in concepts:
+        row = rows.get(concept, rows.get(f"UMLS:{concept}"))
         found.append([] if row is None else strings.take(terms[offsets[row] : offsets[row + 1]]).to_pylist())
-        if row is not None and not found[-1] and (name := str(terminology.concept_names[row].as_py())) != one:
+        if row is not None and not found[-1] and (name := str(terminology.concept_names[row].as_py())) != concept:
             # None of its terms trains: machine translations, say.
             found[-1].append(name)
     return found

@@ -92,7 +92,11 @@ def load(source: Source, options: Options) -> Data:
         "SICK": (source.files("SICK.txt", "SICK/SICK.txt", optional=True), SICK, split),
     }
     languages = _stsb(source, parts)
-    wanted = list(languages) if options.languages is None else [one.strip() for one in options.languages.split(",")]
+    wanted = (
+        list(languages)
+        if options.languages is None
+        else [language.strip() for language in options.languages.split(",")]
+    )
     for language in wanted:
         if language not in languages and languages:
             raise UsageError(registry.unknown("language of STS-B", language, languages))
@@ -136,9 +140,9 @@ def _stsb(source: Source, parts: Sequence[str]) -> dict[str, tuple[list[Path], L
 
 def evaluate(data: Data, system: System, options: Options) -> Result:
     """Score one system."""
-    cleaned = [[clean_many(side, system.rules) for side in (one.left, one.right)] for one in data.sets]
+    cleaned = [[clean_many(side, system.rules) for side in (pair_set.left, pair_set.right)] for pair_set in data.sets]
     similarity = [system.similarity(left, right) for left, right in cleaned]
-    notes = {**data.notes, **cut_strings(system, [one for sides in cleaned for side in sides for one in side])}
+    notes = {**data.notes, **cut_strings(system, [string for sides in cleaned for side in sides for string in side])}
     return pairs.result_of(data.sets, similarity, (pairs.PEARSON, pairs.SPEARMAN), subsets=("language",), notes=notes)
 
 

@@ -61,7 +61,7 @@ def load(source: Source, options: Options) -> Data:
             raise InputError("is no language of XL-BEL", file=path, value=language)
         for number, line in textio.lines(path):
             cuis, bars, mention = line.partition("||")
-            ids = tuple(one.strip() for one in cuis.split("|"))
+            ids = tuple(cui.strip() for cui in cuis.split("|"))
             if not bars or not mention.strip() or not all(ids):
                 raise InputError("is not CUI||mention", file=path, line=number, value=line)
             mentions.append(mention.strip())
@@ -71,7 +71,7 @@ def load(source: Source, options: Options) -> Data:
         raise InputError("the files hold no query", file=source.read[0])
     dictionary = names.umls_dictionary(source, (cui for ids in gold for cui in ids), options)
     types = [sorted({name for cui in ids for name in dictionary.types.get(cui, [])}) for ids in gold]
-    species = [None if not found else not SPECIES.isdisjoint(found) for found in types]
+    species = [None if not names_of_types else not SPECIES.isdisjoint(names_of_types) for names_of_types in types]
     if options.species == "without" and not any(types):
         raise UsageError(
             "species=without needs semantic types, and the targets have none for any gold CUI; import the UMLS with "

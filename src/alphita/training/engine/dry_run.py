@@ -19,8 +19,8 @@ from alphita.training.engine.loop import MicroSteps
 
 if TYPE_CHECKING:
     from alphita.training.engine.forward import TermForward
-    from alphita.training.engine.plan import LoopPlan
     from alphita.training.engine.ranks import Ranks
+    from alphita.training.engine.settings import LoopPlan
 
 TRIALS = 4
 # Of a GPU, in operations a second: a third of what an A100 does at most in bf16.

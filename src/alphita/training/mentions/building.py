@@ -27,15 +27,15 @@ from numpy.typing import NDArray
 
 from alphita import artefact, progress
 from alphita.errors import InputError, Rejects
+from alphita.terminology.writing import write_arrow
 from alphita.training.mentions.contexts import Context, Reservoir, sequences, windows
 from alphita.training.mentions.settings import MentionSettings
 from alphita.training.mentions.store import KIND, SEQUENCES, WINDOWS, Writer
 from alphita.training.text.corpora import blocks, documents
+from alphita.training.text.corpus_vocabulary import open_tokenizer
 from alphita.training.text.folding import Fold
 from alphita.training.text.forms import HELD_OUT, Forms, collect
-from alphita.training.text.held_out import HeldOut
-from alphita.training.text.matching import Matcher, Matches
-from alphita.training.text.tokenizer import open_tokenizer
+from alphita.training.text.matching import HeldOut, Matcher, Matches
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -231,13 +231,7 @@ def _write_forms(folder: Path, forms: Forms, counts: NDArray[np.int64], terminol
     np.save(folder / "form_offsets.npy", offsets, allow_pickle=False)
     np.save(folder / "form_concepts.npy", concepts.astype(np.int32), allow_pickle=False)
     strings = pa.array([forms.strings[form] for form in met.tolist()], pa.large_string())
-    _write_arrow(folder / "forms.arrow", {"string": strings, "count": pa.array(counts[met], pa.int64())})
+    write_arrow(folder / "forms.arrow", {"string": strings, "count": pa.array(counts[met], pa.int64())})
     ids = pa.array(terminology.concept_ids.take(pa.array(rows)).to_pylist(), pa.large_string())
-    _write_arrow(folder / "concepts.arrow", {"id": ids})
+    write_arrow(folder / "concepts.arrow", {"id": ids})
     return len(rows)
-
-
-def _write_arrow(path: Path, columns: dict[str, pa.Array]) -> None:
-    table = pa.table(columns)
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 from alphita.errors import InputError
 from alphita.objectives.attribute_prediction import AttributeProjection, attribute_distance, attribute_prediction
+from alphita.training.engine.forward import evaluating
 from alphita.training.engine.tokens import tokenize
 from alphita.training.products.attribute_data import Products, Questions
 from alphita.training.products.table import NOT_THERE
@@ -119,8 +120,8 @@ class AttributeSteps(TermSteps):
         if not len(self.products.dev):
             return {}
         table = self.products.table
-        found = distances(self.forward, self.projection, self.products.dev, table.strings, table.names)
-        ranks = self.products.dev.ranks(found)
+        measured = distances(self.forward, self.projection, self.products.dev, table.strings, table.names)
+        ranks = self.products.dev.ranks(measured)
         return {"dev_attribute_acc1": float((ranks == 1).mean()), "dev_attribute_mrr": float((1 / ranks).mean())}
 
     def _batch(self, number: int) -> Batch:
@@ -173,24 +174,17 @@ def distances(
     titles, attributes = questions.triples[:, 0].tolist(), questions.triples[:, 1].tolist()
     there = questions.candidates != NOT_THERE
     values, place = np.unique(questions.candidates[there], return_inverse=True)
-    modes = [(module, module.training) for module in (forward.module, projection)]
-    for module, _ in modes:
-        module.eval()
-    try:
-        with torch.no_grad():
-            heads = _encoded(forward, [joined(strings[t], names[n]) for t, n in zip(titles, attributes, strict=True)])
-            left = projection(heads)
-            right = projection(_encoded(forward, [strings[value] for value in values.tolist()]))
-            found = np.full(there.shape, np.inf, np.float32)
-            column = np.zeros(there.shape, np.int64)
-            column[there] = place
-            for row in range(len(questions)):
-                own = torch.from_numpy(column[row][there[row]]).to(right.device)
-                found[row, there[row]] = attribute_distance(left[row], right[own]).cpu().numpy()
-    finally:
-        for module, mode in modes:
-            module.train(mode)
-    return found
+    with evaluating(forward.module, projection):
+        heads = _encoded(forward, [joined(strings[t], names[n]) for t, n in zip(titles, attributes, strict=True)])
+        left = projection(heads)
+        right = projection(_encoded(forward, [strings[value] for value in values.tolist()]))
+        measured = np.full(there.shape, np.inf, np.float32)
+        column = np.zeros(there.shape, np.int64)
+        column[there] = place
+        for row in range(len(questions)):
+            own = torch.from_numpy(column[row][there[row]]).to(right.device)
+            measured[row, there[row]] = attribute_distance(left[row], right[own]).cpu().numpy()
+    return measured
 
 
 def load_projection(folder: Path, dim: int) -> AttributeProjection | None:
